@@ -24,8 +24,8 @@ strait_err strait_host_wait_ready(struct host *h) {
 static strait_err send(struct strait_stage_channel *channel, int stage,
                        const strait_stage_command *command) {
     struct host *h = channel->state;
-    h->queue[stage] = *command;
-    h->is_queued[stage] = 1;
+    h->work.queue[stage] = *command;
+    h->work.is_queued[stage] = 1;
     return STRAIT_OK;
 }
 
@@ -50,11 +50,11 @@ static int is_slow(strait_stage_command_kind kind) {
 static strait_swarm_goal goal_of(const struct host *h) {
     int n_queued = 0;
     int stage = 0;
-    for (int i = 0; i < h->channel.n_stages; i++) {
-        n_queued += h->is_queued[i];
-        if (h->is_queued[i]) stage = i;
+    for (int i = 0; i < h->work.channel.n_stages; i++) {
+        n_queued += h->work.is_queued[i];
+        if (h->work.is_queued[i]) stage = i;
     }
-    const strait_stage_command *command = &h->queue[stage];
+    const strait_stage_command *command = &h->work.queue[stage];
     return (strait_swarm_goal){.stage = n_queued > 1 ? -1 : stage,
                                .step = step_of(command),
                                .is_update = command->kind == STRAIT_COMMAND_UPDATE,
@@ -65,16 +65,16 @@ static strait_swarm_goal goal_of(const struct host *h) {
 static strait_err drive(struct host *h) {
     const strait_swarm_goal goal = goal_of(h);
     STRAIT_TRY(strait_host_wait_ready(h));
-    if (h->has_rolled) return STRAIT_EAGAIN;
+    if (h->work.has_rolled_back) return STRAIT_EAGAIN;
     strait_err err = STRAIT_OK;
-    h->working = h->queue[goal.stage < 0 ? 0 : goal.stage].kind;
-    h->is_done = 0;
+    h->work.kind = h->work.queue[goal.stage < 0 ? 0 : goal.stage].kind;
+    h->work.is_done = 0;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = goal});
-    while (err == STRAIT_OK && !h->is_done && h->coordinator.phase == STRAIT_PHASE_WORK)
+    while (err == STRAIT_OK && !h->work.is_done && h->coordinator.phase == STRAIT_PHASE_WORK)
         err = strait_host_pump(h, WAIT_MS);
-    h->working = (strait_stage_command_kind)0;
+    h->work.kind = (strait_stage_command_kind)0;
     STRAIT_TRY(err);
-    if (h->is_done) return STRAIT_OK;
+    if (h->work.is_done) return STRAIT_OK;
     STRAIT_TRY(strait_host_wait_ready(h));
     return STRAIT_EAGAIN;
 }
@@ -82,7 +82,7 @@ static strait_err drive(struct host *h) {
 static strait_err gather(struct strait_stage_channel *channel) {
     struct host *h = channel->state;
     const strait_err err = drive(h);
-    memset(h->is_queued, 0, sizeof h->is_queued);
+    memset(h->work.is_queued, 0, sizeof h->work.is_queued);
     return err;
 }
 
@@ -95,6 +95,6 @@ static const struct strait_stage_channel_ops ops = {
     .send = send, .gather = gather, .close = close_channel};
 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
-    h->channel = (struct strait_stage_channel){.ops = &ops, .state = h, .n_stages = plan->n_stages};
-    return strait_stage_replies_init(&h->channel.replies, plan);
+    h->work.channel = (struct strait_stage_channel){.ops = &ops, .state = h, .n_stages = plan->n_stages};
+    return strait_stage_replies_init(&h->work.channel.replies, plan);
 }

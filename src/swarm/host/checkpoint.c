@@ -27,7 +27,7 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     struct host *h = executor->user;
     const strait_stage_command command = {.kind = STRAIT_COMMAND_SEND_SNAPSHOT,
                                           .send_snapshot = {step}};
-    STRAIT_TRY(strait_stage_channel_command_one(&h->channel, stage, &command));
+    STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, stage, &command));
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
     struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};
@@ -55,18 +55,18 @@ strait_err strait_host_write(struct strait_executor *executor, const char *folde
         if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
         i = err == STRAIT_OK ? i + 1 : 0;
     }
-    h->saved = step;
+    h->checkpoint.saving = step;
     return STRAIT_OK;
 }
 
 void strait_host_see_checkpoint(struct host *h) {
     char path[STRAIT_PATH_MAX];
-    if (h->saved < 0) return;
+    if (h->checkpoint.saving < 0) return;
     if (strait_file_path(path, "%s/checkpoints/%08lld/manifest.json", h->spec->folder,
-                         (long long)h->saved) == STRAIT_OK &&
+                         (long long)h->checkpoint.saving) == STRAIT_OK &&
         strait_file_exists(path))
-        h->coordinator.checkpoint = h->saved;
-    h->saved = -1;
+        h->coordinator.checkpoint = h->checkpoint.saving;
+    h->checkpoint.saving = -1;
 }
 
 strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {

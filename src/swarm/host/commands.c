@@ -47,7 +47,7 @@ static int can_dial(struct host *h, int stage) {
 /* The first that is possible; after each time that they did not meet, the one after it. */
 static enum way choose_way(struct host *h, int i) {
     for (int k = 0; k < N_WAYS; k++) {
-        const enum way way = (enum way)((h->n_missed[i] + k) % N_WAYS);
+        const enum way way = (enum way)((h->ways.n_missed[i] + k) % N_WAYS);
         if (way == BEFORE_DIALS && can_dial(h, i + 1)) return way;
         if (way == BEHIND_DIALS && can_dial(h, i)) return way;
         if (way == BY_RELAY && h->spec->relay != NULL) return way;
@@ -60,10 +60,10 @@ static enum way choose_way(struct host *h, int i) {
 /* A meeting place that nobody can guess, known to the two sides and the relay. */
 static void draw_relayed(struct host *h, int i) {
     strait_relay_token token;
-    h->relayed[i][0] = '\0';
+    h->ways.relay_address[i][0] = '\0';
     if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
-        (void)strait_relay_address_print(h->spec->relay, &token, h->relayed[i],
-                                         sizeof h->relayed[i]);
+        (void)strait_relay_address_print(h->spec->relay, &token, h->ways.relay_address[i],
+                                         sizeof h->ways.relay_address[i]);
 }
 
 /* The other side of boundary `i`, as seen from before it (is_behind) or behind it. Orders go out by
@@ -72,14 +72,14 @@ static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *pe
     const int worker = h->coordinator.owner[i + (is_behind != 0)];
     const struct connection *connection = strait_host_connection(h, worker);
     const int is_new = is_behind && h->coordinator.phase == STRAIT_PHASE_LISTEN;
-    if (is_new) h->ways[i] = (int)choose_way(h, i);
-    if (is_new && h->ways[i] == BY_RELAY) draw_relayed(h, i);
-    const enum way way = (enum way)h->ways[i];
+    if (is_new) h->ways.chosen[i] = (int)choose_way(h, i);
+    if (is_new && h->ways.chosen[i] == BY_RELAY) draw_relayed(h, i);
+    const enum way way = (enum way)h->ways.chosen[i];
     peer->is_present = 1;
     peer->key = h->coordinator.workers[worker].key;
     peer->must_listen = way == BY_RELAY && !is_behind;
     if (way == BY_RELAY)
-        memcpy(peer->address, h->relayed[i], sizeof peer->address);
+        memcpy(peer->address, h->ways.relay_address[i], sizeof peer->address);
     else if (connection != NULL && way == (is_behind ? BEFORE_DIALS : BEHIND_DIALS))
         memcpy(peer->address, connection->address, sizeof peer->address);
 }
@@ -163,11 +163,11 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
 /* A basis update follows the optimizer's and changes the weights again, so a snapshot between the
  * two would be of no step. */
 static int must_keep(const struct host *h, int64_t step) {
-    return step % h->keep_every == 0 && !strait_run_plan_updates_basis(&h->executor->plan, step);
+    return step % h->pace.keep_every == 0 && !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 
 static void send_work(struct host *h, const strait_swarm_action *a) {
-    strait_stage_command *command = &h->queue[a->stage];
+    strait_stage_command *command = &h->work.queue[a->stage];
     const strait_err err = send_all_ids(h, a, command);
     if (err != STRAIT_OK) strait_host_fail(h, err);
     if (command->kind == STRAIT_COMMAND_UPDATE)
@@ -195,7 +195,7 @@ static void send_restore(struct host *h, const strait_swarm_action *a) {
 void strait_host_command(struct host *h, const strait_swarm_action *a) {
     switch (h->coordinator.phase) {
     case STRAIT_PHASE_ASSIGN:
-        h->formed_ns = strait_clock_ns();
+        h->pace.formed_ns = strait_clock_ns();
         send_take(h, a);
         break;
     case STRAIT_PHASE_LISTEN:
@@ -233,22 +233,22 @@ strait_err strait_host_give_more(struct host *h, struct connection *connection) 
  * because opening reads all of it. */
 static strait_err open_giving(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        if (h->connections[i].given != h->coordinator.generation)
-            strait_snapshot_reader_fini(&h->connections[i].gift);
-    if (h->giving != NULL && strait_checkpoint_step(h->giving) == h->coordinator.step)
+        if (h->links.items[i].given != h->coordinator.generation)
+            strait_snapshot_reader_fini(&h->links.items[i].gift);
+    if (h->checkpoint.source != NULL && strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
         return STRAIT_OK;
-    strait_checkpoint_close(&h->giving);
-    STRAIT_TRY(strait_host_open_checkpoint(h, &h->giving));
-    if (strait_checkpoint_step(h->giving) == h->coordinator.step) return STRAIT_OK;
-    strait_checkpoint_close(&h->giving);
+    strait_checkpoint_close(&h->checkpoint.source);
+    STRAIT_TRY(strait_host_open_checkpoint(h, &h->checkpoint.source));
+    if (strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step) return STRAIT_OK;
+    strait_checkpoint_close(&h->checkpoint.source);
     return STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
                        (long long)h->coordinator.step);
 }
 
 void strait_host_close_given(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        if (h->connections[i].gift.checkpoint != NULL) return;
-    strait_checkpoint_close(&h->giving);
+        if (h->links.items[i].gift.checkpoint != NULL) return;
+    strait_checkpoint_close(&h->checkpoint.source);
 }
 
 /* A guest that wants other tensors than its stage has could not serve it. */
@@ -288,7 +288,7 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
     }
     if (err == STRAIT_OK) err = open_giving(h);
     if (err == STRAIT_OK)
-        err = strait_snapshot_reader_init(gift, h->giving, want->list.data, want->list.bytes,
+        err = strait_snapshot_reader_init(gift, h->checkpoint.source, want->list.data, want->list.bytes,
                                           (size_t)h->coordinator.config.need_bytes[stage] +
                                               (1 << 20));
     if (err == STRAIT_EDATA || err == STRAIT_EIO) {

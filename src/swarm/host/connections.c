@@ -19,8 +19,8 @@ enum {
 };
 
 struct connection *strait_host_connection(struct host *h, int worker) {
-    if (worker < 0 || h->connection_of[worker] < 0) return NULL;
-    struct connection *connection = &h->connections[h->connection_of[worker]];
+    if (worker < 0 || h->links.of_worker[worker] < 0) return NULL;
+    struct connection *connection = &h->links.items[h->links.of_worker[worker]];
     return connection->link != NULL && !connection->must_close ? connection : NULL;
 }
 
@@ -75,7 +75,7 @@ static strait_err admit(void *user, const strait_fingerprint *peer, strait_emula
 static void refused(void *user, strait_err why) {
     struct host *h = user;
     (void)why;
-    h->n_refused++;
+    h->links.n_refused++;
 }
 
 static int is_newcomer(const struct connection *connection) {
@@ -85,8 +85,8 @@ static int is_newcomer(const struct connection *connection) {
 static int count_alike(const struct host *h, const struct connection *connection) {
     int n = 0;
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        n += is_newcomer(&h->connections[i]) &&
-             memcmp(h->connections[i].link->source_address, connection->link->source_address,
+        n += is_newcomer(&h->links.items[i]) &&
+             memcmp(h->links.items[i].link->source_address, connection->link->source_address,
                     sizeof connection->link->source_address) == 0;
     return n;
 }
@@ -98,7 +98,7 @@ static void make_room(struct host *h) {
     int n = 0;
     int n_alike = 0;
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
-        struct connection *connection = &h->connections[i];
+        struct connection *connection = &h->links.items[i];
         if (!is_newcomer(connection)) continue;
         n++;
         const int alike = count_alike(h, connection);
@@ -108,14 +108,14 @@ static void make_room(struct host *h) {
         n_alike = alike;
     }
     if (n <= NEWCOMERS_MAX || worst == NULL) return;
-    h->n_refused++;
+    h->links.n_refused++;
     strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many came at once: try again");
 }
 
 static void opened(void *user, struct strait_link *link) {
     struct host *h = user;
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
-        struct connection *connection = &h->connections[i];
+        struct connection *connection = &h->links.items[i];
         if (connection->link != NULL || connection->has_ended) continue;
         const int64_t now = strait_clock_ns();
         *connection = (struct connection){
@@ -124,7 +124,7 @@ static void opened(void *user, struct strait_link *link) {
         make_room(h);
         return;
     }
-    h->n_refused++;
+    h->links.n_refused++;
     link->user = NULL;
     strait_link_close(link, STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator has too many guests"));
 }
@@ -149,7 +149,7 @@ static void writable(void *user, struct strait_link *link) {
 static int may_talk(const struct host *h, struct connection *connection,
                     const struct strait_msg *msg) {
     const int64_t now = strait_clock_ns();
-    const int is_saving = h->working == STRAIT_COMMAND_SEND_SNAPSHOT;
+    const int is_saving = h->work.kind == STRAIT_COMMAND_SEND_SNAPSHOT;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
     connection->allowance += (double)(now - connection->heard_ns) * 1e-9 * WORDS_PER_S;
     connection->heard_ns = now;

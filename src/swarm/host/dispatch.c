@@ -23,11 +23,11 @@ static strait_err check_token(struct host *h, const strait_join *join,
 /* Two machines with one key take each other's place for ever: whoever looks should hear of it. */
 static void count_replaced(struct host *h, int worker, const char *name) {
     const int64_t now = strait_clock_ns();
-    if (now - h->replaced_ns[worker] > REPLACED_NS) {
-        h->replaced_ns[worker] = now;
-        h->n_replaced[worker] = 0;
+    if (now - h->links.replaced_ns[worker] > REPLACED_NS) {
+        h->links.replaced_ns[worker] = now;
+        h->links.n_replaced[worker] = 0;
     }
-    if (++h->n_replaced[worker] == REPLACED_MANY)
+    if (++h->links.n_replaced[worker] == REPLACED_MANY)
         strait_host_note(
             h,
             "%s joins again and again while its older link is alive: if another "
@@ -45,14 +45,14 @@ static strait_err on_join(struct host *h, struct connection *connection,
                                        ->peer; // the link may go while the store is asked
     const strait_err err = check_token(h, &join, &key);
     if (err != STRAIT_OK) {
-        h->n_refused += err != STRAIT_EAGAIN;
+        h->links.n_refused += err != STRAIT_EAGAIN;
         return err;
     }
     if (connection->link == NULL) return STRAIT_OK;
     /* An older link of the same key is forgotten first: its end will tell nobody. */
     const int known = strait_coordinator_find(&h->coordinator, &key);
     struct connection *older = strait_host_connection(h, known);
-    if (known >= 0) h->connection_of[known] = -1;
+    if (known >= 0) h->links.of_worker[known] = -1;
     if (older != NULL) {
         count_replaced(h, known, join.report.name);
         strait_host_dismiss(h, older, STRAIT_ECLOSED, "replaced by a newer link");
@@ -62,7 +62,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
     /* The machine's first words to it come with this event, so its place must be known by then. */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
     if (connection->worker < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
-    h->connection_of[connection->worker] = (int)(connection - h->connections);
+    h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
     strait_host_feed_coordinator(h, &event);
     return STRAIT_OK;
 }
@@ -136,8 +136,8 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
                          reply.rejected_copies_next};
     if (is_working) {
-        STRAIT_TRY(strait_stage_replies_take(&h->channel.replies, stage, h->working, msg));
-        reply = h->channel.replies.items[stage];
+        STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
+        reply = h->work.channel.replies.items[stage];
     }
     if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_GRADIENTS)
         add_faults(&e, &reply.gradients.faults);
@@ -175,7 +175,7 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
                        reply.err == STRAIT_OK ? reply.take.address : "");
     if (reply.kind == STRAIT_TASK_DIAL && reply.err != STRAIT_OK) {
         const int boundary = reply.dial.missing_boundary;
-        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->n_missed[boundary]++;
+        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->ways.n_missed[boundary]++;
     }
     if (reply.kind == STRAIT_TASK_RESTORE) {
         e.rejected_prev += reply.restore.is_prev_bad;
@@ -191,7 +191,7 @@ static strait_err on_piece(struct host *h, struct connection *connection,
     strait_piece piece;
     const int stage = h->coordinator.workers[connection->worker].stage;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (h->working != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
+    if (h->work.kind != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
         return STRAIT_OK; // late
     return strait_snapshot_add(&connection->snapshot, &piece,
                                (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
@@ -294,16 +294,16 @@ void strait_host_forget(struct connection *connection) {
 static void part(struct host *h, struct connection *connection) {
     const int worker = connection->worker;
     strait_host_forget(connection);
-    if (worker < 0 || h->connection_of[worker] != (int)(connection - h->connections))
+    if (worker < 0 || h->links.of_worker[worker] != (int)(connection - h->links.items))
         return; // a newer link is there
-    h->connection_of[worker] = -1;
+    h->links.of_worker[worker] = -1;
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = worker});
 }
 
 void strait_host_dispatch(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
-        struct connection *connection = &h->connections[i];
+        struct connection *connection = &h->links.items[i];
         while (connection->in.n_messages > 0) {
             struct strait_msg *msg = strait_priority_queue_pop(&connection->in);
             if (!connection->must_close) listen_to(h, connection, &msg);
@@ -330,14 +330,14 @@ static void ask_again(struct host *h, struct connection *connection) {
 
 void strait_host_sweep(struct host *h, int64_t now_ns) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
-        struct connection *connection = &h->connections[i];
+        struct connection *connection = &h->links.items[i];
         if (connection->link == NULL || connection->worker >= 0 || connection->must_close) continue;
         if (connection->asked != NULL) {
             ask_again(h, connection);
             continue;
         }
         if (now_ns - connection->since_ns < GREET_MS * INT64_C(1000000)) continue;
-        h->n_refused++;
+        h->links.n_refused++;
         strait_host_dismiss(h, connection, STRAIT_EAUTH, "it did not say why it came");
     }
 }

@@ -32,9 +32,9 @@ static struct strait_pipeline *pipeline_of(struct strait_executor *executor) {
 /* What the step that was just made took. */
 static void see_times(struct strait_executor *executor, double began) {
     struct host *h = host_of(executor);
-    h->step_s = strait_clock_seconds() - began;
+    h->pace.step_s = strait_clock_seconds() - began;
     for (int i = 0; i < executor->plan.n_stages; i++)
-        h->busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
+        h->pace.busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
 }
 
 /* How often an image is worth its time, how much work may be lost, and how long the copies take: a
@@ -42,15 +42,15 @@ static void see_times(struct strait_executor *executor, double began) {
 static void choose_cadence(struct host *h) {
     const struct strait_pipeline *pipeline = pipeline_of(h->executor);
     const double copy_s = strait_pipeline_copy_seconds(pipeline);
-    h->snapshot_s = fmax(h->snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
-    if (copy_s > 0.0) h->copy_s = copy_s; // 0 before the first snapshot
-    if (h->step_s <= 0.0) return;
-    const double worth = ceil(h->snapshot_s / keep_share / h->step_s);
-    const double most = floor(h->spec->max_lost_work_s / h->step_s);
+    h->pace.snapshot_s = fmax(h->pace.snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
+    if (copy_s > 0.0) h->pace.copy_s = copy_s; // 0 before the first snapshot
+    if (h->pace.step_s <= 0.0) return;
+    const double worth = ceil(h->pace.snapshot_s / keep_share / h->pace.step_s);
+    const double most = floor(h->spec->max_lost_work_s / h->pace.step_s);
     double every = worth < most ? worth : most;
     if (every < 1.0) every = 1.0;
-    if (every < ceil(h->copy_s / h->step_s)) every = ceil(h->copy_s / h->step_s);
-    h->keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
+    if (every < ceil(h->pace.copy_s / h->pace.step_s)) every = ceil(h->pace.copy_s / h->pace.step_s);
+    h->pace.keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
 }
 
 static strait_err make_step(struct strait_executor *executor, int64_t step);
@@ -59,19 +59,19 @@ strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) 
     struct host *h = host_of(executor);
     do {
         STRAIT_TRY(strait_host_wait_ready(h));
-        h->has_rolled = 0;
-        while (h->at < step && !h->has_rolled) {
-            const strait_err err = make_step(executor, h->at);
+        h->work.has_rolled_back = 0;
+        while (h->work.step < step && !h->work.has_rolled_back) {
+            const strait_err err = make_step(executor, h->work.step);
             if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
         }
-    } while (h->has_rolled);
+    } while (h->work.has_rolled_back);
     return STRAIT_OK;
 }
 
 /* Where a step is among those whose numbers were none; NULL: it is not. */
 static int64_t *find_doubted(struct host *h, int64_t step) {
     for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
-        if (h->suspects[i] == step) return &h->suspects[i];
+        if (h->suspects.steps[i] == step) return &h->suspects.steps[i];
     return NULL;
 }
 
@@ -83,7 +83,7 @@ static strait_err doubt(struct strait_executor *executor, int64_t step) {
     int64_t *suspects = find_doubted(h, step);
     if (suspects != NULL && stage < 0) *suspects = -1; // it was not so
     if (suspects != NULL || stage < 0) return STRAIT_OK;
-    h->suspects[h->n_doubted++ % STRAIT_HOST_SUSPECTS] = step;
+    h->suspects.steps[h->suspects.n++ % STRAIT_HOST_SUSPECTS] = step;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE,
                                                           .worker = h->coordinator.owner[stage]});
     STRAIT_TRY(strait_host_wait_ready(h));
@@ -101,7 +101,7 @@ static strait_err make_step(struct strait_executor *executor, int64_t step) {
         STRAIT_TRY(
             strait_pipeline_update(pipeline_of(executor), step,
                                    strait_executor_factor(executor->run.train.clip, report.norm)));
-    h->at = step + 1;
+    h->work.step = step + 1;
     return STRAIT_OK;
 }
 
@@ -119,7 +119,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         if (err == STRAIT_OK) err = doubt(executor, step);
     }
     /* The trainer will not update by what is no number. */
-    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) h->at = step + 1;
+    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) h->work.step = step + 1;
     return err;
 }
 
@@ -128,7 +128,7 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
     strait_err err = strait_pipeline_update(pipeline_of(executor), step, factor);
     if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // to the same bits
     if (err != STRAIT_OK) return err;
-    h->at = step + 1;
+    h->work.step = step + 1;
     choose_cadence(h);
     return STRAIT_OK;
 }
@@ -226,7 +226,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
     const size_t n = (size_t)(executor->plan.microbatch * executor->plan.shape.context);
     h->executor = executor;
     STRAIT_TRY(strait_host_channel_open(h, &executor->plan));
-    STRAIT_TRY(strait_pipeline_open(executor, &h->channel, &swarm->pipeline));
+    STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(describe_run(h, executor));
     STRAIT_TRY(find_needs(h, executor));
@@ -235,12 +235,12 @@ static strait_err open_swarm(struct strait_executor *executor) {
     if (!is_new) default_windows(h, executor);
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
     STRAIT_TRY(strait_host_wait_ready(h));
-    if (is_new && h->at == 0 && h->windows[0] == 0) STRAIT_TRY(rehearse(executor));
+    if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(rehearse(executor));
     memcpy(executor->windows, h->windows, sizeof executor->windows);
     (void)snprintf(executor->device, sizeof executor->device, "%d machines",
                    executor->plan.n_stages);
-    executor->step = h->at;
-    h->has_rolled = 0;
+    executor->step = h->work.step;
+    h->work.has_rolled_back = 0;
     return STRAIT_OK;
 }
 
@@ -251,7 +251,7 @@ static void close_swarm(struct strait_executor *executor) {
     strait_alloc_free(h->ids);
     h->ids = NULL;
     strait_pipeline_close(&swarm->pipeline);
-    strait_stage_channel_close(&h->channel);
+    strait_stage_channel_close(&h->work.channel);
 }
 
 static strait_err beside(struct strait_executor *executor, strait_err (*run)(void *arg),

@@ -37,9 +37,9 @@ void strait_host_note(struct host *h, const char *format, ...) {
 /* ---- the machine's actions ---- */
 
 void strait_host_fail(struct host *h, strait_err err) {
-    if (h->fatal != STRAIT_OK) return;
-    h->fatal = err;
-    (void)snprintf(h->words, sizeof h->words, "%s", strait_err_detail());
+    if (h->failure.err != STRAIT_OK) return;
+    h->failure.err = err;
+    (void)snprintf(h->failure.reason, sizeof h->failure.reason, "%s", strait_err_detail());
 }
 
 static void note_action(struct host *h, const strait_swarm_action *a) {
@@ -57,7 +57,7 @@ static void record(struct host *h) {
 static void bar(struct host *h, const strait_swarm_action *a, struct connection *connection) {
     const strait_err err = strait_host_ban(h, &h->coordinator.workers[a->worker].key);
     if (err != STRAIT_OK) strait_host_fail(h, err);
-    h->connection_of[a->worker] = -1;
+    h->links.of_worker[a->worker] = -1;
     if (connection == NULL) return;
     connection->worker = -1;
     strait_host_refuse(h, connection, a->reason);
@@ -65,24 +65,24 @@ static void bar(struct host *h, const strait_swarm_action *a, struct connection 
 
 static void carry_out(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    if (h->fatal != STRAIT_OK) return;
+    if (h->failure.err != STRAIT_OK) return;
     switch (a->kind) {
     case STRAIT_SWARM_PERSIST: record(h); break;
     case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
     case STRAIT_SWARM_RELEASE: strait_host_rest(h, a->worker, STRAIT_TASK_REST); break;
     case STRAIT_SWARM_DISCONNECT:
-        h->connection_of[a->worker] = -1;
+        h->links.of_worker[a->worker] = -1;
         if (connection == NULL) break;
         connection->worker = -1;
         strait_host_dismiss(h, connection, a->reason[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
                             a->reason);
         break;
     case STRAIT_SWARM_BAN: bar(h, a, connection); break;
-    case STRAIT_SWARM_DONE: h->is_done = 1; break;
+    case STRAIT_SWARM_DONE: h->work.is_done = 1; break;
     case STRAIT_SWARM_RESTORED:
-        h->at = a->step;
-        h->has_rolled = 1;
-        h->stood_ns = strait_clock_ns();
+        h->work.step = a->step;
+        h->work.has_rolled_back = 1;
+        h->pace.restored_ns = strait_clock_ns();
         strait_host_note(h, "generation %u: all stages ready at step %lld",
                          h->coordinator.generation, (long long)a->step);
         break;
@@ -104,41 +104,41 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
 
 void strait_host_show(struct host *h) {
     if (h->spec->events.changed == NULL) return;
-    h->view_ns = strait_clock_ns();
+    h->clock.status_ns = strait_clock_ns();
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const struct connection *connection = strait_host_connection(h, i);
-        memset(&h->links[i], 0, sizeof h->links[i]);
-        if (connection != NULL) h->t->ops->stats(connection->link, &h->links[i]);
+        memset(&h->links.stats[i], 0, sizeof h->links.stats[i]);
+        if (connection != NULL) h->t->ops->stats(connection->link, &h->links.stats[i]);
     }
     const strait_host_status view = {.coordinator = &h->coordinator,
-                                     .links = h->links,
-                                     .n_refused = h->n_refused,
+                                     .links = h->links.stats,
+                                     .n_refused = h->links.n_refused,
                                      .ids_bytes = h->ids_bytes,
-                                     .is_paused = h->is_paused};
+                                     .is_paused = h->facts.is_paused};
     h->spec->events.changed(h->spec->events.user, &view);
 }
 
 void strait_host_show_due(struct host *h, int64_t now_ns) {
-    if (now_ns - h->view_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
+    if (now_ns - h->clock.status_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
 }
 
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
-    const int64_t began = h->pumped_ns != 0 ? h->pumped_ns : strait_clock_ns();
+    const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
-    const int64_t now = h->pumped_ns = strait_clock_ns();
+    const int64_t now = h->clock.pumped_ns = strait_clock_ns();
     if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     strait_host_dispatch(h);
-    if (now - h->tick_ns > TICK_MS * INT64_C(1000000)) {
-        h->tick_ns = now;
+    if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
+        h->clock.tick_ns = now;
         strait_host_sweep(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);
     }
     strait_host_show_due(h, now);
-    if (h->fatal == STRAIT_OK) return STRAIT_OK;
-    return STRAIT_FAIL(h->fatal, "%s", h->words);
+    if (h->failure.err == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(h->failure.err, "%s", h->failure.reason);
 }
 
 /* ---- beginning ---- */
@@ -180,7 +180,7 @@ static strait_err open_desk(struct host *h, const strait_run_plan *plan) {
     const int is_any = port != NULL && strcmp(port, ":0") == 0;
     const char *old_port = strrchr(h->invite.address, ':');
     char listen[STRAIT_ADDRESS_MAX];
-    if (is_any && h->was_begun && old_port != NULL)
+    if (is_any && h->facts.was_begun && old_port != NULL)
         (void)snprintf(listen, sizeof listen, "%.*s%s", (int)(port - h->spec->listen),
                        h->spec->listen, old_port);
     else
@@ -260,7 +260,7 @@ static strait_err look_for_end(struct host *h, int *is_over) {
     int64_t *steps = NULL;
     int n = 0;
     STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
-    const int may_be = h->spec->resumes + h->was_begun > 0 && n > 0 &&
+    const int may_be = h->spec->resumes + h->facts.was_begun > 0 && n > 0 &&
                        steps[n - 1] >= h->run.train.steps;
     strait_alloc_free(steps);
     if (!may_be) return STRAIT_OK;
@@ -283,12 +283,12 @@ static strait_err prepare(struct host *h, int *is_over) {
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
     /* A run of "strait train" is not taken over unasked, nor found out when machines have come. */
     if (err == STRAIT_OK)
-        err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->was_begun);
+        err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->facts.was_begun);
     if (err == STRAIT_OK) err = look_for_end(h, is_over);
     if (err != STRAIT_OK || *is_over) return err;
     err = open_desk(h, &plan);
     /* A cut that is on record stays: images and checkpoints are of it. */
-    if (err == STRAIT_OK && !(h->was_begun && h->run.stages.split.n > 0))
+    if (err == STRAIT_OK && !(h->facts.was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &plan);
     return err;
 }
@@ -305,7 +305,7 @@ static void say_goodbye(struct host *h) {
         (void)h->t->ops->progress(h->t, 50);
         n_left = 0;
         for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-            n_left += h->connections[i].link != NULL;
+            n_left += h->links.items[i].link != NULL;
     }
 }
 
@@ -313,11 +313,11 @@ static void close_host(struct host *h) {
     h->is_ending = 1;
     strait_transport_close(&h->t);
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        strait_host_forget(&h->connections[i]);
-    strait_checkpoint_close(&h->giving);
+        strait_host_forget(&h->links.items[i]);
+    strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
-    if (h->metastore != NULL) strait_metastore_discard(h->metastore); // of a run that never began
-    strait_metastore_close(&h->metastore);
+    if (h->facts.metastore != NULL) strait_metastore_discard(h->facts.metastore); // of a run that never began
+    strait_metastore_close(&h->facts.metastore);
     strait_alloc_free(h);
 }
 
@@ -331,20 +331,20 @@ strait_err strait_host(const strait_host_spec *spec) {
     STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));
     h->spec = spec;
     h->run = *spec->run;
-    h->keep_every = 1;
-    h->saved = -1;
+    h->pace.keep_every = 1;
+    h->checkpoint.saving = -1;
     for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
-        h->suspects[i] = -1;
+        h->suspects.steps[i] = -1;
     h->invite.uses = spec->uses;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        h->connection_of[i] = -1;
+        h->links.of_worker[i] = -1;
     strait_coordinator_init(&h->coordinator, &config);
     int is_over = 0;
     strait_err err = prepare(h, &is_over);
     if (err == STRAIT_OK && !is_over) {
         const strait_session_spec session = {.run = &h->run,
                                              .folder = spec->folder,
-                                             .resumes = spec->resumes || h->was_begun,
+                                             .resumes = spec->resumes || h->facts.was_begun,
                                              .waits_for_disk = 1, // others rely on its steps
                                              .events = spec->session};
         err = strait_session_run_with(&session,

@@ -42,7 +42,7 @@ static void pause_briefly(struct host *h) {
 
 static strait_err put_or_renew(void *arg) {
     const struct request *e = arg;
-    struct strait_metastore *metastore = e->host->metastore;
+    struct strait_metastore *metastore = e->host->facts.metastore;
     return e->key != NULL ? strait_metastore_put(metastore, e->key, e->data, e->bytes)
                           : strait_metastore_renew(metastore);
 }
@@ -60,8 +60,8 @@ static strait_err compare(void *user, const strait_metastore_entry *entry) {
     if (strcmp(entry->key, "state") != 0) return STRAIT_OK;
     look->is_ours = 0;
     for (int i = 0; i < 2; i++) // the state known to be written, and the one that may have been
-        look->is_ours |= entry->bytes == h->state_bytes[i] &&
-                         memcmp(entry->data, h->state[i], entry->bytes) == 0;
+        look->is_ours |= entry->bytes == h->facts.state_bytes[i] &&
+                         memcmp(entry->data, h->facts.state[i], entry->bytes) == 0;
     return STRAIT_OK;
 }
 
@@ -69,12 +69,12 @@ static strait_err compare(void *user, const strait_metastore_entry *entry) {
  * differs from ours, because every generation is recorded before it begins. */
 static strait_err regain(struct host *h, int *is_lost) {
     uint64_t term = 0;
-    struct comparison look = {.host = h, .is_ours = h->state_bytes[0] == 0};
-    if (strait_metastore_term(h->metastore) != 0) return STRAIT_OK;
-    strait_err err = strait_metastore_claim(h->metastore, &term);
+    struct comparison look = {.host = h, .is_ours = h->facts.state_bytes[0] == 0};
+    if (strait_metastore_term(h->facts.metastore) != 0) return STRAIT_OK;
+    strait_err err = strait_metastore_claim(h->facts.metastore, &term);
     *is_lost = err == STRAIT_EAGAIN;
     if (err == STRAIT_EAGAIN) return STRAIT_FAIL(STRAIT_EDEPOSED, "%s", strait_err_detail());
-    if (err == STRAIT_OK) err = strait_metastore_read(h->metastore, "state", compare, &look);
+    if (err == STRAIT_OK) err = strait_metastore_read(h->facts.metastore, "state", compare, &look);
     if (err != STRAIT_OK || look.is_ours) return err;
     *is_lost = 1;
     return STRAIT_FAIL(STRAIT_EDEPOSED,
@@ -89,7 +89,7 @@ static strait_err claim_and_put(void *arg) {
 }
 
 static void log_pause(struct host *h, strait_err err) {
-    h->is_paused = 1;
+    h->facts.is_paused = 1;
     if (err == STRAIT_EIO)
         strait_host_note(h, "paused: %s", strait_err_detail());
     else
@@ -109,12 +109,12 @@ static strait_err retry(struct host *h, const char *key, const void *data, size_
                                  (err == STRAIT_EDEPOSED && !e.is_lost);
         const double waited = strait_clock_seconds() - began;
         if (!is_transient) {
-            if (err == STRAIT_OK && h->is_paused)
+            if (err == STRAIT_OK && h->facts.is_paused)
                 strait_host_note(h, "continuing: the metastore is back after %.0f s", waited);
-            h->is_paused = 0;
+            h->facts.is_paused = 0;
             return err;
         }
-        if (!h->is_paused && err != STRAIT_EDEPOSED) log_pause(h, err);
+        if (!h->facts.is_paused && err != STRAIT_EDEPOSED) log_pause(h, err);
         if (err != STRAIT_EIO && waited > h->spec->store_wait_s)
             return STRAIT_FAIL(
                 STRAIT_ETIMEDOUT,
@@ -137,13 +137,13 @@ strait_err strait_host_put_once(struct host *h, const char *key, const void *dat
 }
 
 strait_err strait_host_renew(struct host *h, int64_t now_ns) {
-    if (now_ns - h->renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
-    h->renew_ns = now_ns;
+    if (now_ns - h->facts.renew_ns < RENEW_MS * INT64_C(1000000)) return STRAIT_OK;
+    h->facts.renew_ns = now_ns;
     struct request e = {.host = h};
     const strait_err err = strait_host_run_async(h, put_or_renew, &e, keep_links);
     if (err == STRAIT_OK) return STRAIT_OK;
     /* An unreachable metastore matters only when our lease is over. */
-    if (err == STRAIT_ETIMEDOUT && strait_metastore_sure_ms(h->metastore) > 0) return STRAIT_OK;
+    if (err == STRAIT_ETIMEDOUT && strait_metastore_sure_ms(h->facts.metastore) > 0) return STRAIT_OK;
     return err == STRAIT_ETIMEDOUT || err == STRAIT_EDEPOSED ? retry(h, NULL, NULL, 0) : err;
 }
 

@@ -31,20 +31,20 @@ static const char banned_prefix[] = "barred/"; // the name that existing runs ha
 static strait_err save_expiry(struct host *h) {
     unsigned char bytes[EXPIRY_BYTES];
     strait_writer w = {bytes, sizeof bytes, 0};
-    if (h->has_expiry && h->valid_s == h->spec->valid_s) return STRAIT_OK;
-    h->valid_s = h->spec->valid_s;
-    h->invite.expires = h->valid_s > 0 ? (uint64_t)time(NULL) + h->valid_s : 0;
-    strait_writer_uint(&w, h->valid_s, 8);
+    if (h->facts.has_expiry && h->facts.valid_s == h->spec->valid_s) return STRAIT_OK;
+    h->facts.valid_s = h->spec->valid_s;
+    h->invite.expires = h->facts.valid_s > 0 ? (uint64_t)time(NULL) + h->facts.valid_s : 0;
+    strait_writer_uint(&w, h->facts.valid_s, 8);
     strait_writer_uint(&w, h->invite.expires, 8);
-    h->has_expiry = 1;
+    h->facts.has_expiry = 1;
     return strait_host_put(h, expiry_key, bytes, sizeof bytes);
 }
 
 static strait_err read_expiry(struct host *h, const strait_metastore_entry *entry) {
     strait_reader r = {entry->data, entry->bytes, 0};
-    h->valid_s = strait_reader_uint(&r, 8);
+    h->facts.valid_s = strait_reader_uint(&r, 8);
     h->invite.expires = strait_reader_uint(&r, 8);
-    h->has_expiry = !r.is_short && r.left == 0;
+    h->facts.has_expiry = !r.is_short && r.left == 0;
     return STRAIT_OK;
 }
 
@@ -82,14 +82,14 @@ static strait_err read_run(struct host *h, const strait_metastore_entry *entry) 
             "the metastore holds a run with another number of stages: use the run file "
             "it was begun with, or another folder");
     h->run.stages.split.n = (int)n;
-    h->was_begun = 1;
+    h->facts.was_begun = 1;
     return STRAIT_OK;
 }
 
 /* ---- the durable state of the coordinator ---- */
 
 strait_err strait_host_save_state(struct host *h) {
-    unsigned char *bytes = h->state[1];
+    unsigned char *bytes = h->facts.state[1];
     strait_swarm_durable durable;
     strait_coordinator_durable(&h->coordinator, &durable);
     strait_writer w = {bytes, STRAIT_HOST_STATE, 0};
@@ -102,10 +102,10 @@ strait_err strait_host_save_state(struct host *h) {
         strait_writer_uint(&w, (uint64_t)durable.has_owner[i], 1);
         strait_writer_copy(&w, durable.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
     }
-    h->state_bytes[1] = STRAIT_HOST_STATE;
+    h->facts.state_bytes[1] = STRAIT_HOST_STATE;
     STRAIT_TRY(strait_host_put(h, "state", bytes, STRAIT_HOST_STATE));
-    memcpy(h->state[0], bytes, STRAIT_HOST_STATE);
-    h->state_bytes[0] = STRAIT_HOST_STATE;
+    memcpy(h->facts.state[0], bytes, STRAIT_HOST_STATE);
+    h->facts.state_bytes[0] = STRAIT_HOST_STATE;
     return STRAIT_OK;
 }
 
@@ -131,8 +131,8 @@ static strait_err read_state(strait_swarm_durable *durable, const strait_metasto
 
 /* Returns the index of an admitted key; -1: it was never admitted. */
 static int find_member(const struct host *h, const strait_fingerprint *key) {
-    for (int i = 0; i < h->n_members; i++)
-        if (strait_fingerprint_equal(&h->members[i], key)) return i;
+    for (int i = 0; i < h->facts.n_members; i++)
+        if (strait_fingerprint_equal(&h->facts.members[i], key)) return i;
     return -1;
 }
 
@@ -151,12 +151,12 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
     const strait_host_events *events = &h->spec->events;
     if (h->invite.expires != 0 && (uint64_t)time(NULL) > h->invite.expires)
         return STRAIT_FAIL(STRAIT_EAUTH, "the invite has expired: ask for a new one");
-    if (h->invite.uses != 0 && (uint32_t)h->n_members >= h->invite.uses)
+    if (h->invite.uses != 0 && (uint32_t)h->facts.n_members >= h->invite.uses)
         return STRAIT_FAIL(
             STRAIT_EAUTH,
             "the invite was used %u times, which is its limit (--uses): ask for another",
             h->invite.uses);
-    if (h->n_members == STRAIT_HOST_MEMBERS)
+    if (h->facts.n_members == STRAIT_HOST_MEMBERS)
         return STRAIT_FAIL(STRAIT_EAUTH, "the run has admitted %d keys, which is the limit",
                            STRAIT_HOST_MEMBERS);
     if (events->approves == NULL || events->approves(events->user, key, name)) return STRAIT_OK;
@@ -166,30 +166,30 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
 /* A failing metastore is no reason to refuse a worker: it waits. The metastore is not tried for
  * every waiting worker in every loop, since each attempt may block until it times out. */
 static strait_err postpone(struct host *h, const char *name) {
-    if (h->admit_ns == 0)
+    if (h->facts.admit_ns == 0)
         strait_host_note(h, "worker '%s' waits to be admitted: %s", name, strait_err_detail());
-    h->admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
+    h->facts.admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
     return STRAIT_EAGAIN;
 }
 
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
     const int known = find_member(h, key);
-    if (known >= 0 && h->is_banned[known])
+    if (known >= 0 && h->facts.is_banned[known])
         return STRAIT_FAIL(STRAIT_EAUTH, "this key is banned from this run: it sent invalid data");
     if (known >= 0) return STRAIT_OK;
     STRAIT_TRY(may_join(h, key, name));
-    if (strait_clock_ns() < h->admit_ns) return STRAIT_EAGAIN;
+    if (strait_clock_ns() < h->facts.admit_ns) return STRAIT_EAGAIN;
     const strait_err err = put_key(h, strait_host_put_once, member_prefix, key, name);
     if (err != STRAIT_OK) return postpone(h, name);
-    h->admit_ns = 0;
-    h->members[h->n_members++] = *key;
+    h->facts.admit_ns = 0;
+    h->facts.members[h->facts.n_members++] = *key;
     return STRAIT_OK;
 }
 
 strait_err strait_host_ban(struct host *h, const strait_fingerprint *key) {
     const int known = find_member(h, key);
     if (known < 0) return STRAIT_OK; // it was never admitted
-    h->is_banned[known] = 1;
+    h->facts.is_banned[known] = 1;
     return put_key(h, strait_host_put, banned_prefix, key, "");
 }
 
@@ -206,10 +206,10 @@ static strait_err read_member(struct host *h, const char *text, int is_banned) {
     strait_fingerprint key;
     STRAIT_TRY(strait_fingerprint_parse(text, &key));
     int at = find_member(h, &key);
-    if (at < 0 && h->n_members == STRAIT_HOST_MEMBERS) return STRAIT_OK;
-    if (at < 0) at = h->n_members++;
-    h->members[at] = key;
-    h->is_banned[at] |= (unsigned char)is_banned;
+    if (at < 0 && h->facts.n_members == STRAIT_HOST_MEMBERS) return STRAIT_OK;
+    if (at < 0) at = h->facts.n_members++;
+    h->facts.members[at] = key;
+    h->facts.is_banned[at] |= (unsigned char)is_banned;
     return STRAIT_OK;
 }
 
@@ -221,8 +221,8 @@ static strait_err visit(void *user, const strait_metastore_entry *entry) {
     if (strcmp(entry->key, "state") == 0) {
         STRAIT_TRY(read_state(&r->durable, entry));
         r->has_state = 1;
-        memcpy(h->state[0], entry->data, entry->bytes);
-        h->state_bytes[0] = entry->bytes;
+        memcpy(h->facts.state[0], entry->data, entry->bytes);
+        h->facts.state_bytes[0] = entry->bytes;
         return STRAIT_OK;
     }
     if (strncmp(entry->key, member_prefix, sizeof member_prefix - 1) == 0)
@@ -278,7 +278,7 @@ static strait_err claim(struct host *h) {
     struct claiming s = {.began = strait_clock_seconds()};
     uint64_t term = 0;
     for (;;) {
-        const strait_err err = strait_metastore_claim(h->metastore, &term);
+        const strait_err err = strait_metastore_claim(h->facts.metastore, &term);
         if (err == STRAIT_OK && s.told > 0.0) strait_host_note(h, "the metastore is reachable");
         if (err != STRAIT_EAGAIN && err != STRAIT_ETIMEDOUT) return err;
         if (err == STRAIT_EAGAIN)
@@ -288,7 +288,7 @@ static strait_err claim(struct host *h) {
         if (h->spec->session.must_stop(h->spec->session.user))
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while standing by");
         if (err == STRAIT_EAGAIN)
-            (void)strait_metastore_await(h->metastore, WAIT_MS);
+            (void)strait_metastore_await(h->facts.metastore, WAIT_MS);
         else
             (void)nanosleep(&nap, NULL);
     }
@@ -318,16 +318,16 @@ strait_err strait_host_open_metastore(struct host *h) {
         .cert_file = h->spec->store_cert,
         .key_file = h->spec->store_key,
         .owner = h->spec->announce != NULL ? h->spec->announce : h->spec->listen};
-    STRAIT_TRY(strait_metastore_open(&config, &h->metastore));
+    STRAIT_TRY(strait_metastore_open(&config, &h->facts.metastore));
     STRAIT_TRY(claim(h));
-    STRAIT_TRY(strait_metastore_read(h->metastore, "", visit, &reading));
+    STRAIT_TRY(strait_metastore_read(h->facts.metastore, "", visit, &reading));
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) { // do not wait for banned owners
         const int owner = find_member(h, &reading.durable.owners[i]);
-        if (owner >= 0 && h->is_banned[owner]) reading.durable.has_owner[i] = 0;
+        if (owner >= 0 && h->facts.is_banned[owner]) reading.durable.has_owner[i] = 0;
     }
     if (reading.has_state)
         strait_coordinator_resume(&h->coordinator, &reading.durable, strait_clock_ns());
-    if (h->was_begun) return STRAIT_OK;
+    if (h->facts.was_begun) return STRAIT_OK;
     STRAIT_TRY(strait_identity_random(h->invite.run, sizeof h->invite.run));
     return strait_identity_random(h->invite.token, sizeof h->invite.token);
 }

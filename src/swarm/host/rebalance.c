@@ -14,7 +14,7 @@ static int may_serve(const strait_swarm_worker *worker) {
 /* Estimates the cost of a handover: the time the last generation took to get ready, and the copies.
  */
 static double handover_s(const struct host *h) {
-    return (double)(h->stood_ns - h->formed_ns) * 1e-9 + 2.0 * h->snapshot_s;
+    return (double)(h->pace.restored_ns - h->pace.formed_ns) * 1e-9 + 2.0 * h->pace.snapshot_s;
 }
 
 void strait_host_rebalance(struct host *h, int64_t step) {
@@ -24,16 +24,16 @@ void strait_host_rebalance(struct host *h, int64_t step) {
     double speeds[STRAIT_RUN_STAGES] = {0};
     int successors[STRAIT_RUN_STAGES];
     const int64_t pause_ns = (int64_t)(h->spec->rebalance_s * 1e9);
-    if (h->spec->rebalance_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->step_s <= 0.0 ||
-        strait_clock_ns() - h->stood_ns < pause_ns || strait_coordinator_count_spares(m) == 0)
+    if (h->spec->rebalance_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->pace.step_s <= 0.0 ||
+        strait_clock_ns() - h->pace.restored_ns < pause_ns || strait_coordinator_count_spares(m) == 0)
         return;
     strait_rebalance_spec spec = {.n_stages = m->config.n_stages,
-                                  .wall_s = h->step_s,
-                                  .busy_s = h->busy_s,
+                                  .wall_s = h->pace.step_s,
+                                  .busy_s = h->pace.busy_s,
                                   .speeds = speeds,
                                   .need_bytes = m->config.need_bytes,
                                   .spares = spares,
-                                  .left_s = (double)(h->run.train.steps - step) * h->step_s,
+                                  .left_s = (double)(h->run.train.steps - step) * h->pace.step_s,
                                   .cost_s = handover_s(h)};
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const strait_swarm_worker *worker = &m->workers[i];
