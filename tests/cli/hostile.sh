@@ -118,8 +118,8 @@ wait $cheat
 [ $? -eq 6 ] || fail "greedy: the cheat was not refused"
 join_begin greedy 4
 is_as_ever greedy
-says greedy/events.log 'hostile, stage [01]: what it wants is not its stage: a worker sent an invalid header' \
-    'hostile, stage [01]: what it wants is not its stage: tensor .* is missing'
+says greedy/events.log 'hostile, stage [01]: wants tensors that its stage does not have: a worker sent an invalid header' \
+    'hostile, stage [01]: wants tensors that its stage does not have: tensor .* is missing'
 
 # One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that
 # was made from them.

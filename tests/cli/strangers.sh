@@ -34,8 +34,8 @@ rss() {
 host_begin swarm run.yaml $slow
 turned_away token 'refused: .*the token is wrong'
 turned_away version 'refused: .*protocol version 0, this program version 2'
-turned_away early 'refused: .*talks before it has joined'
-turned_away pieces 'refused: .*talks before it has joined'
+turned_away early 'refused: .*messages before the request to join'
+turned_away pieces 'refused: .*messages before the request to join'
 turned_away other 'refused: .*belongs to run'
 if command -v openssl >/dev/null; then
     openssl s_client -tls1_2 -connect "127.0.0.1:$(cat swarm.port)" </dev/null >old.out 2>&1 &&

@@ -95,6 +95,7 @@ static const struct strait_stage_channel_ops ops = {
     .send = send, .gather = gather, .close = close_channel};
 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
-    h->work.channel = (struct strait_stage_channel){.ops = &ops, .state = h, .n_stages = plan->n_stages};
+    h->work.channel = (struct strait_stage_channel){
+        .ops = &ops, .state = h, .n_stages = plan->n_stages};
     return strait_stage_replies_init(&h->work.channel.replies, plan);
 }

@@ -1,4 +1,4 @@
-/* host_save.c - checkpoints of a swarm: stage by stage, from the images that their owners send. */
+/* checkpoint.c - checkpoints of a swarm, stage by stage, from snapshots that the owners send. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "swarm/host/state.h"
@@ -13,7 +13,7 @@ struct writing {
     int64_t step;
 };
 
-static strait_err write_image(void *arg) {
+static strait_err write_snapshot(void *arg) {
     const struct writing *w = arg;
     return strait_snapshot_write(&w->snapshot, w->folder, w->step);
 }
@@ -31,10 +31,11 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
     struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};
-    connection->snapshot = (struct strait_snapshot){0}; // the guest may go before it is written
+    connection->snapshot = (struct strait_snapshot){0}; // the worker may leave before it is written
     w.snapshot.stage = stage;
     strait_err err = strait_snapshot_match(&w.snapshot, &executor->plan);
     if (err == STRAIT_OK) err = strait_snapshot_check(&w.snapshot);
+    /* Only its owner can be to blame for a bad snapshot of a stage: restore, and ask again. */
     if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
         strait_host_feed_coordinator(h,
@@ -42,13 +43,14 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
                                                            .worker = h->coordinator.owner[stage]});
         err = STRAIT_EAGAIN;
     }
-    if (err == STRAIT_OK) err = strait_host_run_async(h, write_image, &w, pump);
+    if (err == STRAIT_OK) err = strait_host_run_async(h, write_snapshot, &w, pump);
     strait_snapshot_fini(&w.snapshot);
     return err;
 }
 
 strait_err strait_host_write(struct strait_executor *executor, const char *folder, int64_t step) {
     struct host *h = executor->user;
+    /* After a rollback all stages are collected again: snapshots of one step belong together. */
     for (int i = 0; i < executor->plan.n_stages;) {
         STRAIT_TRY(strait_host_bring_to(executor, step));
         const strait_err err = write_stage(executor, i, folder, step);

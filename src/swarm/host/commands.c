@@ -1,4 +1,4 @@
-/* host_order.c - what goes out to a worker when the machine has an order for it. */
+/* commands.c - what a host sends to the owner of a stage in each phase of the coordinator. */
 #include "base/clock.h"
 #include "net/relay/relay_wire.h"
 #include "swarm/host/state.h"
@@ -8,8 +8,8 @@
 
 enum {
     VOCAB_NARROW = 65535,         // ids below this take two bytes
-    GIFT_AHEAD = 8 * 1024 * 1024, // bytes of an image that wait for a link
-    OTHERS_MAX = 16 * 1024 * 1024 // and of what else may
+    GIFT_AHEAD = 8 * 1024 * 1024, // bytes of a snapshot that wait for a link
+    OTHERS_MAX = 16 * 1024 * 1024 // bytes of other messages that may wait
 };
 
 static void send_task(struct host *h, int worker, strait_task *task) {
@@ -31,10 +31,10 @@ void strait_host_refuse(struct host *h, struct connection *connection, const cha
     strait_host_dismiss(h, connection, STRAIT_OK, reason);
 }
 
-/* Who reaches whom over boundary `i`, between stages i and i + 1. */
+/* How boundary `i`, between stages i and i + 1, is connected. */
 enum way {
-    BEFORE_DIALS,
-    BEHIND_DIALS,
+    PREV_DIALS,
+    NEXT_DIALS,
     BY_RELAY,
     N_WAYS
 };
@@ -44,21 +44,21 @@ static int can_dial(struct host *h, int stage) {
     return connection != NULL && connection->address[0] != '\0';
 }
 
-/* The first that is possible; after each time that they did not meet, the one after it. */
+/* The first possible way; after each failed attempt, the one after it. */
 static enum way choose_way(struct host *h, int i) {
     for (int k = 0; k < N_WAYS; k++) {
         const enum way way = (enum way)((h->ways.n_missed[i] + k) % N_WAYS);
-        if (way == BEFORE_DIALS && can_dial(h, i + 1)) return way;
-        if (way == BEHIND_DIALS && can_dial(h, i)) return way;
+        if (way == PREV_DIALS && can_dial(h, i + 1)) return way;
+        if (way == NEXT_DIALS && can_dial(h, i)) return way;
         if (way == BY_RELAY && h->spec->relay != NULL) return way;
     }
-    strait_host_note(h, "stages %d and %d cannot reach each other: start the host with --relay", i,
-                     i + 1);
-    return BEFORE_DIALS;
+    strait_host_note(h, "stages %d and %d cannot reach each other: restart the host with --relay",
+                     i, i + 1);
+    return PREV_DIALS;
 }
 
-/* A meeting place that nobody can guess, known to the two sides and the relay. */
-static void draw_relayed(struct host *h, int i) {
+/* Draws an address at the relay that nobody can guess. */
+static void draw_relay_address(struct host *h, int i) {
     strait_relay_token token;
     h->ways.relay_address[i][0] = '\0';
     if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
@@ -66,21 +66,21 @@ static void draw_relayed(struct host *h, int i) {
                                          sizeof h->ways.relay_address[i]);
 }
 
-/* The other side of boundary `i`, as seen from before it (is_behind) or behind it. Orders go out by
- * stage, so the side before comes first. */
-static void fill_peer(struct host *h, int i, int is_behind, strait_task_peer *peer) {
-    const int worker = h->coordinator.owner[i + (is_behind != 0)];
+/* Describes the next side of boundary `i` to the previous one (is_next), or the other way round.
+ * Tasks are sent in the order of stages, so the way is chosen when the previous side is told. */
+static void fill_peer(struct host *h, int i, int is_next, strait_task_peer *peer) {
+    const int worker = h->coordinator.owner[i + (is_next != 0)];
     const struct connection *connection = strait_host_connection(h, worker);
-    const int is_new = is_behind && h->coordinator.phase == STRAIT_PHASE_LISTEN;
+    const int is_new = is_next && h->coordinator.phase == STRAIT_PHASE_LISTEN;
     if (is_new) h->ways.chosen[i] = (int)choose_way(h, i);
-    if (is_new && h->ways.chosen[i] == BY_RELAY) draw_relayed(h, i);
+    if (is_new && h->ways.chosen[i] == BY_RELAY) draw_relay_address(h, i);
     const enum way way = (enum way)h->ways.chosen[i];
     peer->is_present = 1;
     peer->key = h->coordinator.workers[worker].key;
-    peer->must_listen = way == BY_RELAY && !is_behind;
+    peer->must_listen = way == BY_RELAY && !is_next;
     if (way == BY_RELAY)
         memcpy(peer->address, h->ways.relay_address[i], sizeof peer->address);
-    else if (connection != NULL && way == (is_behind ? BEFORE_DIALS : BEHIND_DIALS))
+    else if (connection != NULL && way == (is_next ? PREV_DIALS : NEXT_DIALS))
         memcpy(peer->address, connection->address, sizeof peer->address);
 }
 
@@ -131,7 +131,7 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     return STRAIT_OK;
 }
 
-/* All ids of a validation wait for a link at once. */
+/* All ids of a validation are queued for a link at once, so their number is limited. */
 strait_err strait_host_check_valid(const struct strait_loader *loader,
                                    const strait_run_plan *plan) {
     const int64_t context = plan->shape.context, n_windows = strait_loader_valid_windows(loader);
@@ -163,7 +163,8 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
 /* A basis update follows the optimizer's and changes the weights again, so a snapshot between the
  * two would be of no step. */
 static int must_keep(const struct host *h, int64_t step) {
-    return step % h->pace.keep_every == 0 && !strait_run_plan_updates_basis(&h->executor->plan, step);
+    return step % h->pace.keep_every == 0 &&
+           !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 
 static void send_work(struct host *h, const strait_swarm_action *a) {
@@ -210,7 +211,7 @@ void strait_host_command(struct host *h, const strait_swarm_action *a) {
 
 /* ---- restoring from a checkpoint ---- */
 
-/* An image may be larger than all that may wait for a link. */
+/* A snapshot may be larger than all that may wait for a link, so it is sent in portions. */
 strait_err strait_host_give_more(struct host *h, struct connection *connection) {
     struct strait_snapshot_reader *gift = &connection->gift;
     while (!strait_snapshot_reader_is_over(gift) && connection->out.n_bytes < GIFT_AHEAD) {
@@ -235,7 +236,8 @@ static strait_err open_giving(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
         if (h->links.items[i].given != h->coordinator.generation)
             strait_snapshot_reader_fini(&h->links.items[i].gift);
-    if (h->checkpoint.source != NULL && strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
+    if (h->checkpoint.source != NULL &&
+        strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
         return STRAIT_OK;
     strait_checkpoint_close(&h->checkpoint.source);
     STRAIT_TRY(strait_host_open_checkpoint(h, &h->checkpoint.source));
@@ -251,8 +253,8 @@ void strait_host_close_given(struct host *h) {
     strait_checkpoint_close(&h->checkpoint.source);
 }
 
-/* A guest that wants other tensors than its stage has could not serve it. */
-static strait_err check_wish(const struct host *h, int stage, const strait_view *list) {
+/* A worker that wants other tensors than its stage has is faulty or hostile. */
+static strait_err check_wanted(const struct host *h, int stage, const strait_view *list) {
     struct strait_snapshot wanted = {0};
     strait_err err = strait_snapshot_expect(&h->executor->plan, stage, &wanted);
     if (err == STRAIT_OK)
@@ -263,7 +265,7 @@ static strait_err check_wish(const struct host *h, int stage, const strait_view 
 }
 
 static void blame(struct host *h, int worker, int stage) {
-    strait_host_note(h, "%s, stage %d: what it wants is not its stage: %s",
+    strait_host_note(h, "%s, stage %d: wants tensors that its stage does not have: %s",
                      h->coordinator.workers[worker].report.name, stage, strait_err_detail());
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
@@ -276,21 +278,21 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
     if (h->coordinator.phase != STRAIT_PHASE_RESTORE ||
         want->generation != h->coordinator.generation || stage < 0 ||
         connection->given == h->coordinator.generation || h->executor == NULL)
-        return STRAIT_OK; // late, or had already
+        return STRAIT_OK; // late, or already served
     strait_err err = STRAIT_OK;
     if (connection->offered == h->coordinator.generation)
-        err = check_wish(h, stage, &want->list);
+        err = check_wanted(h, stage, &want->list);
     else
-        err = STRAIT_FAIL(STRAIT_EPROTO, "nobody sent it to the checkpoint");
+        err = STRAIT_FAIL(STRAIT_EPROTO, "the worker was not told to restore from the checkpoint");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         blame(h, connection->worker, stage);
         return STRAIT_OK;
     }
     if (err == STRAIT_OK) err = open_giving(h);
     if (err == STRAIT_OK)
-        err = strait_snapshot_reader_init(gift, h->checkpoint.source, want->list.data, want->list.bytes,
-                                          (size_t)h->coordinator.config.need_bytes[stage] +
-                                              (1 << 20));
+        err = strait_snapshot_reader_init(
+            gift, h->checkpoint.source, want->list.data, want->list.bytes,
+            (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
     if (err == STRAIT_EDATA || err == STRAIT_EIO) {
         strait_host_fail(h, err); // without the checkpoint no worker can help
         return STRAIT_OK;

@@ -1,8 +1,8 @@
-/* host_desk.c - the links of a host: who may come in, and what waits on either side.
+/* connections.c - the links of a host: which are accepted, and what waits on either side.
  *
- * What the transport tells is only put down here; host_hear.c looks at it afterwards. So nothing
- * that guests say happens in the middle of something else, and links live on while the host waits
- * for the store of record. */
+ * Events of the transport are only recorded here; dispatch.c handles them afterwards. So no message
+ * of a worker takes effect in the middle of something else, and links are kept alive while the host
+ * waits for the metastore. */
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
@@ -10,12 +10,13 @@
 #include <string.h>
 
 enum {
-    NEWCOMERS_MAX = 64,       // links that have not said why they came
-    ANSWERS = 4,              // messages it may send for each that is sent to it
-    WORDS_PER_S = 20,         // and without
-    WORDS_MAX = 1000,         // at once
-    IN_MAX = 4 * 1024 * 1024, // bytes of one that may wait for us: then it has to
-    IN_EARLY = 64 * 1024      // before it has joined
+    NEWCOMERS_MAX = 64,       // links that have not asked to join
+    ANSWERS = 4,              // messages a peer may send for each that is sent to it
+    MESSAGES_PER_S = 20,      // that it may send unasked
+    BURST_MAX = 1000,         // messages at once
+    IN_MAX = 4 * 1024 * 1024, // bytes of one link that may wait for us before it is paused
+    IN_EARLY = 64 * 1024,     // the same before it has joined
+    REFUSAL_MS = 10000        // between two notes about refused connections
 };
 
 struct connection *strait_host_connection(struct host *h, int worker) {
@@ -46,20 +47,21 @@ void strait_host_send(struct host *h, struct connection *connection, struct stra
     }
     if (connection->out.n_bytes + (*msg)->size > STRAIT_HOST_OUT_MAX) {
         strait_msg_close(msg);
-        strait_host_dismiss(h, connection, STRAIT_ETIMEDOUT, "it takes nothing that is sent to it");
+        strait_host_dismiss(h, connection, STRAIT_ETIMEDOUT,
+                            "the worker does not read what is sent to it");
         return;
     }
     strait_priority_queue_push(&connection->out, msg);
-    if (connection->allowance < WORDS_MAX) connection->allowance += ANSWERS;
+    if (connection->allowance < BURST_MAX) connection->allowance += ANSWERS;
     drain(connection);
 }
 
 void strait_host_dismiss(struct host *h, struct connection *connection, strait_err why,
-                         const char *words) {
+                         const char *reason) {
     (void)h;
     if (connection->link == NULL || connection->must_close) return;
     connection->must_close = 1;
-    strait_err_note(__FILE__, __LINE__, "%s", words);
+    strait_err_note(__FILE__, __LINE__, "%s", reason);
     strait_link_close(connection->link, why);
 }
 
@@ -74,8 +76,14 @@ static strait_err admit(void *user, const strait_fingerprint *peer, strait_emula
 
 static void refused(void *user, strait_err why) {
     struct host *h = user;
-    (void)why;
+    const int64_t now = strait_clock_ns();
     h->links.n_refused++;
+    /* A peer of another release, say. Anybody can connect, so the log is protected from floods. */
+    if (why != STRAIT_EPROTO ||
+        (h->links.refusal_ns != 0 && now - h->links.refusal_ns < REFUSAL_MS * INT64_C(1000000)))
+        return;
+    h->links.refusal_ns = now;
+    strait_host_note(h, "refused a connection: %s", strait_err_detail());
 }
 
 static int is_newcomer(const struct connection *connection) {
@@ -91,9 +99,9 @@ static int count_alike(const struct host *h, const struct connection *connection
     return n;
 }
 
-/* Where too many have not said why they came, the oldest from the address with most of them has to
- * go. */
-static void make_room(struct host *h) {
+/* When too many links have not asked to join, closes the oldest one from the address that has most
+ * of them: a flood from one address then displaces itself. */
+static void limit_newcomers(struct host *h) {
     struct connection *worst = NULL;
     int n = 0;
     int n_alike = 0;
@@ -109,7 +117,7 @@ static void make_room(struct host *h) {
     }
     if (n <= NEWCOMERS_MAX || worst == NULL) return;
     h->links.n_refused++;
-    strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many came at once: try again");
+    strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many connections at once: try again");
 }
 
 static void opened(void *user, struct strait_link *link) {
@@ -119,17 +127,18 @@ static void opened(void *user, struct strait_link *link) {
         if (connection->link != NULL || connection->has_ended) continue;
         const int64_t now = strait_clock_ns();
         *connection = (struct connection){
-            .link = link, .worker = -1, .since_ns = now, .heard_ns = now, .allowance = WORDS_MAX};
+            .link = link, .worker = -1, .since_ns = now, .heard_ns = now, .allowance = BURST_MAX};
         link->user = connection;
-        make_room(h);
+        limit_newcomers(h);
         return;
     }
     h->links.n_refused++;
     link->user = NULL;
-    strait_link_close(link, STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator has too many guests"));
+    strait_link_close(link,
+                      STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator has too many connections"));
 }
 
-/* Its place is not free before what it said has been heard. */
+/* The place is not free before everything it sent was handled. */
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct connection *connection = link->user;
     (void)user;
@@ -145,15 +154,16 @@ static void writable(void *user, struct strait_link *link) {
     if (link->user != NULL) drain(link->user);
 }
 
-/* Pieces of an image that was ordered are as many as they are; the rest is answers, and pulses. */
-static int may_talk(const struct host *h, struct connection *connection,
-                    const struct strait_msg *msg) {
+/* The rate limit of a connection. Pieces of a requested snapshot are exempt: there are as many as
+ * it takes. Everything else is a reply or a heartbeat. */
+static int is_within_rate(const struct host *h, struct connection *connection,
+                          const struct strait_msg *msg) {
     const int64_t now = strait_clock_ns();
     const int is_saving = h->work.kind == STRAIT_COMMAND_SEND_SNAPSHOT;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
-    connection->allowance += (double)(now - connection->heard_ns) * 1e-9 * WORDS_PER_S;
+    connection->allowance += (double)(now - connection->heard_ns) * 1e-9 * MESSAGES_PER_S;
     connection->heard_ns = now;
-    if (connection->allowance > WORDS_MAX) connection->allowance = WORDS_MAX;
+    if (connection->allowance > BURST_MAX) connection->allowance = BURST_MAX;
     connection->allowance -= 1.0;
     return connection->allowance >= 0.0;
 }
@@ -162,9 +172,9 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     struct host *h = user;
     struct connection *connection = link->user;
     if (connection == NULL || connection->must_close) return;
-    if (!may_talk(h, connection, *msg)) {
-        strait_host_note(h, "'%s' is sent away: it talks too much", link->peer_name);
-        strait_host_dismiss(h, connection, STRAIT_EPROTO, "it talks too much");
+    if (!is_within_rate(h, connection, *msg)) {
+        strait_host_note(h, "'%s' is disconnected: message rate limit exceeded", link->peer_name);
+        strait_host_dismiss(h, connection, STRAIT_EPROTO, "message rate limit exceeded");
         return;
     }
     strait_priority_queue_push(&connection->in, msg);

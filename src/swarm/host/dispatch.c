@@ -1,4 +1,4 @@
-/* host_hear.c - what guests of a host say, looked at between two moves of the network. */
+/* dispatch.c - handles the messages of workers, between two polls of the network. */
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
@@ -9,8 +9,8 @@
 
 enum {
     EARLY_MAX = 64,    // messages before it has joined
-    GREET_MS = 10000,  // for a stranger to say why it came
-    REPLACED_MANY = 10 // more than a bad line explains, within REPLACED_NS
+    GREET_MS = 10000,  // for a new connection to ask to join
+    REPLACED_MANY = 10 // within REPLACED_NS: more than a bad link explains
 };
 
 static strait_err check_token(struct host *h, const strait_join *join,
@@ -20,7 +20,7 @@ static strait_err check_token(struct host *h, const strait_join *join,
     return strait_host_admit(h, key, join->report.name);
 }
 
-/* Two machines with one key take each other's place for ever: whoever looks should hear of it. */
+/* Two workers with one key would replace each other for ever: the operator has to know. */
 static void count_replaced(struct host *h, int worker, const char *name) {
     const int64_t now = strait_clock_ns();
     if (now - h->links.replaced_ns[worker] > REPLACED_NS) {
@@ -28,28 +28,27 @@ static void count_replaced(struct host *h, int worker, const char *name) {
         h->links.n_replaced[worker] = 0;
     }
     if (++h->links.n_replaced[worker] == REPLACED_MANY)
-        strait_host_note(
-            h,
-            "%s joins again and again while its older link is alive: if another "
-            "machine has a copy of its key, give one of them a key of its own (--keys)",
-            name);
+        strait_host_note(h,
+                         "%s joins again and again while its older link is alive: if another "
+                         "worker has a copy of its key, give one of them a key of its own (--keys)",
+                         name);
 }
 
 static strait_err on_join(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     strait_join join;
     if (connection->worker >= 0)
-        return STRAIT_OK; // said on a link that broke under it, and again on this
+        return STRAIT_OK; // sent before the last link broke, and again on this one
     STRAIT_TRY(strait_join_unpack(msg, &join));
     const strait_fingerprint key = connection->link
-                                       ->peer; // the link may go while the store is asked
+                                       ->peer; // the link may close while the metastore is asked
     const strait_err err = check_token(h, &join, &key);
     if (err != STRAIT_OK) {
         h->links.n_refused += err != STRAIT_EAGAIN;
         return err;
     }
     if (connection->link == NULL) return STRAIT_OK;
-    /* An older link of the same key is forgotten first: its end will tell nobody. */
+    /* An older link of the same key is detached first, so that its end does not count as a loss. */
     const int known = strait_coordinator_find(&h->coordinator, &key);
     struct connection *older = strait_host_connection(h, known);
     if (known >= 0) h->links.of_worker[known] = -1;
@@ -59,7 +58,8 @@ static strait_err on_join(struct host *h, struct connection *connection,
     }
     strait_swarm_event event = {
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &join.report, .inventory = join.inventory};
-    /* The machine's first words to it come with this event, so its place must be known by then. */
+    /* The coordinator's first task for it comes with this event, so its place must be known before.
+     */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
     if (connection->worker < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
     h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
@@ -67,15 +67,15 @@ static strait_err on_join(struct host *h, struct connection *connection,
     return STRAIT_OK;
 }
 
-static strait_err on_pulse(struct host *h, struct connection *connection,
-                           const struct strait_msg *msg) {
-    strait_heartbeat pulse;
-    STRAIT_TRY(strait_heartbeat_unpack(msg, &pulse));
+static strait_err on_heartbeat(struct host *h, struct connection *connection,
+                               const struct strait_msg *msg) {
+    strait_heartbeat heartbeat;
+    STRAIT_TRY(strait_heartbeat_unpack(msg, &heartbeat));
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                                           .worker = connection->worker,
-                                                          .inventory = pulse.inventory,
-                                                          .progress = pulse.progress,
-                                                          .is_waiting = pulse.is_waiting});
+                                                          .inventory = heartbeat.inventory,
+                                                          .progress = heartbeat.progress,
+                                                          .is_waiting = heartbeat.is_waiting});
     return STRAIT_OK;
 }
 
@@ -204,9 +204,9 @@ static strait_err on_want(struct host *h, struct connection *connection,
     return strait_host_give(h, connection, &want);
 }
 
-/* Whether someone who has an invite wants to know how fast this link is from here. */
-static int is_probed_for(const struct host *h, const struct connection *connection,
-                         const struct strait_msg *msg) {
+/* Whether a peer with the invite asks us to measure the link in our direction. */
+static int is_probe_request(const struct host *h, const struct connection *connection,
+                            const struct strait_msg *msg) {
     return msg->type == STRAIT_MSG_PROBE && msg->size == STRAIT_TOKEN_BYTES &&
            !connection->was_probed && strait_invite_is_token(msg->body, h->invite.token);
 }
@@ -227,14 +227,14 @@ static strait_err handle(struct host *h, struct connection *connection,
                          struct strait_msg **message) {
     struct strait_msg *msg = *message;
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, connection, msg);
-    if (is_probed_for(h, connection, msg)) return probe(h, connection);
-    if (connection->asked != NULL) return STRAIT_OK; // what it says has to wait
-    if (connection->worker < 0) {                    // a few words may be left from a link before
+    if (is_probe_request(h, connection, msg)) return probe(h, connection);
+    if (connection->asked != NULL) return STRAIT_OK; // its request to join is undecided
+    if (connection->worker < 0) {                    // messages may be left from an earlier link
         if (++connection->n_early <= EARLY_MAX) return STRAIT_OK;
-        return STRAIT_FAIL(STRAIT_EPROTO, "it talks before it has joined");
+        return STRAIT_FAIL(STRAIT_EPROTO, "messages before the request to join");
     }
     switch (msg->type) {
-    case STRAIT_MSG_HEARTBEAT: return on_pulse(h, connection, msg);
+    case STRAIT_MSG_HEARTBEAT: return on_heartbeat(h, connection, msg);
     case STRAIT_MSG_REPLY: return on_reply(h, connection, message);
     case STRAIT_MSG_TASK_REPLY: return on_task_reply(h, connection, msg);
     case STRAIT_MSG_SNAPSHOT: return on_piece(h, connection, msg);
@@ -243,12 +243,11 @@ static strait_err handle(struct host *h, struct connection *connection,
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
         return STRAIT_OK;
-    default: return STRAIT_FAIL(STRAIT_EPROTO, "a message of type %d", msg->type);
+    default: return STRAIT_FAIL(STRAIT_EPROTO, "an unknown message of type %d", msg->type);
     }
 }
 
-/* Who must be approved, or wait for the store, stays, and its request is looked at again and again.
- */
+/* A request that needs approval, or the metastore, is kept and decided later. */
 static int must_wait(struct connection *connection, strait_err err, struct strait_msg **msg) {
     if (err != STRAIT_EAGAIN || (*msg)->type != STRAIT_MSG_JOIN) return 0;
     if (connection->asked != NULL) return 1;
@@ -257,28 +256,27 @@ static int must_wait(struct connection *connection, strait_err err, struct strai
     return 1;
 }
 
-/* Who may not join hears why, and that it is for good; what may pass only ends its link. */
-static void send_away(struct host *h, struct connection *connection, int is_joining,
-                      strait_err err) {
-    char words[STRAIT_REASON_MAX];
-    (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
-    strait_host_note(h, "'%s' is sent away: %s",
-                     connection->link != NULL ? connection->link->peer_name : "one that has left",
-                     words);
+/* A peer that may not join is told why, and that it is final; other errors only close its link. */
+static void reject(struct host *h, struct connection *connection, int is_joining, strait_err err) {
+    char reason[STRAIT_REASON_MAX];
+    (void)snprintf(reason, sizeof reason, "%.255s", strait_err_detail());
+    strait_host_note(h, "'%s' is disconnected: %s",
+                     connection->link != NULL ? connection->link->peer_name : "a closed connection",
+                     reason);
     if (is_joining && err != STRAIT_ECLOSED)
-        strait_host_refuse(h, connection, words);
+        strait_host_refuse(h, connection, reason);
     else
         strait_host_dismiss(h, connection,
                             err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO,
-                            words);
+                            reason);
 }
 
-/* A message of a guest, whose link may be gone by now. */
-static void listen_to(struct host *h, struct connection *connection, struct strait_msg **msg) {
+/* A message of a connection, whose link may be gone by now. */
+static void handle_one(struct host *h, struct connection *connection, struct strait_msg **msg) {
     if (connection->has_ended && (*msg)->type == STRAIT_MSG_JOIN) return;
     const strait_err err = handle(h, connection, msg);
     if (err == STRAIT_OK || must_wait(connection, err, msg)) return;
-    send_away(h, connection, (*msg)->type == STRAIT_MSG_JOIN, err);
+    reject(h, connection, (*msg)->type == STRAIT_MSG_JOIN, err);
 }
 
 void strait_host_forget(struct connection *connection) {
@@ -290,12 +288,12 @@ void strait_host_forget(struct connection *connection) {
     *connection = (struct connection){.worker = -1};
 }
 
-/* All that an ended guest said has been heard. */
-static void part(struct host *h, struct connection *connection) {
+/* Everything that an ended connection sent was handled: the worker is lost. */
+static void end(struct host *h, struct connection *connection) {
     const int worker = connection->worker;
     strait_host_forget(connection);
     if (worker < 0 || h->links.of_worker[worker] != (int)(connection - h->links.items))
-        return; // a newer link is there
+        return; // it has a newer link
     h->links.of_worker[worker] = -1;
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = worker});
@@ -306,7 +304,7 @@ void strait_host_dispatch(struct host *h) {
         struct connection *connection = &h->links.items[i];
         while (connection->in.n_messages > 0) {
             struct strait_msg *msg = strait_priority_queue_pop(&connection->in);
-            if (!connection->must_close) listen_to(h, connection, &msg);
+            if (!connection->must_close) handle_one(h, connection, &msg);
             strait_msg_close(&msg);
         }
         if (connection->is_held) {
@@ -314,9 +312,8 @@ void strait_host_dispatch(struct host *h) {
             if (connection->link != NULL) h->t->ops->pause(connection->link, 0);
         }
         if (strait_host_give_more(h, connection) != STRAIT_OK)
-            strait_host_dismiss(h, connection, STRAIT_ECLOSED,
-                                "there is no memory to send it its stage");
-        if (connection->has_ended && connection->in.n_messages == 0) part(h, connection);
+            strait_host_dismiss(h, connection, STRAIT_ECLOSED, "no memory to send it its stage");
+        if (connection->has_ended && connection->in.n_messages == 0) end(h, connection);
     }
     strait_host_close_given(h);
 }
@@ -325,7 +322,7 @@ static void ask_again(struct host *h, struct connection *connection) {
     const strait_err err = on_join(h, connection, connection->asked);
     if (err == STRAIT_EAGAIN) return;
     strait_msg_close(&connection->asked);
-    if (err != STRAIT_OK) send_away(h, connection, 1, err);
+    if (err != STRAIT_OK) reject(h, connection, 1, err);
 }
 
 void strait_host_sweep(struct host *h, int64_t now_ns) {
@@ -338,6 +335,6 @@ void strait_host_sweep(struct host *h, int64_t now_ns) {
         }
         if (now_ns - connection->since_ns < GREET_MS * INT64_C(1000000)) continue;
         h->links.n_refused++;
-        strait_host_dismiss(h, connection, STRAIT_EAUTH, "it did not say why it came");
+        strait_host_dismiss(h, connection, STRAIT_EAUTH, "no request to join within 10 s");
     }
 }

@@ -1,5 +1,5 @@
-/* host_crew.c - the workers of a swarm as a crew: what a trainer asks for is done, however often
- * the stages have to go back and come again. */
+/* executor.c - the workers of a swarm as an executor: what a trainer asks for is done, however
+ * often the stages roll back to a snapshot and replay steps. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "config/run.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    WAIT_MS = 100,
-    KEEP_MAX = 1000000
+    KEEP_MAX = 1000000 // steps between snapshots
 };
 
-static const double keep_share = 0.02; // of the time, for images and sealing their copies
+static const double keep_share =
+    0.02; // of the run time may go to snapshots and encrypting their copies
 
 struct swarm {
     struct strait_pipeline *pipeline; // over the host's channel
@@ -29,17 +29,18 @@ static struct strait_pipeline *pipeline_of(struct strait_executor *executor) {
     return ((struct swarm *)executor->state)->pipeline;
 }
 
-/* What the step that was just made took. */
-static void see_times(struct strait_executor *executor, double began) {
+/* Keeps what the last step cost, for rebalancing and for the snapshot interval. */
+static void note_times(struct strait_executor *executor, double began) {
     struct host *h = host_of(executor);
     h->pace.step_s = strait_clock_seconds() - began;
     for (int i = 0; i < executor->plan.n_stages; i++)
         h->pace.busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
 }
 
-/* How often an image is worth its time, how much work may be lost, and how long the copies take: a
- * copy that comes when all others have gone on to newer images helps nobody. */
-static void choose_cadence(struct host *h) {
+/* Chooses the steps between snapshots: as many as make their cost a small share of the time, but no
+ * more than the work that may be lost, and at least as many as a copy takes. A copy that arrives
+ * after all workers hold newer snapshots could never be restored from. */
+static void choose_interval(struct host *h) {
     const struct strait_pipeline *pipeline = pipeline_of(h->executor);
     const double copy_s = strait_pipeline_copy_seconds(pipeline);
     h->pace.snapshot_s = fmax(h->pace.snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
@@ -49,11 +50,12 @@ static void choose_cadence(struct host *h) {
     const double most = floor(h->spec->max_lost_work_s / h->pace.step_s);
     double every = worth < most ? worth : most;
     if (every < 1.0) every = 1.0;
-    if (every < ceil(h->pace.copy_s / h->pace.step_s)) every = ceil(h->pace.copy_s / h->pace.step_s);
+    if (every < ceil(h->pace.copy_s / h->pace.step_s))
+        every = ceil(h->pace.copy_s / h->pace.step_s);
     h->pace.keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
 }
 
-static strait_err make_step(struct strait_executor *executor, int64_t step);
+static strait_err replay_step(struct strait_executor *executor, int64_t step);
 
 strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
@@ -61,28 +63,29 @@ strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) 
         STRAIT_TRY(strait_host_wait_ready(h));
         h->work.has_rolled_back = 0;
         while (h->work.step < step && !h->work.has_rolled_back) {
-            const strait_err err = make_step(executor, h->work.step);
+            const strait_err err = replay_step(executor, h->work.step);
             if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
         }
     } while (h->work.has_rolled_back);
     return STRAIT_OK;
 }
 
-/* Where a step is among those whose numbers were none; NULL: it is not. */
-static int64_t *find_doubted(struct host *h, int64_t step) {
+/* The place of a step among those that had non-finite values; NULL: it has none. */
+static int64_t *find_suspect(struct host *h, int64_t step) {
     for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
         if (h->suspects.steps[i] == step) return &h->suspects.steps[i];
     return NULL;
 }
 
-/* A step whose numbers are none is made once more, on another machine if there is one, before that
- * is believed, also of those that are made again on the way there. STRAIT_EAGAIN: it has to be. */
-static strait_err doubt(struct strait_executor *executor, int64_t step) {
+/* A worker's report of non-finite values is verified by recomputing the step, on a spare if there
+ * is one; steps replayed on the way there are verified too. STRAIT_EAGAIN: the step has to be
+ * recomputed. */
+static strait_err verify(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     const int stage = strait_pipeline_nonfinite_stage(pipeline_of(executor));
-    int64_t *suspects = find_doubted(h, step);
-    if (suspects != NULL && stage < 0) *suspects = -1; // it was not so
-    if (suspects != NULL || stage < 0) return STRAIT_OK;
+    int64_t *suspect = find_suspect(h, step);
+    if (suspect != NULL && stage < 0) *suspect = -1; // the values are finite this time
+    if (suspect != NULL || stage < 0) return STRAIT_OK;
     h->suspects.steps[h->suspects.n++ % STRAIT_HOST_SUSPECTS] = step;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE,
                                                           .worker = h->coordinator.owner[stage]});
@@ -90,12 +93,12 @@ static strait_err doubt(struct strait_executor *executor, int64_t step) {
     return STRAIT_EAGAIN;
 }
 
-/* A step that was made before, again. */
-static strait_err make_step(struct strait_executor *executor, int64_t step) {
+/* Computes a step again that the trainer has already seen: same data, same bits. */
+static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     strait_executor_report report;
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
-    STRAIT_TRY(doubt(executor, step));
+    STRAIT_TRY(verify(executor, step));
     const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
     if (isfinite(loss) && isfinite(report.norm))
         STRAIT_TRY(
@@ -115,21 +118,22 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         strait_host_rebalance(h, step);
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
-        if (err == STRAIT_OK) see_times(executor, began);
-        if (err == STRAIT_OK) err = doubt(executor, step);
+        if (err == STRAIT_OK) note_times(executor, began);
+        if (err == STRAIT_OK) err = verify(executor, step);
     }
-    /* The trainer will not update by what is no number. */
-    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) h->work.step = step + 1;
+    /* The trainer skips the update of a non-finite step, so the step ends here. */
+    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm)))
+        h->work.step = step + 1;
     return err;
 }
 
 static strait_err update(struct strait_executor *executor, int64_t step, float factor) {
     struct host *h = host_of(executor);
     strait_err err = strait_pipeline_update(pipeline_of(executor), step, factor);
-    if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // to the same bits
+    if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // by replay
     if (err != STRAIT_OK) return err;
     h->work.step = step + 1;
-    choose_cadence(h);
+    choose_interval(h);
     return STRAIT_OK;
 }
 
@@ -141,7 +145,8 @@ static strait_err validate(struct strait_executor *executor, int64_t step, doubl
     }
 }
 
-/* The machine has seen to it: stages were restored from the checkpoint, or from something newer. */
+/* Nothing to do: the coordinator restored the stages from the checkpoint, or from something newer.
+ */
 static strait_err read_files(struct strait_executor *executor,
                              struct strait_checkpoint *checkpoint) {
     (void)executor;
@@ -152,14 +157,14 @@ static strait_err read_files(struct strait_executor *executor,
 static strait_err trace(struct strait_executor *executor, const char *path) {
     (void)executor;
     (void)path;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "a swarm writes no traces");
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "a swarm does not write traces: use strait train");
 }
 
 /* ---- opening ---- */
 
-/* The run as workers see it: complete, and without our paths and devices. */
+/* Renders the run file that workers get: every option resolved, without our paths and devices. */
 static strait_err describe_run(struct host *h, const struct strait_executor *executor) {
-    static _Thread_local strait_run run; // large
+    static _Thread_local strait_run run; // too large for the stack
     run = executor->run;
     run.data.train[0] = run.data.valid[0] = run.data.tokenizer[0] = '\0';
     run.stages.launch[0] = '\0';
@@ -174,11 +179,12 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
                                                sizeof h->task_text);
     return bytes < sizeof h->task_text
                ? STRAIT_OK
-               : STRAIT_FAIL(STRAIT_EINVAL, "the run's description has %zu bytes", bytes);
+               : STRAIT_FAIL(STRAIT_EINVAL, "the run file has %zu bytes, more than workers accept",
+                             bytes);
 }
 
-/* What a stage and its images take. */
-static strait_err find_needs(struct host *h, const struct strait_executor *executor) {
+/* The memory that each stage and its snapshots take. */
+static strait_err plan_memory(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         strait_runner_memory m;
         STRAIT_TRY(strait_runner_plan(&executor->plan, i, 1, &m));
@@ -197,8 +203,8 @@ static strait_err time_and_open(struct strait_executor *executor) {
     return strait_pipeline_open_stages(pipeline_of(executor), executor->windows, 1);
 }
 
-/* Times the stages and gives them the slots they want. */
-static strait_err rehearse(struct strait_executor *executor) {
+/* Chooses the windows of a new run from timed passes, as often as workers change meanwhile. */
+static strait_err choose_windows(struct strait_executor *executor) {
     struct host *h = host_of(executor);
     strait_err err = STRAIT_EAGAIN;
     while (err == STRAIT_EAGAIN) {
@@ -210,6 +216,7 @@ static strait_err rehearse(struct strait_executor *executor) {
     return strait_host_save_run(h);
 }
 
+/* Where windows were not chosen: the fewest slots that keep a 1F1B pipeline full. */
 static void default_windows(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         const int64_t ahead = executor->plan.n_stages - i;
@@ -229,15 +236,15 @@ static strait_err open_swarm(struct strait_executor *executor) {
     STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(describe_run(h, executor));
-    STRAIT_TRY(find_needs(h, executor));
+    STRAIT_TRY(plan_memory(h, executor));
     STRAIT_TRY(strait_host_find_checkpoint(h));
     const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
     if (!is_new) default_windows(h, executor);
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
     STRAIT_TRY(strait_host_wait_ready(h));
-    if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(rehearse(executor));
+    if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(choose_windows(executor));
     memcpy(executor->windows, h->windows, sizeof executor->windows);
-    (void)snprintf(executor->device, sizeof executor->device, "%d machines",
+    (void)snprintf(executor->device, sizeof executor->device, "%d workers",
                    executor->plan.n_stages);
     executor->step = h->work.step;
     h->work.has_rolled_back = 0;
@@ -254,8 +261,8 @@ static void close_swarm(struct strait_executor *executor) {
     strait_stage_channel_close(&h->work.channel);
 }
 
-static strait_err beside(struct strait_executor *executor, strait_err (*run)(void *arg),
-                         void *arg) {
+static strait_err run_async(struct strait_executor *executor, strait_err (*run)(void *arg),
+                            void *arg) {
     return strait_host_run_async(executor->user, run, arg, strait_host_hold_on);
 }
 
@@ -269,5 +276,5 @@ const struct strait_executor_ops strait_swarm_executor = {
     .write = strait_host_write,
     .read = read_files,
     .trace = trace,
-    .run_async = beside,
+    .run_async = run_async,
 };

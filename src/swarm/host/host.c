@@ -316,7 +316,8 @@ static void close_host(struct host *h) {
         strait_host_forget(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
-    if (h->facts.metastore != NULL) strait_metastore_discard(h->facts.metastore); // of a run that never began
+    if (h->facts.metastore != NULL)
+        strait_metastore_discard(h->facts.metastore); // of a run that never began
     strait_metastore_close(&h->facts.metastore);
     strait_alloc_free(h);
 }

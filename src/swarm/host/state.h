@@ -176,8 +176,7 @@ void strait_host_refuse(struct host *h, struct connection *connection, const cha
 /* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */
 strait_err strait_host_check_valid(const struct strait_loader *loader, const strait_run_plan *plan);
 /* Begins to send the tensors that a worker wants from the checkpoint. */
-strait_err strait_host_give(struct host *h, struct connection *connection,
-                            const strait_want *want);
+strait_err strait_host_give(struct host *h, struct connection *connection, const strait_want *want);
 /* Continues with that, as far as the link has capacity. */
 strait_err strait_host_give_more(struct host *h, struct connection *connection);
 /* Closes the checkpoint that workers restored from once none is being sent any of it. */

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "config/run.h"
-
 #include "swarm/invite.h"
 
 /* Where in the life of a stage a worker is: what tests aim at. Beginning, in the midst of both

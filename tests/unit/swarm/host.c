@@ -151,7 +151,7 @@ static void join_while_the_store_fails(int approves_from) {
     assert_true(atomic_load(&play.n_failing) < 0); // it was asked again until it took the fact
     assert_int_equal(play.ended, STRAIT_OK);
     assert_int_equal(count_notes("worker 'worker' waits to be admitted: the store: no space"), 1);
-    assert_int_equal(count_notes("is sent away"), 0);
+    assert_int_equal(count_notes("is disconnected"), 0);
 }
 
 static void who_was_approved_waits_for_the_store(void **state) {
