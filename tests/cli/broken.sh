@@ -1,6 +1,6 @@
 #!/bin/sh
-# broken.sh - every mistake is refused in one line that names it and its fix, with the right exit code,
-# and nothing is overwritten.
+# broken.sh - checks that every user error is refused with one line that names the cause and the fix and
+# with the right exit code, and that no file is overwritten.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -9,12 +9,12 @@ runs train run.yaml --out good
 cp run.yaml base.yaml
 before=$(sum_of good)
 
-# wrong WORDS LINE...: a run file with these lines added is refused with WORDS.
-wrong() {
-    words=$1
+# rejects_run_file TEXT LINE...: checks that a run file with these lines added is refused with TEXT.
+rejects_run_file() {
+    text=$1
     shift
     { cat base.yaml && printf '%s\n' "$@"; } >wrong.yaml
-    refuses 2 "$words" train wrong.yaml --out fresh
+    refuses 2 "$text" train wrong.yaml --out fresh
     [ ! -e fresh ] || fail "a refused run left a folder"
 }
 
@@ -61,11 +61,11 @@ refuses 2 '--vocab N is missing' tokenizer train --out x.json text.txt
 refuses 3 '--out nowhere/x.json: folder nowhere does not exist' tokenizer train --vocab 300 \
     --out nowhere/x.json text.txt
 refuses 3 '--out good: is a folder; name a file in it' tokenizer train --vocab 300 --force --out good text.txt
-! grep -q learning "$ERR" || fail "trains before it notices that the folder is missing"
+! grep -q learning "$ERR" || fail "training started before the output path was checked"
 refuses 3 '--out nowhere/x.json: folder nowhere does not exist' trace run.yaml --out nowhere/x.json
 mkfifo pipe
 refuses 3 '--plot pipe: is not a regular file' compare good --plot pipe
-[ -p pipe ] || fail "a pipe became a file"
+[ -p pipe ] || fail "a pipe was replaced by a file"
 cp tokenizer.json read.json
 refuses 2 'read.bin would overwrite read.json, which is an input' tokenize --force \
     --tokenizer read.json --out read.bin text.txt
@@ -77,10 +77,10 @@ refuses 2 '--threads 4294967297: expected 1 to 256' generate good --threads 4294
 refuses 2 "codec strait: there is no variant 'contxt'; the default is 'context'" train run.yaml \
     --out fresh --set link.codec.name=strait --set link.codec.variant=contxt
 refuses 3 '--plot /nowhere/x.svg: folder /nowhere does not exist' compare good --plot /nowhere/x.svg
-[ ! -s "$OUT" ] || fail "compares before it notices that the folder is missing"
+[ ! -s "$OUT" ] || fail "runs were compared before the output path was checked"
 refuses 2 'meter: good was trained without a meter; set link.meter.rate' compare good --plot x.svg \
     --against meter
-[ ! -e x.svg ] || fail "a plot of nothing"
+[ ! -e x.svg ] || fail "a plot without data was written"
 refuses 5 'not enough memory: ids' generate good --tokens 99999999999999
 refuses 2 'unknown command "hlep"; did you mean help\?' hlep
 refuses 2 'unknown command "trian"; did you mean train\?' help trian
@@ -100,10 +100,10 @@ refuses 2 '--tokenizer FILE is missing' tokenize --out x.bin text.txt
 refuses 2 'train.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out train.bin \
     text.txt
 
-# The run file: line and column, what is wrong, what was probably meant.
+# The run file: errors name line and column, the mistake, and a suggestion.
 refuses 2 'nowhere.yaml' train nowhere.yaml
-wrong 'wrong.yaml:7:[0-9]+: .*modle' 'modle: {width: 3}'
-wrong 'wrong.yaml:[0-9]+:[0-9]+: .*model' 'model: {width: 64}'
+rejects_run_file 'wrong.yaml:7:[0-9]+: .*modle' 'modle: {width: 3}'
+rejects_run_file 'wrong.yaml:[0-9]+:[0-9]+: .*model' 'model: {width: 64}'
 printf 'model: {width: 32, widht: 3}\n' >wrong.yaml
 refuses 2 'wrong.yaml:1:20: .*widht' train wrong.yaml --out fresh
 printf 'model:\n  width: 32\n  width: 48\n' >wrong.yaml
@@ -136,7 +136,7 @@ refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh 
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \
     --set link.codec.variant=code
 
-# The folder.
+# The output folder.
 refuses 2 'good already contains a run: --resume' train run.yaml --out good
 begin train run.yaml --out busy --set train.steps=100000 --set train.save_every=0
 wait_lines busy 3
@@ -187,11 +187,11 @@ refuses 2 "address 'nonsense': expected host:port" host run.yaml --keys keys --o
 kill -9 "$STARTED"
 reap
 
-# The machine: 2 TB of weights.
+# Memory: a model with 2 TB of weights.
 huge='--set model.width=16384 --set model.heads=64 --set model.ffn=65536 --set model.layers=128'
 refuses 5 'not enough memory.*train.recompute.* [0-9]{12,} bytes' train run.yaml --out fresh $huge
 refuses 5 'not enough memory' train run.yaml --out fresh $huge --set stages.count=2
-none_left
+wait_all_exited
 
 # The data.
 refuses 3 'data.train: .*nothere.bin' train run.yaml --out fresh --set data.train=nothere.bin
@@ -242,7 +242,7 @@ for kind in 'zip=a zip archive' '7z=a 7z archive' 'tar=a tar archive' 'tar.gz=a 
         --tokenizer tokenizer.json --out bad/x.bin "bad/novel.${kind%%=*}"
 done
 refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json bad/novel.tar.gz
-[ ! -e bad/x.bin ] || fail "a refused shard is there"
+[ ! -e bad/x.bin ] || fail "a refused command left a shard"
 
 head -c 5000 tokenizer.json >bad/cut.json
 refuses 3 'not a complete tokenizer.json: bad/cut.json: line' tokenizer info bad/cut.json
@@ -262,25 +262,26 @@ for file in stage-0.safetensors stage-0.state.safetensors manifest.json; do
         2>/dev/null
     refuses 3 "00000010[:/].*$file" inspect bad/run/checkpoints/00000010
     refuses 3 "00000010[:/].*$file" inspect bad/run
-    grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "does not say which is damaged"
-    # Opened by its path it is refused; opened as a run, all commands use the same older one and say so.
+    grep -q 'checkpoints: 8 10 (damaged)$' "$OUT" || fail "inspect does not say which checkpoint is damaged"
+    # A damaged checkpoint is refused when it is opened by its path. When the run is opened, every command
+    # uses the same older checkpoint and prints a note.
     refuses 3 "00000010[:/].*$file" generate bad/run/checkpoints/00000010 --prompt the
     damaged=$(sum_of bad/run/checkpoints/00000010)
-    passed="^note: using step 8, the newest undamaged checkpoint: bad/run/checkpoints/00000010[:/].*$file"
+    note="^note: using step 8, the newest undamaged checkpoint: bad/run/checkpoints/00000010[:/].*$file"
     runs generate good/checkpoints/00000008 --prompt the
-    cp "$OUT" spoken
+    cp "$OUT" expected.txt
     runs generate bad/run --prompt the
-    says "$ERR" "$passed"
-    cmp -s "$OUT" spoken || fail "generate uses another checkpoint than it says"
+    says "$ERR" "$note"
+    cmp -s "$OUT" expected.txt || fail "generate does not use the checkpoint that its note names"
     runs eval bad/run --text text.txt --json
-    says "$ERR" "$passed"
-    jq -e '.step == 8' "$OUT" >/dev/null || fail "eval does not say which step it scores"
-    [ "$damaged" = "$(sum_of bad/run/checkpoints/00000010)" ] || fail "a damaged file was touched"
+    says "$ERR" "$note"
+    jq -e '.step == 8' "$OUT" >/dev/null || fail "eval does not print the step that it scored"
+    [ "$damaged" = "$(sum_of bad/run/checkpoints/00000010)" ] || fail "a damaged file was changed"
     runs train run.yaml --out bad/run --resume
-    says "$ERR" "$passed" '^resuming after step 8$'
+    says "$ERR" "$note" '^resuming after step 8$'
     same_weights good bad/run
     runs generate good --prompt the
-    ! grep -q '^note:' "$ERR" || fail "a note without a reason"
+    ! grep -q '^note:' "$ERR" || fail "a note was printed although no checkpoint is damaged"
 done
 for step in 00000008 00000010; do : >bad/run/checkpoints/$step/stage-0.safetensors; done
 refuses 3 'every checkpoint of bad/run is damaged: .*00000010.*00000008' generate bad/run --prompt the
@@ -288,4 +289,4 @@ head -c 100 good/checkpoints/00000010/stage-0.safetensors >bad/cut.safetensors
 refuses 3 'bad/cut.safetensors' inspect bad/cut.safetensors
 
 [ ! -e fresh ] || fail "refused runs left $(find fresh)"
-[ "$before" = "$(sum_of good)" ] || fail "the good run was touched"
+[ "$before" = "$(sum_of good)" ] || fail "the undamaged run was changed"

@@ -1,12 +1,13 @@
 #!/bin/sh
-# codecs.sh - with every codec, stages in processes over TLS compute the same bits as stages in one
-# process, also after the run is stopped and resumed.
+# codecs.sh - checks that with every codec, stages in separate processes over TLS compute the same bits as
+# stages in one process, also when the run is resumed from a checkpoint.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 4 6
 
-# check NAME SETS...: the same over both transports; and resumed from the checkpoint of step 4.
+# check NAME SETS...: trains over both transports and once more from the checkpoint of step 4; all three
+# must agree.
 check() {
     name=$1
     shift
@@ -26,10 +27,10 @@ check() {
 
 check fp32 --set link.codec.variant=fp32
 check bf16
-# The validation after step 5 sends messages, too; they count for no step.
-for way in forward backward; do
-    [ "$(grep -o "\"${way}_bytes_per_token\":[0-9.]*" bf16-inproc/metrics.jsonl | sort -u | wc -l)" = 1 ] ||
-        fail "steps do not send the same number of bytes $way: $(grep -o '"forward_bytes.*ratio' bf16-inproc/metrics.jsonl)"
+# The validation after step 5 also sends messages; they are not counted for any step.
+for direction in forward backward; do
+    [ "$(grep -o "\"${direction}_bytes_per_token\":[0-9.]*" bf16-inproc/metrics.jsonl | sort -u | wc -l)" = 1 ] ||
+        fail "steps do not send the same number of bytes $direction: $(grep -o '"forward_bytes.*ratio' bf16-inproc/metrics.jsonl)"
 done
 check int8 --set link.codec.name=int8
 check int8-feedback --set link.codec.name=int8 --set link.codec.feedback=true
@@ -56,7 +57,7 @@ check tied $tied --set link.codec.bits=4
 check tied-muon $tied --set train.optimizer=muon
 check tied-fill $tied --set stages.schedule=fill-drain
 check free $tied --set link.codec.variant=free
-context="--set link.codec.name=strait" # its own variant
+context="--set link.codec.name=strait" # context is its default variant
 check context $context
 grep -q 'variant: "context"' context-tls/run.yaml || fail "$(grep variant context-tls/run.yaml)"
 check context-muon $context --set train.optimizer=muon --set stages.schedule=fill-drain
@@ -64,11 +65,11 @@ check context-two $context --set stages.count=2 --set model.local_every=2 --set 
 check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
-# Checkpoints of another variant are refused with the remedy, also with the run file of the folder.
-sed 's/variant: "tied"/variant: ""/' tied-tls/run.yaml >unsaid.yaml
+# A checkpoint of another codec variant is refused, and the error names the setting that fixes it.
+sed 's/variant: "tied"/variant: ""/' tied-tls/run.yaml >default.yaml
 refuses 3 'was saved with variant tied of codec strait, the run has context: .* link.codec.variant to tied' \
-    train unsaid.yaml --out tied-tls --resume
-runs train unsaid.yaml --out tied-again --resume --set link.codec.variant=tied
+    train default.yaml --out tied-tls --resume
+runs train default.yaml --out tied-again --resume --set link.codec.variant=tied
 
 # 31 values per token and their scale take 16 bytes; frames and heartbeats, of which a slow machine
 # sends more, take less than half a byte per token.
@@ -88,5 +89,5 @@ quiet="--set stages.count=3 --set link.transport=inproc --set train.steps=30
 runs train run.yaml --out leaks $quiet --set link.codec.leak_limit=1
 says "$ERR" '^note: boundary [01] loses 0\.[0-9]+ of its activations, 0\.[0-9]+ was usual'
 runs train run.yaml --out stays $quiet --set train.optimizer=adamw-rows
-! grep -q '^note:' "$ERR" || fail "a warning without a leak"
-none_left
+! grep -q '^note:' "$ERR" || fail "a warning was printed although the residual did not rise"
+wait_all_exited

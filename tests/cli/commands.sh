@@ -1,5 +1,5 @@
 #!/bin/sh
-# commands.sh - every command does what its help says.
+# commands.sh - checks that every command does what its help says.
 . "$(dirname "$0")/lib.sh"
 
 # Help, versions, options.
@@ -22,7 +22,7 @@ for word in --version -V; do
     cmp -s version.txt "$OUT" || fail "version and $word differ"
 done
 strait >"$OUT" 2>"$ERR"
-[ $? -eq 2 ] || fail "no command at all is wrong usage"
+[ $? -eq 2 ] || fail "strait without a command does not exit with 2"
 says "$ERR" '^usage: strait COMMAND'
 runs options
 says "$OUT" 'model.width' 'link.codec.name' 'device.threads'
@@ -42,7 +42,7 @@ says "$OUT" '^\| `train.steps` \|'
 make_corpus
 make_run run.yaml 2 30
 strait tokenize --tokenizer tokenizer.json --out stdin.bin - <text.txt >"$OUT" 2>"$ERR" ||
-    fail "standard input"
+    fail "tokenize cannot read standard input"
 cmp -s train.bin stdin.bin || fail "standard input gives other tokens"
 gzip -k text.txt
 runs tokenize --tokenizer tokenizer.json --out packed.bin text.txt.gz
@@ -52,11 +52,11 @@ awk '{ gsub(/"/, "\\\""); printf "%s%s", NR == 1 ? "{\"body\": \"" : "\\n", $0 }
 runs tokenize --tokenizer tokenizer.json --out lines.bin --field body text.jsonl
 cmp -s train.bin lines.bin || fail "JSON Lines give other tokens"
 runs tokenize --tokenizer tokenizer.json --out cut.bin --shard-tokens 3000 text.txt
-[ -f cut-00002.bin ] || fail "there are no three shards"
+[ -f cut-00002.bin ] || fail "the corpus was not split into three shards"
 runs inspect --verify cut.json
 says "$OUT" 'in 3 shards' 'verified'
 
-# A plan without training.
+# A dry run prints its plan and does not train.
 runs train run.yaml --out planned --dry-run
 says "$OUT" '^peak memory .*\([0-9]+ bytes\)' '^step  *128 tokens in 8 microbatches of 1'
 [ ! -e planned ] || fail "a dry run left a folder"
@@ -69,12 +69,12 @@ metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay
 runs plan run.yaml --gflops 10 $metered
 says "$OUT" '^meter  [0-9.]+ s per step, one inbound wire per stage at 1 Mb/s, 3 ms latency$'
 runs plan run.yaml --gflops 10 --set stages.count=2
-! grep -q '^meter' "$OUT" || fail "a meter that was not configured"
+! grep -q '^meter' "$OUT" || fail "a meter is printed that was not configured"
 runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
 says metered/metrics.jsonl '"meter_seconds":[0-9.]+,"residual_forward":\[0\],"residual_backward":\[0\]'
 runs bench step run.yaml --steps 2
 jq -e '.tokens_per_s > 0 and .peak_bytes > 0 and .model_parameters > 0 and .device != ""' \
-    "$OUT" >/dev/null || fail "bench step prints no such JSON"
+    "$OUT" >/dev/null || fail "bench step: $(cat "$OUT")"
 
 runs bench kernels run.yaml --only rmsnorm --repeats 2
 jq -es 'length == 3 and .[0].bench == "device" and .[0].gb_per_s >= 0 and .[0].tflop_per_s >= 0 and
@@ -82,7 +82,7 @@ jq -es 'length == 3 and .[0].bench == "device" and .[0].gb_per_s >= 0 and .[0].t
     all(.[1:][]; .us > 0 and .least_us <= .us and .us <= .most_us and .bytes > 0 and
         .gb_per_s >= 0 and .of_floor >= 0)' "$OUT" >/dev/null || fail "bench kernels: $(cat "$OUT")"
 runs bench kernels run.yaml --only "matmul out" --repeats 1
-jq -es '.[1].flop > 0 and .[1].tflop_per_s >= 0' "$OUT" >/dev/null || fail "a product without flop"
+jq -es '.[1].flop > 0 and .[1].tflop_per_s >= 0' "$OUT" >/dev/null || fail "bench kernels counts no flop for a matrix product"
 runs bench codec run.yaml --only 100x --repeats 1 --set stages.count=2
 jq -es 'length == 2 and all(.[]; .crossings_us > 0 and .stage_us > 0 and .share > 0 and .share < 1 and
     .share_with_weights >= .share and .bytes_per_token > 0)' "$OUT" >/dev/null ||
@@ -123,13 +123,13 @@ says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until the validation loss fell 
 says losses.svg '^<svg ' '>run</text>' '>cut</text>'
 runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
-    >/dev/null || fail "compare prints no such JSON"
+    >/dev/null || fail "compare --json: $(cat "$OUT")"
 refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
 odd=$(printf 'a\377b<\001c') # not UTF-8: replaced, so that JSON and SVG stay valid
 cp -r run "$odd"
 runs compare run "$odd" --json --plot odd.svg
 jq -es '.[1].run == "a\ufffdb<\ufffdc"' "$OUT" >/dev/null || fail "JSON of an odd name: $(cat "$OUT")"
-iconv -f UTF-8 -t UTF-8 odd.svg >/dev/null || fail "a plot that is not UTF-8"
+iconv -f UTF-8 -t UTF-8 odd.svg >/dev/null || fail "the plot is not valid UTF-8"
 refuses 2 '--loss 0: expected above 0' compare run --loss 0
 runs compare run cut --plot bytes.svg --against bytes
 says "$ERR" '^note: run sent no bytes and is not in the plot$'
@@ -137,11 +137,11 @@ awk 'BEGIN {
     for (i = 1; i <= 6000; i++)
         printf "{\"step\":%d,\"loss\":2}\n{\"step\":%d,\"valid_loss\":%g}\n", i, i, 9 - i / 1000
 }' >long.jsonl
-ln -s behind.svg link.svg
-: >behind.svg
+ln -s target.svg link.svg
+: >target.svg
 runs compare long.jsonl --plot link.svg
-[ -L link.svg ] || fail "a link is replaced by what is written through it"
-says behind.svg '>6000</text>' # more validations than a line has points
+[ -L link.svg ] || fail "a symbolic link was replaced instead of its target"
+says target.svg '>6000</text>' # more validations than the plot has points per line
 echo '{"step":1,"loss":2}' >young.jsonl
 refuses 3 'no validation yet' compare run young.jsonl
 
@@ -150,7 +150,7 @@ runs tokenize --tokenizer tokenizer.json --out plain.bin --no-eot text.txt
 runs eval run --text text.txt --json
 cp "$OUT" text.json
 jq -e '.loss > 0 and .perplexity > 1 and .tokens == 8504' text.json >/dev/null ||
-    fail "eval prints no such JSON"
+    fail "eval --json: $(cat text.json)"
 runs eval run --data plain.bin --json
 cmp -s text.json "$OUT" || fail "eval of text and of its tokens differ"
 gzip -c text.txt >again.gz
@@ -163,28 +163,28 @@ cmp -s text.json "$OUT" || fail "eval of one stage and of two differ"
 runs eval run/checkpoints/00000028 --text text.txt
 says "$OUT" '^loss [0-9.]+$' '^perplexity ' '^tokens 8504$'
 
-# Generation: the seed decides; at temperature 0 it does not matter.
-say() {
+# Generation depends on the seed, except at temperature 0.
+generate() {
     runs generate run --prompt 'the sea' --tokens 40 "$@"
     cat "$OUT"
 }
-one=$(say --seed 7)
-[ "$one" = "$(say --seed 7)" ] || fail "the same seed gives other text"
-[ "$one" != "$(say --seed 8)" ] || fail "another seed gives the same text"
-[ "$one" = "$(say --seed 7 --threads 2)" ] || fail "the number of threads changes the text"
-cold=$(say --temperature 0 --seed 1)
-[ "$cold" = "$(say --temperature 0 --seed 2)" ] || fail "temperature 0 depends on the seed"
-[ "$cold" = "$(say --top-k 1)" ] || fail "--top-k 1 is not the most likely token"
-[ "$cold" = "$(say --top-p 0.000001)" ] || fail "a tiny --top-p is not the most likely token"
-case $one in 'the sea'*) ;; *) fail "the prompt is not in front" ;; esac
-[ "the sea$(say --seed 7 --no-prompt)" = "$one" ] || fail "--no-prompt changes the text"
+one=$(generate --seed 7)
+[ "$one" = "$(generate --seed 7)" ] || fail "the same seed gives other text"
+[ "$one" != "$(generate --seed 8)" ] || fail "another seed gives the same text"
+[ "$one" = "$(generate --seed 7 --threads 2)" ] || fail "the number of threads changes the text"
+cold=$(generate --temperature 0 --seed 1)
+[ "$cold" = "$(generate --temperature 0 --seed 2)" ] || fail "temperature 0 depends on the seed"
+[ "$cold" = "$(generate --top-k 1)" ] || fail "--top-k 1 is not the most likely token"
+[ "$cold" = "$(generate --top-p 0.000001)" ] || fail "a tiny --top-p is not the most likely token"
+case $one in 'the sea'*) ;; *) fail "the text does not begin with the prompt" ;; esac
+[ "the sea$(generate --seed 7 --no-prompt)" = "$one" ] || fail "--no-prompt changes the text"
 runs generate run --prompt "$(head -c 600 text.txt)" --tokens 5 # longer than the context of 16
 says "$OUT" '^'"$(head -n 1 text.txt)"'$'
 runs generate run --tokens 5
 runs generate cut --prompt 'the sea' --tokens 40 --seed 7
 [ "$one" = "$(cat "$OUT")" ] || fail "one stage and two generate different text"
 
-# Codecs that are part of the model are used by eval and generate: eval repeats the last validation
+# eval and generate apply codecs that are part of the model: eval must repeat the last validation loss
 # of the run.
 for codec in strait/ strait/tied subspace/ resbm/a resbm/b; do
     name=${codec%/*} variant=${codec#*/} codec=$name$variant

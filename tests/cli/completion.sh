@@ -1,8 +1,8 @@
 #!/bin/sh
-# completion.sh - what bash, zsh and fish complete with our scripts, for the shells that are installed.
+# completion.sh - checks the completions in bash, zsh and fish, for the shells that are installed.
 . "$(dirname "$0")/lib.sh"
 
-# Each reads command lines and prints the completions at the end of each.
+# Each script reads command lines and prints the completions at the end of each line.
 cat >ask.bash <<'END'
 . ./completion.bash
 while IFS= read -r line; do
@@ -72,13 +72,13 @@ strait stage ask.z|ask.zsh
 END
 cut -d '|' -f 1 wanted >lines
 
-# in_order: sorts the words after the bar of each line.
-in_order() {
+# sort_completions: sorts the completions after the bar of each line.
+sort_completions() {
     while IFS= read -r line; do
         echo "${line%%|*}|$(printf '%s\n' ${line#*|} | sort | tr '\n' ' ')"
     done
 }
-in_order <wanted >wanted.sorted
+sort_completions <wanted >wanted.sorted
 
 export HOME="$SCRATCH" TERM=dumb
 for shell in bash zsh fish; do
@@ -87,13 +87,13 @@ for shell in bash zsh fish; do
 done
 for shell in bash zsh fish; do
     if ! command -v $shell >/dev/null; then
-        echo "there is no $shell here: left out"
+        echo "skipped: $shell is not installed"
         continue
     fi
-    $shell -n completion.$shell >"$OUT" 2>"$ERR" || fail "$shell cannot read its script"
-    timeout 300 $shell ask.$shell <lines >"$OUT" 2>"$ERR" || fail "$shell ends with $?"
-    tr -d '\r' <"$OUT" | paste -d '|' lines - | in_order >got.sorted
-    diff wanted.sorted got.sorted >"$OUT" || fail "$shell offers something else"
+    $shell -n completion.$shell >"$OUT" 2>"$ERR" || fail "$shell reports a syntax error in its completion script"
+    timeout 300 $shell ask.$shell <lines >"$OUT" 2>"$ERR" || fail "$shell ended with $?"
+    tr -d '\r' <"$OUT" | paste -d '|' lines - | sort_completions >got.sorted
+    diff wanted.sorted got.sorted >"$OUT" || fail "$shell offers other completions than expected"
 done
 refuses 2 'completion: expected bash, zsh or fish, not "elvish"$' completion elvish
 refuses 2 'completion zsh takes no arguments, but got "fish"$' completion zsh fish

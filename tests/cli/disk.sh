@@ -1,14 +1,14 @@
 #!/bin/sh
-# disk.sh - a full disk or an unwritable folder during a checkpoint: the last good checkpoint stays,
-# the error says so, and the run resumes from it.
+# disk.sh - when the disk is full or the folder is not writable during a checkpoint, the last complete
+# checkpoint is kept, the error names it, and the run resumes from it.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 24
 
-# Limits files to N blocks of 512 bytes, to simulate a disk that fills up during a checkpoint. The
-# shell ignores SIGXFSZ, so that strait sees an error as on a full disk.
-in_little_room() {
+# with_file_limit N ARGS...: runs strait with files limited to N blocks of 512 bytes, to simulate a disk that
+# fills up during a checkpoint. The shell ignores SIGXFSZ, so that strait sees an error as on a full disk.
+with_file_limit() {
     blocks=$1
     shift
     (
@@ -19,16 +19,17 @@ in_little_room() {
     code=$?
 }
 
-# full FOLDER SETS...: a run up to step 4, then no space for a checkpoint, then space again.
-full() {
+# survives_full_disk FOLDER SETS...: trains to step 4, then without space for a checkpoint, then with
+# space again; the result must be that of the run in constant.
+survives_full_disk() {
     folder=$1
     shift
     runs train run.yaml --out "$folder" $even --set train.steps=4 "$@"
     good=$(sum_of "$folder/checkpoints/00000004")
-    in_little_room 64 train run.yaml --out "$folder" --resume $even "$@"
+    with_file_limit 64 train run.yaml --out "$folder" --resume $even "$@"
     [ "$code" -eq 3 ] || fail "exit code $code on a full disk, expected 3"
     says "$ERR" '^note: .*checkpoints/00000008' '^strait: .*checkpoints/0000'
-    tail -n 1 "$ERR" | grep -qE '00000004|earlier|last' || fail "does not say what is left"
+    tail -n 1 "$ERR" | grep -qE '00000004|earlier|last' || fail "the error does not name the last complete checkpoint"
     [ "$good" = "$(sum_of "$folder/checkpoints/00000004")" ] || fail "the good checkpoint changed"
     [ -z "$(find "$folder/checkpoints" -name '*.tmp')" ] || fail "an unfinished checkpoint is left"
     runs train run.yaml --out "$folder" --resume $even "$@"
@@ -40,11 +41,11 @@ full() {
 # Runs whose first steps do not depend on train.steps.
 even='--set train.warmup=1 --set train.schedule=constant --set train.valid_every=4'
 runs train run.yaml --out constant $even
-full one
-full two --set stages.count=2
-none_left
+survives_full_disk one
+survives_full_disk two --set stages.count=2
+wait_all_exited
 
-# A disk that is really full, if this script may mount one.
+# A full disk instead of a limit, if this script may mount one.
 mkdir mnt
 if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     trap 'umount "$SCRATCH/mnt"; clean_up' EXIT
@@ -55,12 +56,12 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     mount -o remount,size=16m mnt || fail "the disk cannot be made larger"
     runs train run.yaml --out mnt/run --resume
     says "$ERR" 'resuming after step [1-9]'
-    # Full before the run begins: nothing is left, and the same command works once there is space.
+    # Full before the run begins: no file is left, and the same command works once there is space.
     rm -rf mnt/run
     mkdir mnt/there
     cat /dev/zero >mnt/fill 2>/dev/null
-    for room in 0 4096; do # none; for the run file, but not for the tokenizer
-        truncate -s -$room mnt/fill
+    for free in 0 4096; do # no space; enough for the run file but not for the tokenizer
+        truncate -s -$free mnt/fill
         for folder in new there; do
             refuses 3 "mnt/$folder/.*[Nn]o space" train run.yaml --out mnt/$folder
         done
@@ -69,18 +70,18 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     done
     rm mnt/fill
     runs train run.yaml --out mnt/there
-    # Tokenizing leaves nothing on it, either.
+    # Tokenizing on a full disk leaves no file either.
     cat /dev/zero >mnt/fill 2>/dev/null
     truncate -s -16384 mnt/fill
     for shards in 0 3000; do
         refuses 3 'mnt/x.bin.tmp/.*full' tokenize --tokenizer tokenizer.json --out mnt/x.bin --shard-tokens $shards text.txt
         [ "$(ls -A mnt)" = 'fill
-there' ] || fail "a corpus without space left $(ls -A mnt)"
+there' ] || fail "tokenize on a full disk left $(ls -A mnt)"
     done
     umount mnt
     trap clean_up EXIT
 else
-    echo "no tmpfs may be mounted here: that part was left out"
+    echo "cannot mount a tmpfs: skipped the part that needs one"
 fi
 
 # An unwritable folder. Root may write anywhere, so a file takes the place of the folder.
@@ -91,7 +92,7 @@ if [ "$(id -u)" -ne 0 ]; then
     chmod -R a-w locked
     refuses 3 'locked' train run.yaml --out locked --resume
     chmod -R u+w locked
-    [ "$before" = "$(sum_of locked)" ] || fail "a read-only run was touched"
+    [ "$before" = "$(sum_of locked)" ] || fail "a read-only run was changed"
 fi
 : >blocked
 refuses 3 'blocked' train run.yaml --out blocked/run

@@ -1,5 +1,5 @@
 #!/bin/sh
-# embed.sh - examples/embed.c builds against an installed prefix and trains as `strait train` does.
+# embed.sh - checks that examples/embed.c builds against an installed prefix and trains as `strait train` does.
 . "$(dirname "$0")/lib.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 prefix=$SCRATCH/prefix
@@ -9,7 +9,7 @@ pc=$(find "$prefix" -name strait.pc)
 export PKG_CONFIG_PATH="${pc%/*}"
 libraries=${pc%/pkgconfig/*}
 
-# builds NAME [FLAGS...]: compiles the example with what pkg-config says.
+# builds NAME [FLAGS...]: compiles the example with the flags that pkg-config prints.
 builds() {
     name=$1
     shift
@@ -18,10 +18,10 @@ builds() {
         $(pkg-config "$@" --cflags --libs strait) >"$OUT" 2>"$ERR" || fail "$name does not build"
 }
 
-# trains NAME RUN EXPECTED: its losses are those of `strait train`.
+# trains NAME RUN EXPECTED: runs the example; its losses must be those of `strait train`.
 trains() {
     LD_LIBRARY_PATH=$libraries STRAIT_CLI=$SCRATCH "./$1" "$2" >"$OUT" 2>"$ERR" || fail "$1 $2: exit code $?"
-    cmp -s "$OUT" "$3" || fail "$1 $2: other losses than strait train"
+    cmp -s "$OUT" "$3" || fail "$1 $2: the losses differ from those of strait train"
 }
 
 make_corpus
@@ -33,11 +33,12 @@ for run in one two; do
     [ "$(wc -l <$run.losses)" -eq 6 ] || fail "$run: not one loss per step"
 done
 
-# Stages of the second run are processes of the installed program, found from the library's place.
+# The stages of the second run are processes of the installed program, which the library finds relative
+# to its own path.
 builds shared
 trains shared one.yaml one.losses
 trains shared two.yaml two.losses
-none_left
+wait_all_exited
 
 # Without the shared libraries, the same flags and --static link the archive into the example.
 rm "$libraries"/libstrait.so*
@@ -47,5 +48,5 @@ PATH="$prefix/bin:$PATH" trains static two.yaml two.losses
 
 # Without the program, stages cannot be started, and the error names the remedy.
 rm "$prefix/bin/strait"
-PATH=/usr/bin:/bin "./static" two.yaml >"$OUT" 2>"$ERR" && fail "stages without a program"
+PATH=/usr/bin:/bin "./static" two.yaml >"$OUT" 2>"$ERR" && fail "the run succeeded although the program is missing"
 says "$ERR" '^embed: the program strait, which runs the stages, .*strait_set_program'

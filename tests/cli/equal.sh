@@ -1,6 +1,6 @@
 #!/bin/sh
-# equal.sh - with fp32 on the wire, any number of stages and any schedule over TLS computes the same
-# bits as one process.
+# equal.sh - checks that with fp32 on the wire, any number of stages and any schedule over TLS computes
+# the same bits as one process.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
@@ -15,14 +15,14 @@ for schedule in fill-drain 1f1b 1f1b-window 1f1b-split; do
     done
 done
 
-# An uneven split, few slots, muon.
+# An uneven split and a window of two microbatches, with the Muon optimizer.
 runs train run.yaml --out muon-one --set train.optimizer=muon
 runs train run.yaml --out muon-cut --set train.optimizer=muon --set stages.count=3 \
     --set 'stages.split=[5,1,2]' --set stages.window=2
 same_metrics muon-one muon-cut
 same_weights muon-one muon-cut
 
-# Token tables that are never trained, or stop being trained: no stage counts them in the norm.
+# Token tables that are not trained, or no longer: no stage may include them in the gradient norm.
 for still in anchor_learning_rate=0 anchor_steps=3; do
     anchors="--set model.anchors=true --set model.local_every=2 --set train.clip=0.1 --set train.$still"
     runs train run.yaml --out "$still-one" $anchors
@@ -30,4 +30,4 @@ for still in anchor_learning_rate=0 anchor_steps=3; do
     same_metrics "$still-one" "$still-cut"
     same_weights "$still-one" "$still-cut"
 done
-none_left
+wait_all_exited

@@ -1,6 +1,6 @@
 #!/bin/sh
-# flood.sh - connections and links that say nothing, from one address: machines at another one join
-# meanwhile, and the run ends as ever.
+# flood.sh - one address opens many connections and links and sends nothing; workers at another address
+# must still be able to join, and losses and weights must not change.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 STRANGER=$(dirname "$HELPER")/cli_stranger
@@ -24,7 +24,7 @@ same_weights straight swarm
 kill -9 $silence $links 2>/dev/null
 wait $silence $links 2>/dev/null
 
-# A coordinator whose run waits for machines turns them all away. Kept, they would take a gigabyte.
+# A coordinator that waits for workers must close all of them; keeping them open would take a gigabyte.
 host_begin idle run.yaml $sets
 before=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$HOST/status")
 "$STRANGER" silence "$(cat idle.invite)" 2000 127.0.0.2 >silence.out &

@@ -1,5 +1,5 @@
 #!/bin/sh
-# hardening.sh - the program is built with the protections that SECURITY.md names.
+# hardening.sh - checks that the program is built with the protections that SECURITY.md names.
 . "$(dirname "$0")/lib.sh"
 command -v readelf >/dev/null || exit 77
 

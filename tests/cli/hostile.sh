@@ -32,10 +32,10 @@ caught() {
         last=$1-$again
         host_begin "$last" run.yaml $sets
         cheat "$last" "$1" "$2"
-        joined "$last" 1
+        wait_joined "$last" 1
         for honest in $(seq "$3"); do
             join_begin "$last" "$honest"
-            [ "$honest" -eq "$3" ] || joined "$last" $((honest + 1))
+            [ "$honest" -eq "$3" ] || wait_joined "$last" $((honest + 1))
         done
         wait $cheat
         verdict=$?
@@ -59,7 +59,7 @@ done
 # It comes again with the same key, also to a coordinator that was killed meanwhile.
 host_begin back run.yaml $sets
 cheat back nan 0
-joined back 1
+wait_joined back 1
 join_begin back 1
 wait $cheat
 says nan.out 'authentication: .*non-finite values'
@@ -80,10 +80,10 @@ says $last/events.log 'hostile .*: reported invalid values from a second worker'
 for n in 1 2 3 4 5 6 7 8; do
     host_begin spoil-$n run.yaml $sets --set link.emulate.delay=40ms
     cheat spoil-$n spoil 20
-    joined spoil-$n 1
+    wait_joined spoil-$n 1
     for i in 1 2; do
         join_begin spoil-$n $i
-        joined spoil-$n $((i + 1))
+        wait_joined spoil-$n $((i + 1))
     done
     host_ends 0 spoil
     wait $cheat
@@ -125,9 +125,9 @@ says greedy/events.log 'hostile, stage [01]: wants tensors that its stage does n
 # was made from them.
 host_begin rot run.yaml $sets
 cheat rot rot 0
-joined rot 1
+wait_joined rot 1
 join_begin rot 1
-wait_words rot/events.log 'hostile .*: violation'
+wait_for_text rot/events.log 'hostile .*: violation'
 join_begin rot 2
 is_as_ever rot
 
@@ -135,9 +135,9 @@ is_as_ever rot
 # there is one, and it is no worse off than that.
 host_begin mute run.yaml $sets --set link.deadline=2s
 cheat mute mute 40
-joined mute 1
+wait_joined mute 1
 join_begin mute 1
-wait_words mute/events.log 'w1 .*stage [01]: timed out waiting for a neighbour'
+wait_for_text mute/events.log 'w1 .*stage [01]: timed out waiting for a neighbour'
 join_begin mute 2
 is_as_ever mute
 wait $cheat || fail "mute: the cheat ended with $?, expected 0"

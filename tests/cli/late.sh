@@ -23,10 +23,10 @@ moves() {
     host_begin $name run.yaml --set stages.count=3 --rebalance 0.2 --set link.emulate.delay=80ms "$@"
     for i in 1 2; do
         slow_begin $name $i 20
-        joined $name $i
+        wait_joined $name $i
     done
     join_begin $name 1
-    wait_words $name/events.log 'generation 1: all stages ready' # else the slow ones would get no stage
+    wait_for_text $name/events.log 'generation 1: all stages ready' # else the slow ones would get no stage
     for i in 2 3; do join_begin $name $i; done
     host_ends 0 $name
     same_metrics straight-$name $name
@@ -35,7 +35,7 @@ moves() {
         'hostile .*stage [012]: a faster spare is available; moving the stage to' \
         'generation [3-9]: all stages ready at step [1-9]'
     [ "$(grep -c 'a faster spare is available' $name/events.log)" -ge 2 ] || fail "$name: only one has moved"
-    none_left
+    wait_all_exited
 }
 
 moves exact
@@ -45,7 +45,7 @@ moves lossy --set link.codec.name=topk --set link.codec.variant= --set link.code
 # It can be forbidden.
 host_begin never run.yaml --set stages.count=3 --rebalance 0
 slow_begin never 1 4
-joined never 1
+wait_joined never 1
 for i in 1 2 3; do join_begin never $i; done
 host_ends 0 never
 same_metrics straight-exact never

@@ -1,8 +1,8 @@
 # lib.sh - shared by the scripts of this folder. Each is run as: SCRIPT PROGRAM [HELPER]
 #
 # A script works in a folder of its own, $SCRATCH, which is removed when it ends. Every strait it
-# starts carries the mark STRAIT_CLI=$SCRATCH in its environment, so that processes that are still
-# alive can be found. A failed check prints the output and ends the script with 1.
+# starts has STRAIT_CLI=$SCRATCH in its environment, so that processes that are still alive can be
+# found. A failed check prints the output and ends the script with exit code 1.
 
 set -u
 STRAIT=$1
@@ -10,22 +10,22 @@ HELPER=${2:-}
 SCRATCH=$(mktemp -d /tmp/strait-cli-XXXXXX) || exit 1
 OUT=$SCRATCH/stdout
 ERR=$SCRATCH/stderr
-STARTED= # process of the strait in the background
+STARTED= # process id of the strait that runs in the background
 
 # Failed allocations must return NULL, as without a sanitizer. On aarch64 the leak check takes seconds
-# at every exit, and scripts exit a hundred times; unit tests check for leaks everywhere.
+# at every exit, and scripts start a hundred processes; the unit tests check for leaks on all machines.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1"
 export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}allocator_may_return_null=1"
 [ "$(uname -m)" != aarch64 ] || ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 
 clean_up() {
-    for pid in $(marked); do kill -9 "$pid" 2>/dev/null; done
+    for pid in $(our_processes); do kill -9 "$pid" 2>/dev/null; done
     chmod -R u+w "$SCRATCH" 2>/dev/null
     rm -rf "$SCRATCH"
 }
 
-# Processes of this script's runs, stages included.
-marked() {
+# our_processes: prints the ids of all processes that this script started, stages included.
+our_processes() {
     grep -lsxzF "STRAIT_CLI=$SCRATCH" /proc/[0-9]*/environ | cut -d / -f 3
 }
 
@@ -45,30 +45,30 @@ strait() {
     env STRAIT_CLI="$SCRATCH" "$STRAIT" "$@"
 }
 
-# runs ARGS...: strait exits with 0.
+# runs ARGS...: checks that strait exits with 0.
 runs() {
     strait "$@" >"$OUT" 2>"$ERR" || fail "strait $*: exit code $?, expected 0"
 }
 
-# refuses CODE WORDS ARGS...: strait exits with CODE and its last line on standard error, the only
-# one that begins with "strait:", has WORDS (a regular expression) in it.
+# refuses CODE TEXT ARGS...: checks that strait exits with CODE and that the last line of standard
+# error, the only one that begins with "strait:", matches TEXT (a regular expression).
 refuses() {
     wanted=$1
-    words=$2
+    text=$2
     shift 2
     strait "$@" >"$OUT" 2>"$ERR" </dev/null
     code=$?
     [ "$code" -eq "$wanted" ] || fail "strait $*: exit code $code, expected $wanted"
-    tail -n 1 "$ERR" | grep -qE -e "^strait: .*$words" || fail "strait $*: does not say \"$words\""
-    [ "$(grep -c '^strait:' "$ERR")" -eq 1 ] || fail "strait $*: more than one line of error"
+    tail -n 1 "$ERR" | grep -qE -e "^strait: .*$text" || fail "strait $*: the error does not match \"$text\""
+    [ "$(grep -c '^strait:' "$ERR")" -eq 1 ] || fail "strait $*: expected exactly one line of error"
 }
 
-# says FILE WORDS...: FILE matches each of WORDS (regular expressions).
+# says FILE TEXT...: checks that FILE matches each TEXT (regular expressions).
 says() {
     file=$1
     shift
-    for words in "$@"; do
-        grep -qE -- "$words" "$file" || fail "${file##*/} does not say \"$words\""
+    for text in "$@"; do
+        grep -qE -- "$text" "$file" || fail "${file##*/} does not match \"$text\""
     done
 }
 
@@ -88,7 +88,7 @@ make_corpus() {
     runs tokenize --tokenizer tokenizer.json --out train.bin text.txt
 }
 
-# make_run FILE [LAYERS STEPS]: a run file for a tiny model on that corpus.
+# make_run FILE [LAYERS STEPS]: writes a run file for a tiny model on that corpus.
 make_run() {
     cat >"$1" <<END
 model: {width: 32, layers: ${2:-2}, heads: 2, ffn: 48, context: 16}
@@ -100,21 +100,22 @@ device: {threads: 1}
 END
 }
 
-# computed FOLDER: the metrics of a run that do not depend on time: step, loss, rate, norm, validation.
-computed() {
+# metrics_of FOLDER: prints the metrics of a run that do not depend on time: step, loss, learning rate,
+# gradient norm, validation loss.
+metrics_of() {
     sed 's/,"tokens_per_s".*//' "$1/metrics.jsonl"
 }
 
 same_metrics() {
-    computed "$1" >"$SCRATCH/metrics.a"
-    computed "$2" >"$SCRATCH/metrics.b"
+    metrics_of "$1" >"$SCRATCH/metrics.a"
+    metrics_of "$2" >"$SCRATCH/metrics.b"
     [ -s "$SCRATCH/metrics.a" ] || fail "$1 has no metrics"
     cmp -s "$SCRATCH/metrics.a" "$SCRATCH/metrics.b" && return
     diff "$SCRATCH/metrics.a" "$SCRATCH/metrics.b" | head -n 6 >&2
     fail "the metrics of $1 and $2 differ"
 }
 
-# weights_of FOLDER: hashes of all tensors of the newest checkpoint, sorted by name, so that runs with
+# weights_of FOLDER: prints hashes of all tensors of the newest checkpoint, sorted by name, so that runs with
 # different numbers of stages can be compared.
 weights_of() {
     "$HELPER" "$1" >"$SCRATCH/weights.raw" || fail "$1 has no weights"
@@ -129,7 +130,7 @@ same_weights() {
     fail "the weights of $1 and $2 differ"
 }
 
-# sum_of FOLDER: a checksum over the names and contents of all files.
+# sum_of FOLDER: prints a checksum over the names and contents of all files.
 sum_of() {
     find "$1" -type f ! -name .lock -exec cksum {} + | sort | cksum
 }
@@ -140,19 +141,20 @@ begin() {
     STARTED=$!
 }
 
-# reap: waits for it and sets $code to its exit code. The shell's message about a signal is dropped.
+# reap: waits for the strait in the background and sets $code to its exit code. The shell's message
+# about a signal is dropped.
 reap() {
     wait "$STARTED" 2>/dev/null
     code=$?
 }
 
-# ends CODE: waits for it and checks its exit code.
+# ends CODE: waits for the strait in the background and checks its exit code.
 ends() {
     reap
     [ "$code" -eq "$1" ] || fail "the run ended with $code, expected $1"
 }
 
-# wait_lines FOLDER N: waits until the run has written N lines of metrics, or has ended. That may take
+# wait_lines FOLDER N: waits until the run has written N lines of metrics or has ended, which may take
 # minutes on a busy machine.
 wait_lines() {
     for _ in $(seq 20000); do
@@ -160,14 +162,14 @@ wait_lines() {
         kill -0 "$STARTED" 2>/dev/null || return
         sleep 0.01
     done
-    fail "$1 has fewer than $2 lines of metrics after minutes"
+    fail "$1 has fewer than $2 lines of metrics after several minutes"
 }
 
-# none_left: all processes of this script end within a minute.
-none_left() {
+# wait_all_exited: waits until all processes of this script have ended; fails after a minute.
+wait_all_exited() {
     for _ in $(seq 600); do
-        [ -z "$(marked)" ] && return
+        [ -z "$(our_processes)" ] && return
         sleep 0.1
     done
-    fail "processes still run: $(marked | tr '\n' ' ')"
+    fail "processes are still running: $(our_processes | tr '\n' ' ')"
 }

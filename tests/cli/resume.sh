@@ -4,19 +4,20 @@
 
 make_corpus
 steps=120
-[ -z "${SANITIZED:-}" ] || steps=60 # which take many times as long
+[ -z "${SANITIZED:-}" ] || steps=60 # steps take many times as long under a sanitizer
 make_run run.yaml 2 $steps
 
-# The signal may arrive before the stages have started, or after the run has ended.
-strike() {
+# stop_with SIGNAL: sends SIGNAL to the run and waits for all its processes. The signal may arrive before
+# the stages have started, or after the run has ended.
+stop_with() {
     kill "-$1" "$STARTED" 2>/dev/null
     reap
-    none_left
+    wait_all_exited
 }
 
-# struck FOLDER LINES SIGNAL SETS...: sends SIGNAL when the run has written LINES lines of metrics. If
+# stop_at FOLDER LINES SIGNAL SETS...: sends SIGNAL when the run has written LINES lines of metrics. If
 # the run ended before, it is started again.
-struck() {
+stop_at() {
     folder=$1
     lines=$2
     signal=$3
@@ -24,38 +25,38 @@ struck() {
     for _ in $(seq 50); do
         begin train run.yaml --out "$folder" --resume "$@"
         wait_lines "$folder" "$lines"
-        strike "$signal"
+        stop_with "$signal"
         [ "$code" -eq 0 ] || return
         rm -r "$folder"
     done
-    fail "always ends before the signal at $lines lines"
+    fail "the run always ended before it could be signalled at $lines lines"
 }
 
-# disturbed FOLDER SETS...: kills the run at fixed and at random moments, then lets it finish.
-disturbed() {
+# kill_and_resume FOLDER SETS...: kills the run at fixed and at random moments, then lets it finish.
+kill_and_resume() {
     folder=$1
     shift
     begin train run.yaml --out "$folder" "$@" # right after the start
-    strike KILL
+    stop_with KILL
     for lines in 1 9 31; do
-        struck "$folder" "$lines" KILL "$@"
+        stop_at "$folder" "$lines" KILL "$@"
         [ "$code" -eq 137 ] || fail "exit code $code after a kill at $lines lines"
     done
     for pause in 0.03 0.21 0.4 0.33; do
         begin train run.yaml --out "$folder" --resume "$@"
         sleep "$pause"
-        strike KILL
+        stop_with KILL
     done
     runs train run.yaml --out "$folder" --resume "$@"
 }
 
 runs train run.yaml --out straight
-disturbed killed
+kill_and_resume killed
 same_metrics straight killed
 same_weights straight killed
 
 # With a checkpoint per step, nearly every kill interrupts the writing of one.
-disturbed writing --set train.save_every=1 --set train.keep_checkpoints=3
+kill_and_resume writing --set train.save_every=1 --set train.keep_checkpoints=3
 same_metrics straight writing
 same_weights straight writing
 
@@ -66,7 +67,7 @@ case $(sed -n '/^SigIgn/s/.*\(.\)$/\1/p' /proc/$$/status) in
 [13579bdf]) signals='INT TERM' ;;
 esac
 for signal in $signals; do
-    struck "$signal" 20 "$signal"
+    stop_at "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
     says "$ERR" "to resume: strait train run.yaml --out $signal --resume" '^strait: stopped after'
     runs train run.yaml --out "$signal" --resume
@@ -75,7 +76,7 @@ for signal in $signals; do
 done
 
 # The printed command is quoted for a shell.
-struck 'a folder' 20 INT --set 'stages.split=[2]'
+stop_at 'a folder' 20 INT --set 'stages.split=[2]'
 says "$ERR" "to resume: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
 eval "runs $(sed -n 's/^to resume: strait //p' "$ERR")"
 same_metrics straight 'a folder'
@@ -92,18 +93,18 @@ if [ "${SANITIZED:-}" != thread ]; then
     done
     kill -INT "$STARTED"
     sleep 0.2
-    kill -0 "$STARTED" 2>/dev/null || fail "one interrupt stops in the middle of a step"
+    kill -0 "$STARTED" 2>/dev/null || fail "the first interrupt stopped the run in the middle of a step"
     kill -INT "$STARTED"
     reap
     [ "$code" -eq 130 ] || fail "exit code $code after two interrupts, expected 130"
     ! grep -q 'stopped after' "$ERR" || fail "the second interrupt waited for the step"
-    ! ls twice/checkpoints | grep -q . || fail "two interrupts saved"
+    ! ls twice/checkpoints | grep -q . || fail "a checkpoint was written after two interrupts"
 fi
 
 # Resuming a finished run changes nothing.
-before=$(computed killed)
+before=$(metrics_of killed)
 runs train run.yaml --out killed --resume
-[ "$before" = "$(computed killed)" ] || fail "a finished run changed its metrics"
+[ "$before" = "$(metrics_of killed)" ] || fail "a finished run changed its metrics"
 
 # No checkpoint is written after a step with a non-finite gradient: the earlier ones remain usable.
 refuses 3 'gradients in a row were not finite' train run.yaml --out astray --set stages.count=1 \
@@ -111,4 +112,4 @@ refuses 3 'gradients in a row were not finite' train run.yaml --out astray --set
 newest=$(ls astray/checkpoints | tail -n 1)
 first=$(grep -n '"grad_norm":null' astray/metrics.jsonl | head -n 1 | cut -d: -f1)
 [ -n "$first" ] && [ "${newest#"${newest%%[!0]*}"}" -lt "$first" ] || fail "checkpoint $newest was written although step $first was not finite"
-none_left
+wait_all_exited

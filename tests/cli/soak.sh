@@ -43,12 +43,12 @@ stir() {
             join_begin soak $worker
         else
             draw 8000
-            stop_join $worker
-            nap "$drawn"
-            wake_join $worker
+            pause_join $worker
+            sleep_ms "$drawn"
+            resume_join $worker
         fi
         draw 2000
-        nap "$drawn"
+        sleep_ms "$drawn"
         is_running || fail "the run ended"
         kill -0 "$(pid_of_join 1)" 2>/dev/null || fail "the worker that should stay has gone"
     done

@@ -19,7 +19,7 @@ lost() {
     began=$(date +%s)
     ends 4
     [ $(($(date +%s) - began)) -le 60 ] || fail "took more than a minute to notice"
-    none_left
+    wait_all_exited
     tail -n 1 "$ERR" | grep -qE '^strait: .*stage [01]' || fail "does not name the stage"
     tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "does not name the step"
 }
@@ -29,13 +29,13 @@ folder=conductor
 begin train run.yaml --out $folder $two
 kill -9 "$STARTED"
 reap
-none_left
+wait_all_exited
 for lines in 3 17; do
     begin train run.yaml --out $folder --resume $slow
     wait_lines $folder $lines
     kill -9 "$STARTED" || fail "was done before the kill"
     reap
-    none_left
+    wait_all_exited
 done
 runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
@@ -84,9 +84,9 @@ for signal in INT TERM; do
     folder=interrupt-$signal
     begin train run.yaml --out $folder $slow
     wait_lines $folder 10
-    kill -$signal $(marked)
+    kill -$signal $(our_processes)
     ends 130
-    none_left
+    wait_all_exited
     says "$ERR" 'to resume: strait train run.yaml'
     runs train run.yaml --out $folder --resume $two
     same_metrics straight $folder
@@ -112,4 +112,4 @@ refuses 2 'stage 0: /nowhere/ssh cannot be started' \
 # Started with closed standard files: no socket gets their descriptors.
 (strait train run.yaml --out unheard $two <&- >&- 2>&-) || fail "closed standard files: exit code $?"
 same_metrics straight unheard
-none_left
+wait_all_exited

@@ -10,7 +10,7 @@ TAP=$(dirname "$HELPER")/cli_tap
 ROUNDS=${ROUNDS:-1}
 MARGIN=${MARGIN:-60}
 QUIET=15 # steps
-ADDRESS=$(address_of_ours)
+ADDRESS=$(private_address)
 
 make_corpus
 make_run run.yaml 2 $((300 + 300 * ROUNDS))
@@ -47,7 +47,7 @@ fi
 mkfifo orders
 "$TAP" "$ADDRESS:7001=127.0.0.1:$(cat swarm.port)" <orders >tap.out &
 exec 4>orders # the line lasts as long as this is open
-wait_words tap.out up
+wait_for_text tap.out up
 "$TAP" invite "$(cat swarm.invite)" "$ADDRESS:7001" >tapped.invite
 echo "record 1 $SCRATCH/said" >&4
 join_begin tapped 1
@@ -115,7 +115,7 @@ same_weights straight swarm
 # Invites have limits: one machine, and not for ever.
 host_begin once run.yaml $sets --uses 1
 join_begin once 1
-wait_words once/events.log joined
+wait_for_text once/events.log joined
 env STRAIT_CLI="$SCRATCH" timeout 60 "$STRAIT" join "$(cat once.invite)" --keys keys-2 \
     --listen 127.0.0.1:0 --threads 1 >/dev/null 2>late.err
 code=$?
@@ -131,12 +131,12 @@ HOST_INPUT=typed
 host_begin asked run.yaml $sets --approve
 join_begin asked 1
 join_begin asked 2
-wait_words asked/events.log "'w1' asks to join" "'w2' asks to join"
+wait_for_text asked/events.log "'w1' asks to join" "'w2' asks to join"
 echo 0123456789abcdef >&5
 sleep 0.5
 grep -q joined asked/events.log && fail "an unknown key was let in"
 sed -n "s/.*'w1' asks to join: type \([0-9a-f]*\) .*/\1/p" asked/events.log >&5
-wait_words asked/events.log 'w1 .*joined'
+wait_for_text asked/events.log 'w1 .*joined'
 sleep 0.5
 grep -q 'w2 .*joined' asked/events.log && fail "a key that nobody typed was let in"
 host_kill

@@ -15,7 +15,7 @@ alike() {
     host_ends 0 "$1"
     same_metrics straight "$1"
     same_weights straight "$1"
-    none_left
+    wait_all_exited
 }
 
 # 70 million tokens, and a hole where they should be: more ids than can wait for a link.
@@ -81,7 +81,7 @@ for i in 1 2; do kill_join $i; done
 host_begin deaf run.yaml $sets
 join_begin deaf 1 --listen nowhere
 join_begin deaf 2
-wait_words join-1.err "cannot serve stage [01]: address 'nowhere': expected host:port"
+wait_for_text join-1.err "cannot serve stage [01]: address 'nowhere': expected host:port"
 join_begin deaf 3
 alike deaf
 
@@ -124,10 +124,10 @@ for i in 1 2; do join_begin stop $i; done
 wait_steps stop 5
 join_begin stop 3
 wait_steps stop 12
-stop_join 1
+pause_join 1
 wait_steps stop 25
 says stop/events.log 'w1 .*stage [01]: connection lost'
-wake_join 1
+resume_join 1
 # Another leaves politely, and nothing is lost.
 kill -INT "$(pid_of_join 2)"
 alike stop

@@ -6,7 +6,7 @@
 [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
 mkdir small
 mount -t tmpfs -o size=4m tmpfs small 2>/dev/null || { echo "skipped: cannot mount"; exit 77; }
-trap 'for pid in $(marked); do kill -9 $pid; done; umount -l "$SCRATCH/small"; clean_up' EXIT
+trap 'for pid in $(our_processes); do kill -9 $pid; done; umount -l "$SCRATCH/small"; clean_up' EXIT
 
 make_corpus
 make_run run.yaml 2 60

@@ -16,16 +16,16 @@ draw_from "$SEED"
 
 # last KIND MS: waits until the run makes progress again and the fault is over.
 last() {
-    recovers $RUN "$1" "$began" "$before" || return
+    wait_for_recovery $RUN "$1" "$began" "$before" || return
     left=$((began + $2 - $(now_ms)))
-    [ $left -le 0 ] || nap $left
+    [ $left -le 0 ] || sleep_ms $left
 }
 
 # The link drops everything in both directions.
 fault_silent() {
     pid=$(cat "wan-$1.pid")
     kill -STOP "$pid"
-    (nap "$2"; kill -CONT "$pid") &
+    (sleep_ms "$2"; kill -CONT "$pid") &
     repair=$!
     last silent "$2"
     wait $repair
@@ -34,7 +34,7 @@ fault_silent() {
 # The machine's interface is down: its sends fail at once.
 fault_down() {
     ip -n "$tag-m$1" link set wan0 down
-    (nap "$2"; ip -n "$tag-m$1" link set wan0 up; ip -n "$tag-m$1" route add default via "10.10$1.0.2") &
+    (sleep_ms "$2"; ip -n "$tag-m$1" link set wan0 up; ip -n "$tag-m$1" route add default via "10.10$1.0.2") &
     repair=$!
     last down "$2"
     wait $repair
@@ -43,7 +43,7 @@ fault_down() {
 # The machine can send but receives nothing.
 fault_receive_nothing() {
     ip -n "$tag-g$1" route add blackhole "10.10$1.0.1/32"
-    (nap "$2"; ip -n "$tag-g$1" route del blackhole "10.10$1.0.1/32") &
+    (sleep_ms "$2"; ip -n "$tag-g$1" route del blackhole "10.10$1.0.1/32") &
     repair=$!
     last receive_nothing "$2"
     wait $repair
@@ -52,7 +52,7 @@ fault_receive_nothing() {
 # The machine receives but what it sends is dropped.
 fault_send_nothing() {
     routes_to_others "$1" blackhole
-    (nap "$2"; routes_to_others "$1" via) &
+    (sleep_ms "$2"; routes_to_others "$1" via) &
     repair=$!
     last send_nothing "$2"
     wait $repair
@@ -61,7 +61,7 @@ fault_send_nothing() {
 # The link alternates between working and not, a quarter of a second each.
 fault_slow() {
     pid=$(cat "wan-$1.pid")
-    (for _ in $(seq $(($2 / 500 + 1))); do kill -STOP "$pid"; nap 250; kill -CONT "$pid"; nap 250; done) &
+    (for _ in $(seq $(($2 / 500 + 1))); do kill -STOP "$pid"; sleep_ms 250; kill -CONT "$pid"; sleep_ms 250; done) &
     repair=$!
     last slow "$2"
     wait $repair
@@ -88,7 +88,7 @@ runs train run.yaml --out straight --set stages.count=2
 swarm_begin $RUN 1 2 3
 n=0
 while read -r kind machine ms <&5; do
-    until_so 120 progress has_come_to $RUN $(($(steps_in $RUN) + 2)) || break
+    wait_until 120 progress has_reached_step $RUN $(($(steps_in $RUN) + 2)) || break
     n=$((n + 1))
     fault="fault $n, step $(steps_in $RUN) of $total: $kind, machine $machine, $ms ms"
     echo "$fault"
@@ -100,6 +100,6 @@ done 5<plan
 host_ends 0 "after network faults"
 same_metrics straight $RUN
 same_weights straight $RUN
-none_left
+wait_all_exited
 echo "seed $SEED: $n faults, $(grep -c 'all stages ready' $RUN/events.log) generations, the same bits"
-tell_times
+print_times

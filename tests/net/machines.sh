@@ -85,7 +85,7 @@ swarm_begin() {
     on 0 host run.yaml --out "$folder" --set stages.count=2 --listen 10.100.0.1:7070 --keys keys-0 \
         >"$folder.invite" 2>>"$HOST_LOG" </dev/null &
     HOST=$!
-    wait_words "$folder.invite" .
+    wait_for_text "$folder.invite" .
     for i in "$@"; do
         on "$i" join "$(cat "$folder.invite")" --keys "keys-$i" --name "m$i" --threads 1 \
             >/dev/null 2>>"join-$i.err" </dev/null &

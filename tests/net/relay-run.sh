@@ -38,4 +38,4 @@ same_weights straight swarm
 kill -INT "$relay"
 wait "$relay" || fail "the relay ended with $?"
 says relay.out '^[0-9]+ connections, [0-9]+ refused, [1-9][0-9]* pairs, [1-9][0-9]{3,} bytes forwarded$'
-none_left
+wait_all_exited

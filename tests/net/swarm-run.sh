@@ -16,7 +16,7 @@ swarm_begin plain 1 2
 host_ends 0 "three machines"
 same_metrics straight plain
 same_weights straight plain
-none_left
+wait_all_exited
 
 # interrupt I SECONDS: the link of machine I drops everything for a while.
 interrupt() {
@@ -36,5 +36,5 @@ host_ends 0 "interrupted links"
 same_metrics straight interrupted
 same_weights straight interrupted
 says interrupted/events.log 'connection lost' 'reconnected|joined'
-none_left
+wait_all_exited
 grep -c 'all stages ready' interrupted/events.log | sed 's/^/generations: /'
