@@ -14,11 +14,11 @@ done
 tarball=$(echo first.out/strait-*-linux.tar.gz)
 cmp -s "$tarball" "second.out/${tarball#*/}" || fail "two builds of the same sources differ"
 "$source/tools/check-dist" "$tarball" >"$OUT" 2>"$ERR" || fail "check-dist refuses the tarball"
-says "$OUT" ' starts in a '
+says "$OUT" ' runs in a '
 
 # Other tarballs and unknown targets are refused with a reason.
 mkdir -p empty && tar czf empty.tar.gz empty
 "$source/tools/check-dist" empty.tar.gz >"$OUT" 2>"$ERR" && fail "an empty tarball was accepted"
 says "$ERR" '^check-dist: empty.tar.gz has no bin/strait'
 "$source/tools/make-dist" vax >"$OUT" 2>"$ERR" && fail "make-dist accepted an unknown target"
-says "$ERR" '^make-dist: no way to build for vax'
+says "$ERR" '^make-dist: cannot build for vax'
