@@ -7,9 +7,9 @@
  *     x ---- act_pack ----> wire bytes ----> act_unpack ---- y      forward
  *   d_x <-- grad_unpack <-- wire bytes <---- grad_pack <---- d_y    backward
  *
- * A transparent codec (none, int8, int4, topk, lowrank) has only the act pair: gradients cross
- * through the same functions. A codec that is part of the model (subspace, resbm, strait) has its
- * own grad pair, the adjoint of the act pair; rounding on the wire is treated as the identity in
+ * A transparent codec, which leaves the model as it is, has only the act pair: gradients cross
+ * through the same functions. A codec that is part of the model has its own grad pair, the adjoint
+ * of the act pair; rounding on the wire is treated as the identity in
  * the backward pass (straight-through).
  *
  * The calls for one microbatch (slot) on a stage, in this order; a codec that does not need a call
@@ -73,7 +73,7 @@ typedef struct strait_codec_spec {
     int64_t rows;                    // tokens in a microbatch
     int64_t cols;                    // d: width of the residual stream
     int64_t vocab;                   // codecs with STRAIT_CODEC_TOKENS
-    int64_t keep;                    // k: values kept per token; topk, subspace, resbm, strait
+    int64_t keep;                    // k: values kept per token
     int64_t rank;                    // lowrank
     int64_t tile;                    // int4: values that share a scale, a power of two
     int64_t hidden;                  // m: inner width of resbm and strait

@@ -28,10 +28,10 @@ typedef struct strait_optim_group {
 
 typedef struct strait_optim_spec {
     const struct strait_optimizer_ops *ops;
-    float beta1, beta2, epsilon;                  // AdamW
-    float momentum, momentum_start;               // Muon
-    int64_t momentum_warmup;                      // steps from momentum_start to momentum
-    double max_norm;                              // of all gradients together; 0 never clips
+    float beta1, beta2, epsilon;    // decay of moment estimates, and what avoids division by zero
+    float momentum, momentum_start; // of momentum methods
+    int64_t momentum_warmup;        // steps from momentum_start to momentum
+    double max_norm;                // of all gradients together; 0 never clips
     strait_optim_group groups[STRAIT_ROLE_COUNT]; // by the role of the parameter
 } strait_optim_spec;
 
@@ -80,7 +80,7 @@ strait_err strait_optimizer_clip(struct strait_optimizer *opt, struct strait_str
                                  int64_t step);
 
 /* Whether a step after clip changes nothing when the norm is not finite, so that the caller need
- * not wait for the norm. AdamW does; Muon does not. */
+ * not wait for the norm. */
 int strait_optimizer_checks_norm(const struct strait_optimizer *opt);
 
 /* A group's learning rate at `step`, from 1: the schedule's factor times its own rate, capped by a
