@@ -1,6 +1,6 @@
 #!/bin/sh
-# hostile.sh - workers that send non-finite values, or report them falsely of others, are named, lose their stage
-# and are banned; the run ends with the losses and weights of a run without them.
+# hostile.sh - workers that send invalid values, or falsely report others for it, are logged, lose their
+# stage and are banned; losses and weights must be those of a run without them (hostile.c).
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 HOSTILE=$(dirname "$HELPER")/cli_hostile
@@ -10,83 +10,84 @@ make_run run.yaml 2 30
 sets="--set stages.count=2"
 runs train run.yaml --out straight $sets
 
-# cheat FOLDER MODE AFTER: a hostile worker; its process in $cheat.
-cheat() {
+# hostile_begin FOLDER MODE AFTER: starts a hostile worker; $hostile is its process id.
+hostile_begin() {
     env STRAIT_CLI="$SCRATCH" "$HOSTILE" "$2" "$(cat "$1.invite")" "keys-$2" "$3" >"$2.out" \
         2>/dev/null </dev/null &
-    cheat=$!
+    hostile=$!
 }
 
-# is_as_ever FOLDER
-is_as_ever() {
+# ends_unharmed FOLDER: the run succeeds with the losses and weights of the undisturbed run.
+ends_unharmed() {
     host_ends 0 "$1"
     same_metrics straight "$1"
     same_weights straight "$1"
 }
 
-# caught MODE AFTER HONEST: runs with such a worker and so many honest ones until it is refused; the
-# last one's folder in $last. On a busy machine it may lose its stage for other reasons before that; the
-# numbers are as ever all the same.
-caught() {
+# is_banned MODE AFTER HONEST: runs with a hostile worker and HONEST honest ones, up to four times, until
+# the hostile one is banned; $last is the folder of the last run. On a busy machine it may lose its stage
+# for other reasons before that. Every run must end unharmed.
+is_banned() {
     for again in 1 2 3 4; do
         last=$1-$again
         host_begin "$last" run.yaml $sets
-        cheat "$last" "$1" "$2"
+        hostile_begin "$last" "$1" "$2"
         wait_joined "$last" 1
         for honest in $(seq "$3"); do
             join_begin "$last" "$honest"
             [ "$honest" -eq "$3" ] || wait_joined "$last" $((honest + 1))
         done
-        wait $cheat
-        verdict=$?
-        is_as_ever "$last"
-        [ $verdict -eq 0 ] || break
+        wait $hostile
+        hostile_code=$?
+        ends_unharmed "$last"
+        [ $hostile_code -eq 0 ] || break
     done
     ERR=$1.out
-    [ $verdict -eq 6 ] || fail "$1: the cheat ended with $verdict, expected 6"
+    [ $hostile_code -eq 6 ] || fail "$1: the hostile worker ended with $hostile_code, expected 6"
     says "$1.out" 'authentication: .*non-finite values'
 }
 
-# One that sends what is no number, forward or backward, and one that sends too much of one: the
-# neighbour says so; the first time is forgiven.
+# Non-finite values, and values that are too large, forward or backward: the neighbour reports them. The
+# worker is banned after the second violation.
 for mode in nan huge; do
-    caught $mode 40 2
+    is_banned $mode 40 2
     says $last/events.log 'w1, stage [01]: rejected [1-9][0-9]* values or snapshots from stage [01]' \
         'hostile .*stage [01]: violation 1 of 2' \
         'hostile .*stage [01]: violation 2 of 2; banned from this run'
 done
 
-# It comes again with the same key, also to a coordinator that was killed meanwhile.
+# A ban is persistent: the same key is refused after the coordinator was killed and restarted.
 host_begin back run.yaml $sets
-cheat back nan 0
+hostile_begin back nan 0
 wait_joined back 1
 join_begin back 1
-wait $cheat
+wait $hostile
 says nan.out 'authentication: .*non-finite values'
 host_kill
 host_begin back run.yaml $sets
-cheat back nan 0
-wait $cheat
+hostile_begin back nan 0
+wait $hostile
 says nan.out 'banned from this run: it sent invalid data'
 join_begin back 2
-is_as_ever back
+ends_unharmed back
 
-# One that blames its neighbours: the first may be to blame, the second is not.
-caught liar 10 3
+# False reports: the first accused neighbour may be at fault; a report against a second one is held
+# against the reporter.
+is_banned liar 10 3
 says $last/events.log 'hostile .*: reported invalid values from a second worker'
 
-# One that says its own numbers are none: another computes the same and finds that they are.
-# The run begins with two, and where the third came too late for that, it is begun anew.
+# A worker reports its own values as non-finite: a spare recomputes the step and finds them finite. The
+# run starts with two workers; it is repeated if the third joined after the report.
 for n in 1 2 3 4 5 6 7 8; do
     host_begin spoil-$n run.yaml $sets --set link.emulate.delay=40ms
-    cheat spoil-$n spoil 20
+    hostile_begin spoil-$n spoil 20
     wait_joined spoil-$n 1
     for i in 1 2; do
         join_begin spoil-$n $i
         wait_joined spoil-$n $((i + 1))
     done
     host_ends 0 spoil
-    wait $cheat
+    wait $hostile
     awk '/joined/ { came = NR } /non-finite values; recomputing/ && !seen { seen = NR }
         END { exit seen < came }' spoil-$n/events.log && break
 done
@@ -94,60 +95,59 @@ same_metrics straight spoil-$n
 same_weights straight spoil-$n
 says spoil-$n/events.log 'hostile .*: non-finite values; recomputing the step on a spare'
 
-# One that sends non-finite weights: a neighbour finds them in a copy, the coordinator in the data of a
-# checkpoint.
-caught poison 0 2
+# Non-finite weights: a neighbour finds them in a copy, the coordinator in the data of a checkpoint.
+is_banned poison 0 2
 says $last/events.log '(snapshot of stage [01] at step [0-9]*: .* non-finite values|rejected [0-9]* values or snapshots from stage [01])'
 
-# One whose snapshots are not of its stage: a tensor has another name.
-caught misname 0 2
+# Snapshots that do not match the stage: a tensor has another name.
+is_banned misname 0 2
 says $last/events.log '(snapshot of stage [01] at step [0-9]*: tensor "[^"]*" .* is missing|rejected [0-9]* values or snapshots from stage [01])'
 
-# One that wants from the coordinator what its stage does not have, first too much, then another's tensors:
-# it gets nothing, and is refused.
-host_begin greedy run.yaml $sets --set link.emulate.delay=40ms # to be killed in the middle
+# A worker requests data that its stage does not have, first too much, then tensors of another stage. The
+# coordinator sends nothing and bans it.
+host_begin greedy run.yaml $sets --set link.emulate.delay=40ms # slow enough to be killed midway
 for i in 1 2; do join_begin greedy $i; done
 wait_steps greedy 12
-is_running || fail "greedy: was done before the coordinator could be killed"
+is_running || fail "greedy: the run ended before the coordinator could be killed"
 host_kill
 for i in 1 2; do kill_join $i; done
 host_begin greedy run.yaml $sets
-cheat greedy greedy 0
+hostile_begin greedy greedy 0
 join_begin greedy 3
-wait $cheat
-[ $? -eq 6 ] || fail "greedy: the cheat was not refused"
+wait $hostile
+[ $? -eq 6 ] || fail "greedy: the hostile worker was not refused"
 join_begin greedy 4
-is_as_ever greedy
+ends_unharmed greedy
 says greedy/events.log 'hostile, stage [01]: wants tensors that its stage does not have: a worker sent an invalid header' \
     'hostile, stage [01]: wants tensors that its stage does not have: tensor .* is missing'
 
-# One whose own images rot: nobody restores them, itself neither, and nothing is believed of a step that
-# was made from them.
+# A worker's own snapshots become non-finite: no worker restores them, and no step that was computed from
+# them is accepted.
 host_begin rot run.yaml $sets
-cheat rot rot 0
+hostile_begin rot rot 0
 wait_joined rot 1
 join_begin rot 1
 wait_for_text rot/events.log 'hostile .*: violation'
 join_begin rot 2
-is_as_ever rot
+ends_unharmed rot
 
-# One that sends its neighbours nothing and says that it computes: its stage goes to a spare as soon as
-# there is one, and it is no worse off than that.
+# A worker sends nothing to its neighbours and reports progress: its stage moves to a spare as soon as
+# there is one. The worker is not banned, since a bad link looks the same.
 host_begin mute run.yaml $sets --set link.deadline=2s
-cheat mute mute 40
+hostile_begin mute mute 40
 wait_joined mute 1
 join_begin mute 1
 wait_for_text mute/events.log 'w1 .*stage [01]: timed out waiting for a neighbour'
 join_begin mute 2
-is_as_ever mute
-wait $cheat || fail "mute: the cheat ended with $?, expected 0"
+ends_unharmed mute
+wait $hostile || fail "mute: the hostile worker ended with $?, expected 0"
 says mute/events.log 'hostile .*stage [01]: suspected of stalling .*; moving the stage to'
 
-# A run that diverges ends as it does elsewhere, each step that is skipped doubted only once.
-wild="$sets --set train.learning_rate=100 --set train.clip=0"
-refuses 3 '20 gradients in a row' train run.yaml --out wild $wild
-host_begin wilder run.yaml $wild
-join_begin wilder 1
-join_begin wilder 2
-host_ends 3 wilder
-same_metrics wild wilder
+# A run that diverges ends as with strait train; each skipped step is verified only once.
+diverged="$sets --set train.learning_rate=100 --set train.clip=0"
+refuses 3 '20 gradients in a row' train run.yaml --out diverged $diverged
+host_begin diverged-swarm run.yaml $diverged
+join_begin diverged-swarm 1
+join_begin diverged-swarm 2
+host_ends 3 diverged-swarm
+same_metrics diverged diverged-swarm

@@ -1,10 +1,11 @@
 #!/bin/sh
-# install.sh - `make install` installs program, library, headers, pages and completions, and they work.
+# install.sh - checks that `make install` installs program, library, headers, manual pages and
+# completions, and that they work.
 . "$(dirname "$0")/lib.sh"
 
-# installs FOLDER [PREFIX]: into FOLDER, or under PREFIX into FOLDER as DESTDIR.
+# installs FOLDER [PREFIX]: installs into FOLDER, or with PREFIX into FOLDER as DESTDIR.
 installs() {
-    cmake --install "$(dirname "$STRAIT")" --prefix "${2:-$1}" >"$OUT" 2>"$ERR" || fail "could not install"
+    cmake --install "$(dirname "$STRAIT")" --prefix "${2:-$1}" >"$OUT" 2>"$ERR" || fail "cmake --install failed"
     runs version
     mv "$OUT" built
     STRAIT_CLI="$SCRATCH" "$1${2:-}/bin/strait" version | cmp -s - built || fail "another program was installed in $1"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# large.sh - a snapshot that is larger than the send queue of a link: after coordinator and worker were
-# killed, the next worker receives the stage from the checkpoint in pieces.
+# large.sh - a snapshot larger than the send queue of a link: after coordinator and worker were killed,
+# the next worker must receive the stage from the checkpoint in pieces.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 
@@ -24,7 +24,7 @@ host_kill
 
 host_begin swarm run.yaml $sets
 join_begin swarm 2
-host_ends 0 "with a worker that has nothing"
+host_ends 0 "with a worker that has no snapshot"
 [ "$(grep -c 'lost the coordinator' join-2.err)" -eq 0 ] || fail "the worker was disconnected: $(tail -n 3 join-2.err)"
 same_metrics straight swarm
 same_weights straight swarm

@@ -1,5 +1,5 @@
 #!/bin/sh
-# reach.sh - an invite with several addresses: whoever joins tries each, and doctor says how each is.
+# reach.sh - an invite with several addresses: a worker tries each, and doctor reports on each.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 
@@ -8,7 +8,7 @@ make_run run.yaml 2 20
 sets="--set stages.count=2"
 runs train run.yaml --out straight $sets
 
-# Nobody is at the first, the second is ours, the third is no name.
+# No process listens at the first address, the second is the coordinator's, the third does not resolve.
 host_begin several run.yaml $sets --announce 127.0.0.1:9,127.0.0.1,nowhere.invalid:7
 invite=$(cat several.invite)
 runs doctor "$invite"
@@ -39,10 +39,10 @@ if [ -s /proc/net/if_inet6 ]; then
     same_weights straight both
 fi
 
-# A metastore that does not exist: reported and given up.
+# A metastore that cannot be reached: the host reports it and gives up.
 refuses 4 'metastore etcd:http://127.0.0.1:9: unreachable for [0-9]+ s, longer than --store-wait: .*answered within' \
     host run.yaml --out storeless $sets --listen 127.0.0.1:0 --keys keys-host \
     --store etcd:http://127.0.0.1:9 --store-wait 0
 
-# Nobody anywhere.
+# No address answers, because the coordinator has ended.
 refuses 4 'coordinator: 127.0.0.1:9: ' doctor "$invite"

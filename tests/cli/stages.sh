@@ -1,12 +1,12 @@
 #!/bin/sh
-# stages.sh - a run of two stages loses its coordinator, a stage or a link: it ends in time, names what
-# was lost and when, leaves no process behind, and resumes to the same numbers.
+# stages.sh - a run of two stages loses its coordinator, a stage or a link: it must end in time, name what
+# was lost and at which step, leave no process behind, and compute the same bits after a resume.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 40
 two="--set stages.count=2 --set link.emulate.delay=8ms"
-# Runs that are killed must take seconds, also on a fast machine.
+# Slow links: runs that are to be killed must take seconds on a fast machine, too.
 slow="$two --set link.emulate.delay=60ms"
 runs train run.yaml --out straight $two
 
@@ -14,18 +14,18 @@ stage_process() {
     cut -d ' ' -f 1 "/proc/$STARTED/task/$STARTED/children" | grep .
 }
 
-# lost: the run ends by itself, with an error that names stage and step.
-lost() {
+# ends_by_itself: checks that the run ends within a minute with an error that names stage and step.
+ends_by_itself() {
     began=$(date +%s)
     ends 4
-    [ $(($(date +%s) - began)) -le 60 ] || fail "took more than a minute to notice"
+    [ $(($(date +%s) - began)) -le 60 ] || fail "the run took more than a minute to end"
     wait_all_exited
-    tail -n 1 "$ERR" | grep -qE '^strait: .*stage [01]' || fail "does not name the stage"
-    tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "does not name the step"
+    tail -n 1 "$ERR" | grep -qE '^strait: .*stage [01]' || fail "the error does not name the stage"
+    tail -n 1 "$ERR" | grep -qE 'step [0-9]+' || fail "the error does not name the step"
 }
 
 # The coordinator is killed: its stages notice and exit.
-folder=conductor
+folder=coordinator
 begin train run.yaml --out $folder $two
 kill -9 "$STARTED"
 reap
@@ -33,7 +33,7 @@ wait_all_exited
 for lines in 3 17; do
     begin train run.yaml --out $folder --resume $slow
     wait_lines $folder $lines
-    kill -9 "$STARTED" || fail "was done before the kill"
+    kill -9 "$STARTED" || fail "the run ended before it could be killed"
     reap
     wait_all_exited
 done
@@ -49,7 +49,7 @@ for lines in 1 12 25; do
     wait_lines $folder $lines
     victim=$(stage_process) || fail "there is no stage to kill"
     kill -9 "$victim"
-    lost
+    ends_by_itself
     says "$ERR" 'stage [01] was killed by signal 9 at step [0-9]+'
     resume=--resume
 done
@@ -63,19 +63,19 @@ begin train run.yaml --out $folder $slow --set link.deadline=5s
 wait_lines $folder 8
 victim=$(stage_process) || fail "there is no stage to stop"
 kill -STOP "$victim"
-lost
+ends_by_itself
 runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 
 folder=cut
-for after in 2 6 12; do # seconds; a busy machine may take some to make the link that shall be cut
+for after in 2 6 12; do # seconds; a busy machine may need some to open the link that is to be cut
     rm -rf $folder
     begin train run.yaml --out $folder $slow --set link.deadline=5s \
         --set link.emulate.delay=$((after * 50))ms --set link.emulate.drop_after=${after}s
-    lost
+    ends_by_itself
     grep -q 'no link within' "$ERR" || break
 done
-tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "does not name both ends of the link"
+tail -n 1 "$ERR" | grep -qE 'stage [01].*stage [01]' || fail "the error does not name both ends of the link"
 runs train run.yaml --out $folder --resume $two
 same_metrics straight $folder
 
@@ -94,7 +94,7 @@ for signal in INT TERM; do
 done
 
 # A run may resume with another number of stages; with fp32 on the wire the bits are the same.
-folder=recut
+folder=one-stage
 begin train run.yaml --out $folder $slow
 wait_lines $folder 14
 kill -INT "$STARTED"
@@ -110,6 +110,6 @@ refuses 2 'stage 0: /nowhere/ssh cannot be started' \
     train run.yaml --out unstarted --set stages.count=2 --set stages.launch=/nowhere/ssh
 
 # Started with closed standard files: no socket gets their descriptors.
-(strait train run.yaml --out unheard $two <&- >&- 2>&-) || fail "closed standard files: exit code $?"
-same_metrics straight unheard
+(strait train run.yaml --out closed-files $two <&- >&- 2>&-) || fail "closed standard files: exit code $?"
+same_metrics straight closed-files
 wait_all_exited

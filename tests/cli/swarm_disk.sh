@@ -1,6 +1,6 @@
 #!/bin/sh
-# swarm_disk.sh - the coordinator's disk is full for a while: the run waits, and then goes on to the
-# same numbers. Needs root, to make a small disk; says so otherwise.
+# swarm_disk.sh - the coordinator's disk is full for a while: the run pauses, then continues and computes
+# the same bits. Needs root to mount a small disk; skips otherwise.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
@@ -20,12 +20,12 @@ for _ in $(seq 1200); do
     grep -q 'paused: .*No space' "$HOST_LOG" && break
     sleep 0.05
 done
-grep -q 'paused: .*No space' "$HOST_LOG" || fail "does not say that it waits for the disk"
+grep -q 'paused: .*No space' "$HOST_LOG" || fail "the coordinator does not say that it waits for disk space"
 is_running || fail "a full disk ended the run"
 lines=$(wc -l <small/run/metrics.jsonl)
 sleep 2
 is_running || fail "a full disk ended the run"
-[ "$(wc -l <small/run/metrics.jsonl)" -eq "$lines" ] || fail "steps are made that nobody records"
+[ "$(wc -l <small/run/metrics.jsonl)" -eq "$lines" ] || fail "steps were committed while the disk was full"
 rm small/filler
 host_ends 0 "a disk that was full"
 same_metrics straight small/run

@@ -1,20 +1,20 @@
 #!/bin/sh
-# tokenize.sh - an interrupted tokenize leaves nothing; after a kill, the same command starts again; an
-# existing corpus stays until a complete one replaces it.
+# tokenize.sh - an interrupted tokenize leaves no files; after a kill, the same command starts over; an
+# existing corpus is kept until a complete one replaces it.
 . "$(dirname "$0")/lib.sh"
 
 make_corpus
 mkfifo feed
 
-# start ARGS...: reads from a pipe that stays open.
+# start ARGS...: starts tokenize on a pipe that stays open.
 start() {
     rm -rf there
     mkdir there
     begin tokenize --tokenizer tokenizer.json --out there/x.bin --threads 1 "$@" feed
-    exec 9>feed # once it is open there
+    exec 9>feed # returns once tokenize has opened it
 }
 
-# half_done FILE ARGS...: the same, with more text than is buffered, until FILE exists.
+# half_done FILE ARGS...: starts tokenize with more text than it buffers and waits until FILE exists.
 half_done() {
     awaited=$1
     shift
@@ -25,20 +25,20 @@ half_done() {
         kill -0 "$STARTED" 2>/dev/null || break
         sleep 0.01
     done
-    fail "there is no $awaited"
+    fail "tokenize did not create $awaited"
 }
 
 left() {
     (cd there && echo *)
 }
 
-# stops SIGNAL [FILES]: only FILES are left.
+# stops SIGNAL [FILES]: sends SIGNAL and checks that only FILES are left.
 stops() {
     kill -s "$1" "$STARTED"
     ends 130
     exec 9>&-
-    tail -n 1 "$ERR" | grep -q '^strait: there/x.bin: stopped; nothing was kept$' || fail "$1: says something else"
-    [ "$(left)" = "${2:-*}" ] || fail "$1 leaves $(left)"
+    tail -n 1 "$ERR" | grep -q '^strait: there/x.bin: stopped; nothing was kept$' || fail "$1: unexpected error message"
+    [ "$(left)" = "${2:-*}" ] || fail "$1 left $(left)"
 }
 
 for signal in INT TERM; do
@@ -61,24 +61,24 @@ ERR=$SCRATCH/second refuses 3 'x.bin.tmp/.lock: another process' tokenize --toke
 kill -9 "$STARTED"
 reap
 exec 9>&-
-[ "$(left)" = x.bin.tmp ] || fail "a killed one leaves $(left)"
+[ "$(left)" = x.bin.tmp ] || fail "a killed tokenize left $(left)"
 : >there/y.bin
 runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 3000 text.txt
-[ "$(left)" = 'x-00000.bin x-00001.bin x-00002.bin x.json y.bin' ] || fail "the next one leaves $(left)"
+[ "$(left)" = 'x-00000.bin x-00001.bin x-00002.bin x.json y.bin' ] || fail "the next tokenize left $(left)"
 runs inspect --verify there/x.json
 
-# An existing corpus is refused; with --force it stays until the new one is complete, then none of it
-# remains.
+# tokenize refuses to replace an existing corpus. With --force the old one is kept until the new one is
+# complete, and then removed entirely.
 whole=$(sum_of there)
 refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin \
     --shard-tokens 5000 text.txt
 refuses 2 'x-00000.bin already exists: .*--force' tokenize --tokenizer tokenizer.json --out there/x.bin text.txt
 refuses 3 'nothere.txt' tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 100 --force \
     text.txt nothere.txt
-[ "$whole" = "$(sum_of there)" ] || fail "refused, but something changed: $(left)"
+[ "$whole" = "$(sum_of there)" ] || fail "a refused command changed the corpus: $(left)"
 runs tokenize --tokenizer tokenizer.json --out there/x.bin --shard-tokens 5000 --force text.txt
-[ "$(left)" = 'x-00000.bin x-00001.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
+[ "$(left)" = 'x-00000.bin x-00001.bin x.json y.bin' ] || fail "old shards were not removed: $(left)"
 runs inspect --verify there/x.json
 runs tokenize --tokenizer tokenizer.json --out there/x.bin --force text.txt
-[ "$(left)" = 'x.bin x.json y.bin' ] || fail "old shards stayed: $(left)"
+[ "$(left)" = 'x.bin x.json y.bin' ] || fail "old shards were not removed: $(left)"
 cmp -s there/x.bin train.bin || fail "the tokens differ"
