@@ -1,7 +1,7 @@
-# cuda.cmake - kernels for NVIDIA devices, compiled into one file that lies beside the program.
+# cuda.cmake - compiles kernels for NVIDIA devices into one module file next to the program.
 #
-# Nothing of CUDA is linked: the program opens driver and cublasLt when it runs. The toolkit gives
-# headers (types) and nvcc (device code, which does not depend on the host's architecture).
+# Nothing of CUDA is linked: the program opens the driver and cublasLt at run time. The toolkit
+# provides headers (types) and nvcc (device code, which does not depend on the host architecture).
 
 find_program(STRAIT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 find_path(STRAIT_CUDA_INCLUDE cublasLt.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
@@ -10,20 +10,21 @@ if(STRAIT_NVCC AND STRAIT_CUDA_INCLUDE AND EXISTS ${STRAIT_CUDA_INCLUDE}/cuda.h)
     set(has_cuda ON)
 else()
     set(has_cuda OFF)
-    message(STATUS "No CUDA toolkit: device cuda will say that this build does not support it")
+    message(STATUS "No CUDA toolkit found: this build will not support device cuda")
 endif()
 option(STRAIT_CUDA "Build the cuda backend" ${has_cuda})
-option(STRAIT_CUDA_KERNELS "And compile its device code, which no sanitizer sees" ON)
+option(STRAIT_CUDA_KERNELS "Compile device code too (off for sanitizers, which do not see it)" ON)
 set(STRAIT_CUDA_ARCHS "90" CACHE STRING
     "Compute capabilities to build kernels for, the last also as PTX: 75;80;86;89;90 for all")
 set(STRAIT_CUDA_MODULE ${CMAKE_BINARY_DIR}/strait.cuda)
 
-# strait_cuda_module(a.cu b.cu ...): ${STRAIT_CUDA_MODULE}, an archive: first the stamp of its sources,
-# which stands in stamp.h too, so that a program knows its own kernels; then one fatbin a file.
+# strait_cuda_module(a.cu b.cu ...): builds ${STRAIT_CUDA_MODULE}, an ar archive. Its first member is
+# the stamp, a digest of the sources, which stamp.h holds too, so that a program can refuse kernels of
+# another build; then one fatbin per source file.
 function(strait_cuda_module)
     set(targets "")
     foreach(arch ${STRAIT_CUDA_ARCHS})
-        if(arch EQUAL 90) # every device of 9.0 has what sm_90a adds
+        if(arch EQUAL 90) # sm_90a adds warp-group instructions that every 9.0 device has
             set(arch 90a)
         endif()
         list(APPEND targets -gencode=arch=compute_${arch},code=sm_${arch})
@@ -32,7 +33,7 @@ function(strait_cuda_module)
     list(APPEND targets -gencode=arch=compute_${last},code=compute_${last})
     set(strict "")
     if(STRAIT_WERROR)
-        # What only some architectures use is never referenced on the others: 177 is no fault.
+        # 177, unreferenced function: code for one architecture is unused on the others.
         set(strict -Werror all-warnings -diag-suppress 177)
     endif()
     set(members "")

@@ -1,4 +1,4 @@
-# cuda_stamp.cmake - one digest of all device code, for the program and for its file of kernels.
+# cuda_stamp.cmake - computes one digest of all device code, for the program and its module file.
 #
 # cmake -DFILES="a.cu b.cuh ..." -DHEADER=stamp.h -DTEXT=stamp -P cuda_stamp.cmake
 

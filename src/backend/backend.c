@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* The registry has a handful of entries: a linear search will do. */
 static const struct strait_backend_ops *find(const char *name) {
     for (int i = 0; strait_backends[i] != NULL; i++)
         if (strcmp(strait_backends[i]->name, name) == 0) return strait_backends[i];
@@ -47,6 +48,7 @@ strait_dtype strait_backend_precision(const char *name, int ordinal, const char 
     return ops != NULL && ops->precision != NULL ? ops->precision(ordinal, why) : STRAIT_F32;
 }
 
+/* One row per optional table, with the name that the error uses. */
 strait_err strait_backend_require(const struct strait_backend *be, unsigned needs,
                                   const char *user) {
     const struct strait_kernels *k = be->kernels;
@@ -73,6 +75,7 @@ strait_err strait_backend_require(const struct strait_backend *be, unsigned need
     return STRAIT_OK;
 }
 
+/* Without state init never ran, so there is nothing for fini to undo. */
 void strait_backend_close(struct strait_backend **be) {
     struct strait_backend *b = *be;
     if (b == NULL) return;

@@ -46,6 +46,7 @@ void strait_slab_close_overlay(struct strait_slab *slab) {
     slab->next = slab->bytes;
 }
 
+/* One allocation for all parts: the device's allocator is slow, and its rounding would add up. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend) {
     slab->backend = backend;
     STRAIT_TRY(backend->ops->alloc(backend, slab->bytes, &slab->memory));

@@ -16,6 +16,7 @@ static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor 
     return STRAIT_OK;
 }
 
+/* With the backend's own kernels, so that the result has their bits. */
 static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_tensor table,
                               strait_tensor tokens, strait_tensor x) {
     const struct strait_kernels *k = s->backend->kernels;

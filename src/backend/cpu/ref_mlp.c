@@ -77,6 +77,7 @@ static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x
     return STRAIT_OK;
 }
 
+/* x <= 0 includes 0: the gradient at the kink is 0. */
 static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                             strait_tensor x) {
     (void)s;

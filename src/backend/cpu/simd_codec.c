@@ -31,6 +31,7 @@ static inline vec sigmoid(vec x) {
     return 1.0f / (1.0f + vec_exp(-x));
 }
 
+/* Rows of a task are contiguous, so silu runs over them as one array. */
 static void silu_task(void *arg, int task) {
     const struct job *j = arg;
     const int64_t end = end_row(j, task) * j->cols;
@@ -105,6 +106,7 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
                                  .tile = tile});
 }
 
+/* Copies the columns that both have, and zeros the rest. */
 static void resize_task(void *arg, int task) {
     const struct job *j = arg;
     const int64_t shared = smaller(j->cols, j->from_cols), end = end_row(j, task);
@@ -140,6 +142,7 @@ static void topk_restore_task(void *arg, int task) {
     }
 }
 
+/* Values come first in the packed bytes, then column indices. */
 static strait_topk_row top_of(strait_tensor packed, int64_t rows, int64_t keep,
                               strait_pack_params params) {
     unsigned char *bytes = packed.data;

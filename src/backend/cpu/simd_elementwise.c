@@ -14,6 +14,7 @@ typedef struct span {
     int64_t first, end;
 } span;
 
+/* The values of one task. The split depends on the length alone. */
 static span span_of(const struct flat *f, int task) {
     const int64_t first = (int64_t)task * TASK_VALUES;
     return (span){first, smaller(first + TASK_VALUES, f->n)};
@@ -174,6 +175,7 @@ static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x
     return run_scaled(s, relu_task, y, x, 0);
 }
 
+/* x may be relu's output: it is positive exactly where the input was. */
 static void relu_back_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -202,6 +204,8 @@ struct squares {
     double sums[SUMS_MAX];
 };
 
+/* Eight accumulators, added pairwise at the end: the order is the same for every instruction set.
+ */
 static void squares_task(void *arg, int task) {
     struct squares *q = arg;
     const int64_t first = task * q->run, end = smaller(first + q->run, q->n);

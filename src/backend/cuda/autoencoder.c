@@ -106,6 +106,7 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
 
+/* One warp per row: rows of the autoencoder are narrow, and a warp needs no barrier. */
 static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     strait_norm_silu_grads g = *at;
     assert(strait_cuda_same_shape(g.d_a, g.a) && strait_cuda_same_shape(g.d_h, g.a));

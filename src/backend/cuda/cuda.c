@@ -43,6 +43,7 @@ static strait_err ask(const struct strait_backend *be, CUdevice_attribute what, 
                              "querying its attributes");
 }
 
+/* Checks that the device exists and supports the precision before a context is created on it. */
 static strait_err choose_device(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     int n = 0;
@@ -66,6 +67,7 @@ static strait_err choose_device(struct strait_backend *be) {
     return STRAIT_OK;
 }
 
+/* "NVIDIA H200, 139 GiB, sm_90, bf16, cudnn+group attention, CUDA 13.0" */
 static strait_err write_description(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     char name[96] = "";
@@ -212,6 +214,8 @@ static void release_host(struct strait_backend *be, void *memory) {
     (void)strait_cuda_of(be)->driver->cuMemFreeHost(memory);
 }
 
+/* Also undoes a stream that was opened in part; queued work must end before its scratch is freed.
+ */
 static void stream_close(struct strait_stream *s) {
     struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
     if (queue != NULL && strait_cuda_use(s->backend) == STRAIT_OK) {
@@ -313,6 +317,7 @@ static strait_err event_record(struct strait_stream *s, struct strait_event *e) 
                              "recording an event");
 }
 
+/* cuEventQuery reports work that is still running as an error of its own. */
 static strait_err event_query(struct strait_event *e, int waits, int *is_reached) {
     const struct strait_cuda_driver *driver = strait_cuda_of(e->backend)->driver;
     STRAIT_TRY(strait_cuda_use(e->backend));

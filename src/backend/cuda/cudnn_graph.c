@@ -94,6 +94,7 @@ void strait_cudnn_graph_free(struct strait_cudnn_graph *g) {
         (void)g->table->cudnnBackendDestroyDescriptor(g->made[--g->n_made]);
 }
 
+/* Only the first line of cuDNN's last message: the rest repeats the call stack. */
 void strait_cudnn_status_text(const struct strait_cudnn_table *table, int status,
                               char out[STRAIT_CUDNN_TEXT]) {
     char why[STRAIT_CUDNN_TEXT] = "";
@@ -110,6 +111,7 @@ static void note(struct strait_cudnn_graph *g, int status) {
     strait_cudnn_status_text(g->table, status, g->text);
 }
 
+/* Creates a descriptor that the graph owns; NULL after any failure. */
 static void *make(struct strait_cudnn_graph *g, int kind) {
     void *made = NULL;
     if (g->n_made == STRAIT_CUDNN_MADE) note(g, FULL);

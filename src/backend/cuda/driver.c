@@ -48,6 +48,7 @@ static void find(void) {
         (void)snprintf(found.detail, sizeof found.detail, "%s", strait_err_detail());
 }
 
+/* Later callers get the error of the first call again, in their own thread. */
 strait_err strait_cuda_driver(const struct strait_cuda_driver **out) {
     (void)pthread_once(&found.once, find);
     if (found.err != STRAIT_OK) return STRAIT_FAIL(found.err, "%s", found.detail);

@@ -59,6 +59,8 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
 COLS_KERNELS(float, f32)
 COLS_KERNELS(bf16, bf16)
 
+/* y = x truncated, or padded with zeros: single values, because the two widths rarely share an
+ * alignment. */
 template <typename T>
 __device__ __forceinline__ void resize(T *y, const T *x, int64_t rows, int64_t to_cols,
                                        int64_t from_cols) {
@@ -113,6 +115,7 @@ __device__ __forceinline__ void regroup_pieces(Y *y, const X *x, int64_t rows, i
     });
 }
 
+/* Eight columns at a time where every width, offset and address allows it. */
 template <typename Y, typename X>
 __device__ __forceinline__ void regroup(Y *y, const X *x, int64_t rows, int64_t y_cols,
                                         int64_t x_cols, const strait_regroup_params &params) {

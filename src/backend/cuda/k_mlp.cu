@@ -35,6 +35,7 @@ __device__ __forceinline__ void swiglu_back(T *d_gate_up, T *y, const T *d_y, co
     if (y != nullptr) put<T, W>(y + row * cols + c, computed);
 }
 
+/* v < 0 is false for NaN, which therefore passes through, here and in relu. */
 template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T *x, int64_t at) {
     float v[W];
     take<T, W>(v, x + at);

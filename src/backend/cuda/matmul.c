@@ -57,6 +57,7 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
     return strait_cuda_launch(s, kernel, grid, (void *[]){&args});
 }
 
+/* The plan is found by the product's key; only its first use asks cublasLt. */
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
                            strait_tensor b, strait_matmul_params params) {
     const strait_cuda_product product = product_of(s->backend, y, a, b, params);

@@ -10,6 +10,7 @@ static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor
                               args);
 }
 
+/* y, if present, receives the output of the forward pass again, with the same bits. */
 static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, strait_tensor y,
                               strait_tensor d_y, strait_tensor gate_up) {
     assert(y.data == NULL || (strait_cuda_same_shape(y, d_y) && y.dtype == d_y.dtype));
@@ -21,7 +22,8 @@ static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, 
         strait_cuda_over_rows(d_y.rows, d_y.cols, strait_cuda_wide(d_y.dtype)), args);
 }
 
-/* Kernels y = f(x) by value; the whole tensor counts as one row. */
+/* Kernels y = f(x) by value. The whole tensor counts as one row, so that narrow rows do not waste
+ * threads. */
 static strait_err each(struct strait_stream *s, const char *kernel, strait_tensor y,
                        strait_tensor x) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);

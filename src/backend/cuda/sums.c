@@ -55,6 +55,7 @@ static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_ten
                               args);
 }
 
+/* One block: there are few totals, and they are summed in order. */
 static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
                        double max_norm) {
     assert(strait_cuda_count(scale) >= 2 && totals.dtype == STRAIT_F32);

@@ -79,6 +79,7 @@ int strait_cuda_tune_find(const struct strait_cuda_tune *tune,
     return -1;
 }
 
+/* Appends and closes at once: a run that is killed later keeps its timings. */
 static strait_err write_line(const struct strait_cuda_tune *tune, const strait_cuda_tuned *line) {
     FILE *file = fopen(tune->path, "a");
     if (file == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be written", tune->path);
