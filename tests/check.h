@@ -1,4 +1,4 @@
-/* check.h - what every test includes: cmocka, and asserts for our errors and numbers. */
+/* check.h - included by every test: cmocka, and assertions for error codes and numbers. */
 #pragma once
 
 #include "base/alloc.h"
@@ -15,14 +15,14 @@
 
 #include <cmocka.h>
 
-/* A program that ends well has given back what it took; what libraries keep, LeakSanitizer sees. */
-__attribute__((destructor)) static void check_nothing_is_left(void) {
+/* Fails a test that leaks our own allocations; LeakSanitizer checks those of libraries. */
+__attribute__((destructor)) static void check_no_leaks(void) {
     if (strait_alloc_live() == 0) return;
     (void)fprintf(stderr, "%lld allocations were never freed\n", (long long)strait_alloc_live());
     _exit(1);
 }
 
-/* `call` succeeds; otherwise fails with its detail. */
+/* Fails with the error's detail unless `call` returns STRAIT_OK. */
 #define CHECK_OK(call)                                                                       \
     do {                                                                                     \
         const strait_err check_err = (call);                                                 \
@@ -30,14 +30,14 @@ __attribute__((destructor)) static void check_nothing_is_left(void) {
             fail_msg("%s: %s (%s)", #call, strait_err_text(check_err), strait_err_detail()); \
     } while (0)
 
-/* `call` fails with `expected` and says `words` somewhere in its detail. */
-#define CHECK_FAILS(call, expected, words)                                                   \
+/* Fails unless `call` returns `expected` with `text` somewhere in the error's detail. */
+#define CHECK_FAILS(call, expected, text)                                                    \
     do {                                                                                     \
         const strait_err check_err = (call);                                                 \
         if (check_err != (expected))                                                         \
             fail_msg("%s: %s (%s)", #call, strait_err_text(check_err), strait_err_detail()); \
-        if (strstr(strait_err_detail(), (words)) == NULL)                                    \
-            fail_msg("%s: detail \"%s\" lacks \"%s\"", #call, strait_err_detail(), (words)); \
+        if (strstr(strait_err_detail(), (text)) == NULL)                                     \
+            fail_msg("%s: detail \"%s\" lacks \"%s\"", #call, strait_err_detail(), (text));  \
     } while (0)
 
 #define CHECK(condition)                                            \

@@ -1,14 +1,14 @@
-/* leaks.c - spares LeakSanitizer the search after a program that has given everything back.
+/* leaks.c - skips LeakSanitizer's search in a program that has freed everything.
  *
- * On ARM it walks all of an address space, which takes four seconds of every test. Where the heap
- * is no larger than before main nothing can have leaked; ASan knows its size. What stays with stdio
- * and with glibc's threads would be there in every program: STRAIT_TEST_ENVIRONMENT sees to the
- * latter. */
+ * On ARM the search walks the whole address space, which takes four seconds per test. If the heap
+ * is no larger than before main, nothing can have leaked; ASan knows its size. Buffers of stdio and
+ * of glibc's threads would count in every program: the constructor below handles the former,
+ * STRAIT_TEST_ENVIRONMENT the latter. */
 #include <stddef.h>
 #include <stdio.h>
 
-size_t __sanitizer_get_current_allocated_bytes(void); // NOLINT: ASan's
-int __lsan_is_turned_off(void); // NOLINT: LeakSanitizer asks it before it begins
+size_t __sanitizer_get_current_allocated_bytes(void); // NOLINT: declared by ASan
+int __lsan_is_turned_off(void); // NOLINT: LeakSanitizer calls it before its search
 
 static size_t bytes_before;
 

@@ -1,4 +1,4 @@
-/* port.h - ports of the loopback for tests that stop and come back to the same one. */
+/* port.h - loopback ports for tests that listen again on the same port after a restart. */
 #pragma once
 
 #include "check.h"
@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One that nobody uses, below those that the system gives to whoever connects somewhere: it is
- * still free when a test comes back. Another one in every call. */
+/* Returns a free port below the range that the kernel uses for outgoing connections, so that it is
+ * still free when the test listens again. Every call returns another one. */
 static inline int port_choose(void) {
     static int n_tried;
     const int first = (int)(getpid() % 1500 * 13);

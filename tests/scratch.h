@@ -1,4 +1,5 @@
-/* scratch.h - a folder for a test's files, removed with everything in it. */
+/* scratch.h - a temporary folder for a test's files, which scratch_close removes with its contents.
+ */
 #pragma once
 
 #include "base/file.h"
@@ -40,7 +41,7 @@ static inline void scratch_close(scratch *s) {
     scratch_remove(s->path);
 }
 
-/* A path inside the folder; each call overwrites the one before the last three. */
+/* Returns a path inside the folder, in one of four static buffers: valid for three more calls. */
 static inline const char *scratch_at(const scratch *s, const char *name) {
     static char paths[4][STRAIT_PATH_MAX];
     static int next;

@@ -1,6 +1,7 @@
-/* Whatever bytes cross a boundary, the result is finite and nothing is read past the end. The first
- * byte of the input chooses codec and direction; the rest is the wire, repeated as needed. The
- * specs below are followed by every codec and variant of the registry with its defaults. */
+/* Decodes any bytes as a boundary message: the result is finite and nothing is read past the end.
+ * The first byte of the input selects codec and direction; the rest is the wire, repeated as
+ * needed. The specs below are followed by every codec and variant of the registry with its
+ * defaults. */
 #include "codec/codec.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Arbitrary bytes in pieces of any size: the frame reader refuses them or returns valid messages.
+/* Arbitrary bytes in pieces of any size: the frame reader rejects them or returns valid messages.
  * The first byte of the input is the size of the pieces. */
 #include "net/core/frame.h"
 

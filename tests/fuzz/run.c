@@ -1,4 +1,5 @@
-/* run.c - whatever is in a run file, it is refused in one line or saved and loaded to the same. */
+/* Parses any bytes as a run file: they are rejected with a one-line error, or the run is the same
+ * after saving and loading it. */
 #include "config/run.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* safetensors.c - a file is refused in one line, or every byte of its tensors can be read. */
+/* Parses any bytes as a safetensors file: they are rejected with a one-line error, or every byte of
+ * the tensors can be read. */
 #include "store/safetensors.h"
 
 #include <stdlib.h>

@@ -88,10 +88,10 @@ static void rejects_malformed_commands(void **state) {
     msg->size = whole;
     CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
     assert_string_equal(back.load.folder, "folder");
-    msg->body[whole - 1] = 'x'; // no zero at the end
+    msg->body[whole - 1] = 'x'; // no terminating zero
     refuses(msg);
     msg->body[whole - 1] = '\0';
-    msg->body[whole - 3] = '\0'; // a zero inside
+    msg->body[whole - 3] = '\0'; // a zero inside the text
     refuses(msg);
     msg->body[whole - 3] = 'e';
     static const unsigned char kinds[] = {0, STRAIT_COMMAND_KINDS, 255};
@@ -189,7 +189,7 @@ static void rejects_replies_to_another_command(void **state) {
     CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_GRADIENTS, &msg));
     assert_null(msg);
     reply = (strait_stage_reply){.kind = STRAIT_COMMAND_LEAVE, .err = STRAIT_EIO, .reason = "no"};
-    msg = send_reply(&reply); // a failure has nothing but its header
+    msg = send_reply(&reply); // a failed reply consists of its header only
     CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_OPEN, &msg));
     assert_string_equal(replies.items[0].reason, "no");
     strait_msg_close(&replies.messages[0]);

@@ -54,7 +54,7 @@ static void parses_key_and_address_of_the_answer(void **state) {
                 "key and address");
 }
 
-static void reads_one_line_and_nothing_behind_it(void **state) {
+static void reads_no_bytes_after_the_line(void **state) {
     (void)state;
     int ends[2];
     char line[STRAIT_STARTUP_LINE];
@@ -146,15 +146,15 @@ static struct strait_service *service_open(const scratch *folder) {
     return service;
 }
 
-/* Weights other than 0, in the matrix that comes first. */
-static int64_t count_drawn(struct strait_service *service) {
+/* Counts the non-zero weights of the first matrix. */
+static int64_t count_nonzero_weights(struct strait_service *service) {
     int n = 0;
     const strait_tensor table = strait_stage_params(strait_service_runner(service)->model, &n)[0]
                                     .value;
-    int64_t n_drawn = 0;
+    int64_t n_nonzero = 0;
     for (int64_t i = 0; i < table.rows * table.cols; i++)
-        n_drawn += ((const float *)table.data)[i] != 0.0f;
-    return n_drawn;
+        n_nonzero += ((const float *)table.data)[i] != 0.0f;
+    return n_nonzero;
 }
 
 static void draws_weights_on_open_only(void **state) {
@@ -166,19 +166,19 @@ static void draws_weights_on_open_only(void **state) {
     CHECK_OK(strait_service_execute(service, &command, &reply));
     assert_true(reply.time_passes.times.forward > 0.0 && reply.time_passes.times.input > 0.0);
     assert_int_equal(strait_service_runner(service)->n_slots, 1);
-    assert_int_equal(count_drawn(service), 0);
+    assert_int_equal(count_nonzero_weights(service), 0);
     command = (strait_stage_command){.kind = STRAIT_COMMAND_OPEN, .open = {.n_slots = 2}};
     CHECK_OK(strait_service_execute(service, &command, &reply));
     assert_int_equal(reply.kind, STRAIT_COMMAND_OPEN);
     assert_true(strlen(reply.open.device) > 0);
     assert_int_equal(strait_service_runner(service)->n_slots, 2);
     assert_true(strait_service_runner(service)->is_untouched);
-    assert_in_range(count_drawn(service), TINY_VOCAB * 24 * 9 / 10, TINY_VOCAB * 24);
+    assert_in_range(count_nonzero_weights(service), TINY_VOCAB * 24 * 9 / 10, TINY_VOCAB * 24);
     strait_service_close(&service);
     scratch_close(&folder);
 }
 
-/* With may_reuse a stage with the same slots stays; otherwise it is built anew. */
+/* With may_reuse, a stage with the same slots is kept; otherwise it is built again. */
 static void reuses_an_open_stage_if_allowed(void **state) {
     (void)state;
     strait_stage_reply reply;
@@ -233,7 +233,7 @@ static void rejects_commands_it_cannot_execute(void **state) {
     scratch_close(&folder);
 }
 
-/* A stage of two with its own idea of the seed, connected to the other side of `pair`. */
+/* Opens one stage of two with the given seed, connected to the other side of `pair`. */
 static struct strait_service *stage_of_pair(const scratch *folder, const struct pair *pair,
                                             int stage, int seed) {
     static strait_run run;
@@ -287,7 +287,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parses_the_startup_line_it_formats),
         cmocka_unit_test(parses_key_and_address_of_the_answer),
-        cmocka_unit_test(reads_one_line_and_nothing_behind_it),
+        cmocka_unit_test(reads_no_bytes_after_the_line),
         cmocka_unit_test(writes_whole_lines),
         cmocka_unit_test(rejects_a_line_without_an_end),
         cmocka_unit_test(ends_on_a_malformed_startup_line),

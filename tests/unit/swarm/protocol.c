@@ -1,4 +1,5 @@
-/* The control plane's messages: what is packed is unpacked, and nothing else is. */
+/* Messages of the control plane: unpacking returns what was packed and rejects malformed messages.
+ */
 #include "swarm/protocol.h"
 
 #include "base/bytes.h"
@@ -24,7 +25,7 @@ static int tear_down(void **state) {
 static const strait_snapshot_set own = {3, 2, {40, 20}, {7, 6}};
 static const strait_snapshot_set none = {.stage = -1};
 
-static void same_holding(const strait_snapshot_set *a, const strait_snapshot_set *b) {
+static void check_same_set(const strait_snapshot_set *a, const strait_snapshot_set *b) {
     assert_int_equal(a->stage, b->stage);
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++) {
@@ -33,8 +34,8 @@ static void same_holding(const strait_snapshot_set *a, const strait_snapshot_set
     }
 }
 
-/* Every shorter message, and one that is longer, is refused. */
-#define REFUSES_CUTS(msg, call)                      \
+/* `call` rejects every truncation of `msg`. */
+#define REJECTS_TRUNCATION(msg, call)                \
     do {                                             \
         const size_t whole = (msg)->size;            \
         for (size_t n = 0; n < whole; n++) {         \
@@ -44,7 +45,7 @@ static void same_holding(const strait_snapshot_set *a, const strait_snapshot_set
         (msg)->size = whole;                         \
     } while (0)
 
-static void joins(void **state) {
+static void unpacks_join(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     strait_join join = {.report = {.name = "attic",
@@ -62,10 +63,10 @@ static void joins(void **state) {
     assert_string_equal(back.report.device, "8 threads, avx2");
     assert_true(back.report.memory_bytes == 8e9 && back.report.flops == 3e11);
     assert_int_equal(back.report.is_reachable, 1);
-    same_holding(&back.inventory.own, &own);
-    same_holding(&back.inventory.prev, &none);
-    same_holding(&back.inventory.next, &own);
-    REFUSES_CUTS(msg, strait_join_unpack(msg, &back));
+    check_same_set(&back.inventory.own, &own);
+    check_same_set(&back.inventory.prev, &none);
+    check_same_set(&back.inventory.next, &own);
+    REJECTS_TRUNCATION(msg, strait_join_unpack(msg, &back));
     msg->body[16 + 7] = 0x7f; // memory becomes NaN
     msg->body[16 + 6] = 0xf8;
     CHECK_OK(strait_join_unpack(msg, &back));
@@ -75,7 +76,7 @@ static void joins(void **state) {
     strait_msg_close(&msg);
 }
 
-static void tasks(void **state) {
+static void unpacks_restore_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     strait_task task = {
@@ -92,7 +93,7 @@ static void tasks(void **state) {
     assert_int_equal(back.restore.source, STRAIT_SWARM_FROM_NEXT);
     assert_int_equal(back.restore.gives_prev, 0);
     assert_int_equal(back.restore.gives_next, 1);
-    REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
+    REJECTS_TRUNCATION(msg, strait_task_unpack(msg, &back));
     msg->body[0] = STRAIT_TASK_KINDS;
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
@@ -102,7 +103,7 @@ static void tasks(void **state) {
     strait_msg_close(&msg);
 }
 
-static void tasks_that_give_a_stage(void **state) {
+static void unpacks_take_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     strait_task task = {.kind = STRAIT_TASK_TAKE,
@@ -113,7 +114,7 @@ static void tasks_that_give_a_stage(void **state) {
     assert_int_equal(back.take.stage, 5);
     assert_int_equal(back.take.valid_windows, 17);
     assert_string_equal(back.take.run_text, "model: {}\n");
-    REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
+    REJECTS_TRUNCATION(msg, strait_task_unpack(msg, &back));
     strait_msg_close(&msg);
     task.take.stage = STRAIT_RUN_STAGES;
     CHECK_OK(strait_task_pack(pool, &task, &msg));
@@ -121,7 +122,7 @@ static void tasks_that_give_a_stage(void **state) {
     strait_msg_close(&msg);
 }
 
-static void tasks_that_name_neighbours(void **state) {
+static void unpacks_dial_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     strait_task task = {.kind = STRAIT_TASK_DIAL};
@@ -134,11 +135,11 @@ static void tasks_that_name_neighbours(void **state) {
     CHECK_OK(strait_task_unpack(msg, &back));
     assert_memory_equal(&back.neighbours.prev, &task.neighbours.prev, sizeof back.neighbours.prev);
     assert_int_equal(back.neighbours.next.is_present, 0);
-    REFUSES_CUTS(msg, strait_task_unpack(msg, &back));
+    REJECTS_TRUNCATION(msg, strait_task_unpack(msg, &back));
     strait_msg_close(&msg);
 }
 
-static void task_replies(void **state) {
+static void unpacks_task_reply(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     strait_task_reply reply = {.kind = STRAIT_TASK_DIAL,
@@ -156,34 +157,34 @@ static void task_replies(void **state) {
     assert_string_equal(back.reason, "stage 2 did not come?");
     assert_true(back.rejected_copies_prev == 0 && back.rejected_copies_next == 2);
     assert_int_equal(back.dial.missing_boundary, 1);
-    REFUSES_CUTS(msg, strait_task_reply_unpack(msg, &back));
+    REJECTS_TRUNCATION(msg, strait_task_reply_unpack(msg, &back));
     strait_msg_close(&msg);
 }
 
-static void pulses(void **state) {
+static void unpacks_heartbeat(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    const strait_heartbeat pulse = {
+    const strait_heartbeat heartbeat = {
         .inventory = {none, own, none}, .progress = 4000000000u, .is_waiting = 1};
     strait_heartbeat back;
-    CHECK_OK(strait_heartbeat_pack(pool, &pulse, &msg));
+    CHECK_OK(strait_heartbeat_pack(pool, &heartbeat, &msg));
     CHECK_OK(strait_heartbeat_unpack(msg, &back));
-    same_holding(&back.inventory.own, &none);
-    same_holding(&back.inventory.prev, &own);
-    same_holding(&back.inventory.next, &none);
-    assert_true(back.progress == pulse.progress);
+    check_same_set(&back.inventory.own, &none);
+    check_same_set(&back.inventory.prev, &own);
+    check_same_set(&back.inventory.next, &none);
+    assert_true(back.progress == heartbeat.progress);
     assert_int_equal(back.is_waiting, 1);
-    REFUSES_CUTS(msg, strait_heartbeat_unpack(msg, &back));
+    REJECTS_TRUNCATION(msg, strait_heartbeat_unpack(msg, &back));
     strait_msg_close(&msg);
 }
 
-static void ids_in_two_and_four_bytes(void **state) {
+static void unpacks_narrow_and_wide_ids(void **state) {
     (void)state;
     static const int32_t tokens[] = {0, 65534, 7};
     static const int32_t targets[] = {-1, 1, 65534};
     for (int is_wide = 0; is_wide < 2; is_wide++) {
         struct strait_msg *msg = NULL;
-        int32_t capacity[6];
+        int32_t memory[6];
         const strait_batch_ids ids = {.step = 9,
                                       .batch = 70000,
                                       .is_valid = 1,
@@ -194,28 +195,28 @@ static void ids_in_two_and_four_bytes(void **state) {
         strait_batch_ids back;
         CHECK_OK(strait_batch_ids_pack(pool, &ids, &msg));
         assert_int_equal(msg->size, 12 + (is_wide ? 24 : 12));
-        CHECK_OK(strait_batch_ids_unpack(msg, capacity, 3, &back));
+        CHECK_OK(strait_batch_ids_unpack(msg, memory, 3, &back));
         assert_int_equal(back.step, 9);
         assert_int_equal(back.batch, 70000);
         assert_int_equal(back.is_valid, 1);
         assert_memory_equal(back.tokens, tokens, sizeof tokens);
         assert_memory_equal(back.targets, targets, sizeof targets);
-        REFUSES_CUTS(msg, strait_batch_ids_unpack(msg, capacity, 3, &back));
-        assert_int_equal(strait_batch_ids_unpack(msg, capacity, 2, &back), STRAIT_EPROTO);
+        REJECTS_TRUNCATION(msg, strait_batch_ids_unpack(msg, memory, 3, &back));
+        assert_int_equal(strait_batch_ids_unpack(msg, memory, 2, &back), STRAIT_EPROTO);
         strait_msg_close(&msg);
     }
     struct strait_msg *msg = NULL;
-    int32_t capacity[6];
+    int32_t memory[6];
     const strait_batch_ids ids = {.tokens = tokens, .n = 3};
     strait_batch_ids back;
     CHECK_OK(strait_batch_ids_pack(pool, &ids, &msg));
-    CHECK_OK(strait_batch_ids_unpack(msg, capacity, 3, &back));
+    CHECK_OK(strait_batch_ids_unpack(msg, memory, 3, &back));
     assert_null(back.targets);
     assert_memory_equal(back.tokens, tokens, sizeof tokens);
     strait_msg_close(&msg);
 }
 
-static void pieces(void **state) {
+static void unpacks_snapshot_piece(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     const strait_piece piece = {.stage = 2,
@@ -236,9 +237,9 @@ static void pieces(void **state) {
     assert_int_equal(back.offset, 10);
     assert_int_equal(back.total, 15);
     assert_memory_equal(back.data, "hello", 5);
-    strait_put_u64(msg->body + 16, 11); // it would end behind the end
+    strait_put_u64(msg->body + 16, 11); // the piece would end after the snapshot
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
-    strait_put_u64(msg->body + 16, UINT64_MAX - 2); // the sum would overflow
+    strait_put_u64(msg->body + 16, UINT64_MAX - 2); // offset + bytes would overflow
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
     msg->size = 32;
     assert_int_equal(strait_piece_unpack(msg, &back), STRAIT_EPROTO);
@@ -247,14 +248,14 @@ static void pieces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins),
-        cmocka_unit_test(tasks),
-        cmocka_unit_test(tasks_that_give_a_stage),
-        cmocka_unit_test(tasks_that_name_neighbours),
-        cmocka_unit_test(task_replies),
-        cmocka_unit_test(pulses),
-        cmocka_unit_test(ids_in_two_and_four_bytes),
-        cmocka_unit_test(pieces),
+        cmocka_unit_test(unpacks_join),
+        cmocka_unit_test(unpacks_restore_task),
+        cmocka_unit_test(unpacks_take_task),
+        cmocka_unit_test(unpacks_dial_task),
+        cmocka_unit_test(unpacks_task_reply),
+        cmocka_unit_test(unpacks_heartbeat),
+        cmocka_unit_test(unpacks_narrow_and_wide_ids),
+        cmocka_unit_test(unpacks_snapshot_piece),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

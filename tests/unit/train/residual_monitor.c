@@ -1,83 +1,83 @@
-/* alarm.c - a residual that rises is told once, by the name of its boundary; one that is steady,
- * noisy, tiny or young is not. */
+/* The residual monitor warns once when the residual of a boundary rises; it does not warn for one
+ * that is steady, noisy, tiny, or in its first steps. */
 #include "train/residual_monitor.h"
 
 #include "check.h"
 
 #include <math.h>
 
-/* Watches `n` steps at one level; returns how many alarms were raised. */
-static int hold(strait_residual_monitor *alarm, double residual, int n) {
-    int n_raised = 0;
+/* Feeds `n` steps with the same residual; returns the number of warnings. */
+static int watch_steps(strait_residual_monitor *monitor, double residual, int n) {
+    int n_warnings = 0;
     for (int i = 0; i < n; i++)
-        n_raised += strait_residual_monitor_watch(alarm, residual) > 0.0;
-    return n_raised;
+        n_warnings += strait_residual_monitor_watch(monitor, residual) > 0.0;
+    return n_warnings;
 }
 
-static void test_a_rise_is_told_once(void **state) {
+static void warns_once_about_a_rise(void **state) {
     (void)state;
-    strait_residual_monitor alarm = {0};
-    assert_int_equal(hold(&alarm, 0.1, 40), 0);
-    assert_int_equal(hold(&alarm, 0.19, 100), 0);
-    assert_int_equal(hold(&alarm, 0.21, 100), 1);
-    assert_int_equal(hold(&alarm, 0.35, 100), 0); // less than twice what is now usual
-    assert_int_equal(hold(&alarm, 0.95, 100), 1);
+    strait_residual_monitor monitor = {0};
+    assert_int_equal(watch_steps(&monitor, 0.1, 40), 0);
+    assert_int_equal(watch_steps(&monitor, 0.19, 100), 0);
+    assert_int_equal(watch_steps(&monitor, 0.21, 100), 1);
+    assert_int_equal(watch_steps(&monitor, 0.35, 100), 0); // less than twice the new mean
+    assert_int_equal(watch_steps(&monitor, 0.95, 100), 1);
 }
 
-static void test_one_bad_step_is_none(void **state) {
+static void ignores_a_single_outlier(void **state) {
     (void)state;
-    strait_residual_monitor alarm = {0};
-    assert_int_equal(hold(&alarm, 0.1, 40), 0);
-    assert_int_equal(hold(&alarm, 0.5, 1), 0);
-    assert_int_equal(hold(&alarm, 0.1, 40), 0);
-    assert_int_equal(hold(&alarm, (double)NAN, 3), 0);
-    assert_true(isfinite(alarm.mean));
+    strait_residual_monitor monitor = {0};
+    assert_int_equal(watch_steps(&monitor, 0.1, 40), 0);
+    assert_int_equal(watch_steps(&monitor, 0.5, 1), 0);
+    assert_int_equal(watch_steps(&monitor, 0.1, 40), 0);
+    assert_int_equal(watch_steps(&monitor, (double)NAN, 3), 0);
+    assert_true(isfinite(monitor.mean));
 }
 
-static void test_a_slow_rise_is_told(void **state) {
+static void warns_about_a_slow_rise(void **state) {
     (void)state;
-    strait_residual_monitor alarm = {0};
-    int n_raised = 0;
+    strait_residual_monitor monitor = {0};
+    int n_warnings = 0;
     for (int i = 0; i < 1000; i++)
-        n_raised += hold(&alarm, 0.01 + 1e-5 * i, 1);
-    assert_int_equal(n_raised, 0);
-    n_raised += hold(&alarm, 0.0202, 60);
-    assert_int_equal(n_raised, 1);
+        n_warnings += watch_steps(&monitor, 0.01 + 1e-5 * i, 1);
+    assert_int_equal(n_warnings, 0);
+    n_warnings += watch_steps(&monitor, 0.0202, 60);
+    assert_int_equal(n_warnings, 1);
 }
 
-static void test_much_is_more_when_little_is_left(void **state) {
+static void lowers_the_limit_for_large_residuals(void **state) {
     (void)state;
-    strait_residual_monitor alarm = {0};
-    assert_int_equal(hold(&alarm, 0.6, 40), 0);
-    assert_int_equal(hold(&alarm, 0.79, 100), 0);
-    assert_int_equal(hold(&alarm, 0.82, 100), 1);
+    strait_residual_monitor monitor = {0};
+    assert_int_equal(watch_steps(&monitor, 0.6, 40), 0);
+    assert_int_equal(watch_steps(&monitor, 0.79, 100), 0);
+    assert_int_equal(watch_steps(&monitor, 0.82, 100), 1);
 }
 
-static void test_rounding_and_first_steps_are_left_alone(void **state) {
+static void ignores_rounding_errors_and_first_steps(void **state) {
     (void)state;
-    strait_residual_monitor alarm = {0};
-    assert_int_equal(hold(&alarm, 1e-8, 40), 0);
-    assert_int_equal(hold(&alarm, 1.9e-5, 40), 0);
-    assert_int_equal(hold(&alarm, 1e-3, 40), 1);
+    strait_residual_monitor monitor = {0};
+    assert_int_equal(watch_steps(&monitor, 1e-8, 40), 0);
+    assert_int_equal(watch_steps(&monitor, 1.9e-5, 40), 0);
+    assert_int_equal(watch_steps(&monitor, 1e-3, 40), 1);
     strait_residual_monitor young = {0};
-    assert_int_equal(hold(&young, 1e-3, 4), 0);
-    assert_int_equal(hold(&young, 0.3, 60), 0);
+    assert_int_equal(watch_steps(&young, 1e-3, 4), 0);
+    assert_int_equal(watch_steps(&young, 0.3, 60), 0);
     strait_residual_monitor lossless = {0};
-    assert_int_equal(hold(&lossless, 0.0, 40), 0);
+    assert_int_equal(watch_steps(&lossless, 0.0, 40), 0);
 }
 
-static void test_words_name_the_boundary(void **state) {
+static void warning_names_boundary_and_direction(void **state) {
     (void)state;
-    static strait_residual_monitors alarms;
+    static strait_residual_monitors monitors;
     char text[200];
     double forward[] = {0.1, 0.1, 0.1}, backward[] = {0.2, 0.2, 0.2};
     const double *const residuals[2] = {forward, backward};
     for (int i = 0; i < 40; i++)
-        assert_false(strait_residual_monitors_watch(&alarms, residuals, 3, text, sizeof text));
+        assert_false(strait_residual_monitors_watch(&monitors, residuals, 3, text, sizeof text));
     assert_string_equal(text, "");
     backward[1] = 0.9;
     int i = 0;
-    while (i < 20 && !strait_residual_monitors_watch(&alarms, residuals, 3, text, sizeof text))
+    while (i < 20 && !strait_residual_monitors_watch(&monitors, residuals, 3, text, sizeof text))
         i++;
     assert_in_range(i, 1, 10);
     assert_non_null(strstr(text, "boundary 1 loses 0.9 of"));
@@ -86,18 +86,18 @@ static void test_words_name_the_boundary(void **state) {
     char small[12];
     forward[0] = forward[2] = 1;
     for (i = 0; i < 20; i++)
-        (void)strait_residual_monitors_watch(&alarms, residuals, 3, small, sizeof small);
+        (void)strait_residual_monitors_watch(&monitors, residuals, 3, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rise_is_told_once),
-        cmocka_unit_test(test_one_bad_step_is_none),
-        cmocka_unit_test(test_a_slow_rise_is_told),
-        cmocka_unit_test(test_much_is_more_when_little_is_left),
-        cmocka_unit_test(test_rounding_and_first_steps_are_left_alone),
-        cmocka_unit_test(test_words_name_the_boundary),
+        cmocka_unit_test(warns_once_about_a_rise),
+        cmocka_unit_test(ignores_a_single_outlier),
+        cmocka_unit_test(warns_about_a_slow_rise),
+        cmocka_unit_test(lowers_the_limit_for_large_residuals),
+        cmocka_unit_test(ignores_rounding_errors_and_first_steps),
+        cmocka_unit_test(warning_names_boundary_and_direction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

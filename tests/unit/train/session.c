@@ -1,3 +1,4 @@
+/* Sessions: complete, stopped and resumed, and with damaged or unwritable checkpoints. */
 #include "train/session.h"
 
 #include "../config/tiny_run.h"
@@ -8,36 +9,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a session told, and when it is to stop. */
-struct diary {
+/* Counts the events of a session; `stop_after` is the step after which it is to stop, 0: none. */
+struct event_log {
     int64_t stop_after;
     int n_steps, n_valid, n_saved, n_notes;
     int64_t opened_at, last_step;
     char note[256];
 };
 
-static void on_opened(void *user, const strait_trainer_info *facts, int64_t step) {
-    struct diary *d = user;
-    assert_true(facts->parameters > 0);
-    d->opened_at = step;
+static void on_opened(void *user, const strait_trainer_info *info, int64_t step) {
+    struct event_log *seen = user;
+    assert_true(info->parameters > 0);
+    seen->opened_at = step;
 }
 
 static void on_stepped(void *user, const strait_trainer_report *report) {
-    struct diary *d = user;
-    d->n_steps++;
-    d->last_step = report->step;
+    struct event_log *seen = user;
+    seen->n_steps++;
+    seen->last_step = report->step;
 }
 
 static void on_validated(void *user, int64_t step, double loss) {
-    struct diary *d = user;
+    struct event_log *seen = user;
     assert_true(step > 0 && loss > 0.0);
-    d->n_valid++;
+    seen->n_valid++;
 }
 
-static char metrics_path[STRAIT_PATH_MAX]; // whose syncs are looked at; empty: nobody's
-static off_t metrics_synced;               // bytes of it that are surely on the disk
+static char metrics_path[STRAIT_PATH_MAX]; // the file whose fsync calls are observed; empty: none
+static off_t metrics_synced;               // its size at the last fsync
 
-/* The library's calls end here. */
+/* Overrides libc's fsync to record which bytes of the metrics have been synced. */
 int fsync(int fd) {
     struct stat synced;
     struct stat metrics;
@@ -48,34 +49,35 @@ int fsync(int fd) {
 }
 
 static void on_saved(void *user, int64_t step) {
-    struct diary *d = user;
+    struct event_log *seen = user;
     struct stat metrics;
     assert_true(step > 0);
-    d->n_saved++;
+    seen->n_saved++;
     if (stat(metrics_path, &metrics) == 0) assert_int_equal(metrics_synced, metrics.st_size);
 }
 
 static void on_noted(void *user, const char *text) {
-    struct diary *d = user;
-    d->n_notes++;
-    (void)snprintf(d->note, sizeof d->note, "%s", text);
+    struct event_log *seen = user;
+    seen->n_notes++;
+    (void)snprintf(seen->note, sizeof seen->note, "%s", text);
 }
 
 static int must_stop(void *user) {
-    const struct diary *d = user;
-    return d->stop_after > 0 && d->last_step >= d->stop_after;
+    const struct event_log *seen = user;
+    return seen->stop_after > 0 && seen->last_step >= seen->stop_after;
 }
 
-static strait_err go(const strait_run *run, const char *out, int resumes, struct diary *diary) {
+static strait_err run_session(const strait_run *run, const char *out, int resumes,
+                              struct event_log *seen) {
     const strait_session_spec spec = {
         .run = run,
         .folder = out,
         .resumes = resumes,
-        .events = {diary, on_opened, on_stepped, on_validated, on_saved, on_noted, must_stop}};
+        .events = {seen, on_opened, on_stepped, on_validated, on_saved, on_noted, must_stop}};
     return strait_session_run(&spec);
 }
 
-/* The losses of two runs, line by line, bit by bit as far as nine digits tell. */
+/* Both runs logged the same losses, to the nine digits that the metrics hold. */
 static void check_same_losses(const char *a, const char *b) {
     char path[STRAIT_PATH_MAX];
     strait_metrics_point *pa = NULL;
@@ -96,104 +98,107 @@ static void check_same_losses(const char *a, const char *b) {
     strait_alloc_free(pb);
 }
 
-static void test_metrics_are_on_the_disk_before_a_checkpoint(void **state) {
+static void syncs_metrics_before_a_checkpoint(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
-    struct diary diary = {0};
+    struct event_log seen = {0};
     tiny_run(&folder, &run);
     (void)snprintf(metrics_path, sizeof metrics_path, "%s",
                    scratch_at(&folder, "out/metrics.jsonl"));
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 0, &diary));
-    assert_int_equal(diary.n_saved, 3);
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 0, &seen));
+    assert_int_equal(seen.n_saved, 3);
     assert_true(metrics_synced > 0);
     metrics_path[0] = '\0';
     scratch_close(&folder);
 }
 
-static void test_runs_to_the_end(void **state) {
+static void runs_to_the_end(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
-    struct diary diary = {0};
+    struct event_log seen = {0};
     tiny_run(&folder, &run);
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 0, &diary));
-    assert_int_equal(diary.n_steps, 12);
-    assert_int_equal(diary.n_valid, 3);
-    assert_int_equal(diary.n_saved, 3);
-    assert_int_equal(diary.n_notes, 0);
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 0, &seen));
+    assert_int_equal(seen.n_steps, 12);
+    assert_int_equal(seen.n_valid, 3);
+    assert_int_equal(seen.n_saved, 3);
+    assert_int_equal(seen.n_notes, 0);
     static strait_run read_back;
     CHECK_OK(strait_run_init_file(scratch_at(&folder, "out/run.yaml"), NULL, 0, &read_back));
     assert_int_equal(read_back.model.ffn, 40);
-    CHECK_FAILS(go(&run, scratch_at(&folder, "out"), 0, &diary), STRAIT_ECONFIG, "--resume");
+    CHECK_FAILS(run_session(&run, scratch_at(&folder, "out"), 0, &seen), STRAIT_ECONFIG,
+                "--resume");
     scratch_close(&folder);
 }
 
-static void test_stopped_and_resumed_equals_undisturbed(void **state) {
+static void resumed_run_equals_undisturbed_run(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
     tiny_run(&folder, &run);
-    struct diary straight = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "a"), 0, &straight));
-    struct diary first = {.stop_after = 5};
-    CHECK_FAILS(go(&run, scratch_at(&folder, "b"), 0, &first), STRAIT_EINTERRUPTED, "step 5 of 12");
-    struct diary second = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "b"), 1, &second));
+    struct event_log straight = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "a"), 0, &straight));
+    struct event_log first = {.stop_after = 5};
+    CHECK_FAILS(run_session(&run, scratch_at(&folder, "b"), 0, &first), STRAIT_EINTERRUPTED,
+                "step 5 of 12");
+    struct event_log second = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "b"), 1, &second));
     assert_int_equal(second.opened_at, 5);
     assert_int_equal(second.n_steps, 7);
     check_same_losses(scratch_at(&folder, "a"), scratch_at(&folder, "b"));
     scratch_close(&folder);
 }
 
-static void test_resume_without_a_checkpoint_starts_over(void **state) {
+static void resume_without_checkpoint_starts_over(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
     tiny_run(&folder, &run);
-    struct diary diary = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 1, &diary));
-    assert_int_equal(diary.opened_at, 0);
-    assert_non_null(strstr(diary.note, "no checkpoint"));
+    struct event_log seen = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 1, &seen));
+    assert_int_equal(seen.opened_at, 0);
+    assert_non_null(strstr(seen.note, "no checkpoint"));
     scratch_close(&folder);
 }
 
-static void test_damaged_newest_checkpoint_is_told_and_passed_over(void **state) {
+static void skips_damaged_newest_checkpoint_with_a_note(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
     tiny_run(&folder, &run);
-    struct diary straight = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 0, &straight));
+    struct event_log straight = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 0, &straight));
     FILE *file = fopen(scratch_at(&folder, "out/checkpoints/00000012/stage-0.safetensors"), "r+");
     assert_non_null(file);
     assert_int_equal(fseek(file, -3, SEEK_END), 0);
     assert_int_equal(fputc('!', file), '!');
     assert_int_equal(fclose(file), 0);
-    struct diary diary = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 1, &diary));
-    assert_int_equal(diary.opened_at, 8);
-    assert_int_equal(diary.n_notes, 1);
-    assert_non_null(strstr(diary.note, "using step 8"));
+    struct event_log seen = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 1, &seen));
+    assert_int_equal(seen.opened_at, 8);
+    assert_int_equal(seen.n_notes, 1);
+    assert_non_null(strstr(seen.note, "using step 8"));
     scratch_close(&folder);
 }
 
-static void test_checkpoint_that_cannot_be_written_is_noted_and_the_run_goes_on(void **state) {
+static void continues_if_a_checkpoint_cannot_be_written(void **state) {
     (void)state;
     scratch folder = scratch_open();
     static strait_run run;
     tiny_run(&folder, &run);
-    struct diary first = {.stop_after = 4};
-    CHECK_FAILS(go(&run, scratch_at(&folder, "out"), 0, &first), STRAIT_EINTERRUPTED, "step 4");
-    /* In the way of step 8, and of step 8 only: a file where the folder would go. */
+    struct event_log first = {.stop_after = 4};
+    CHECK_FAILS(run_session(&run, scratch_at(&folder, "out"), 0, &first), STRAIT_EINTERRUPTED,
+                "step 4");
+    /* A file in place of the checkpoint folder makes only the save of step 8 fail. */
     FILE *file = fopen(scratch_at(&folder, "out/checkpoints/00000008"), "w");
     assert_non_null(file);
     assert_int_equal(fclose(file), 0);
-    struct diary diary = {0};
-    CHECK_OK(go(&run, scratch_at(&folder, "out"), 1, &diary));
-    assert_int_equal(diary.opened_at, 4);
-    assert_int_equal(diary.last_step, 12);
-    assert_true(diary.n_notes >= 1);
+    struct event_log seen = {0};
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 1, &seen));
+    assert_int_equal(seen.opened_at, 4);
+    assert_int_equal(seen.last_step, 12);
+    assert_true(seen.n_notes >= 1);
     struct strait_checkpoint *checkpoint = NULL;
     CHECK_OK(strait_checkpoint_open(scratch_at(&folder, "out/checkpoints/00000012"),
                                     STRAIT_CHECKPOINT_NEWEST, &checkpoint));
@@ -204,12 +209,12 @@ static void test_checkpoint_that_cannot_be_written_is_noted_and_the_run_goes_on(
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs_to_the_end),
-        cmocka_unit_test(test_metrics_are_on_the_disk_before_a_checkpoint),
-        cmocka_unit_test(test_stopped_and_resumed_equals_undisturbed),
-        cmocka_unit_test(test_resume_without_a_checkpoint_starts_over),
-        cmocka_unit_test(test_damaged_newest_checkpoint_is_told_and_passed_over),
-        cmocka_unit_test(test_checkpoint_that_cannot_be_written_is_noted_and_the_run_goes_on),
+        cmocka_unit_test(runs_to_the_end),
+        cmocka_unit_test(syncs_metrics_before_a_checkpoint),
+        cmocka_unit_test(resumed_run_equals_undisturbed_run),
+        cmocka_unit_test(resume_without_checkpoint_starts_over),
+        cmocka_unit_test(skips_damaged_newest_checkpoint_with_a_note),
+        cmocka_unit_test(continues_if_a_checkpoint_cannot_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,3 +1,4 @@
+/* The trainer: training lowers the loss, saving and loading is exact, and errors are reported. */
 #include <strait/trainer.h>
 
 #include "../config/tiny_run.h"
@@ -28,7 +29,7 @@ static struct strait_trainer *open_trainer(const strait_run *of) {
     return trainer;
 }
 
-static void steps(struct strait_trainer *trainer, int n, double *losses) {
+static void run_steps(struct strait_trainer *trainer, int n, double *losses) {
     for (int i = 0; i < n; i++) {
         strait_trainer_report report;
         CHECK_OK(strait_trainer_step(trainer, &report));
@@ -38,24 +39,24 @@ static void steps(struct strait_trainer *trainer, int n, double *losses) {
     }
 }
 
-static void test_loss_falls(void **state) {
+static void training_lowers_the_loss(void **state) {
     (void)state;
     double losses[60];
-    double prev = 0.0;
+    double before = 0.0;
     double after = 0.0;
     strait_run longer = run;
     longer.train.steps = 60;
     struct strait_trainer *trainer = open_trainer(&longer);
-    CHECK_OK(strait_trainer_validate(trainer, &prev));
-    CHECK_NEAR(prev, log(TINY_VOCAB), 0.05); // knows nothing yet
-    steps(trainer, 60, losses);
+    CHECK_OK(strait_trainer_validate(trainer, &before));
+    CHECK_NEAR(before, log(TINY_VOCAB), 0.05); // untrained: the loss of a uniform distribution
+    run_steps(trainer, 60, losses);
     CHECK_OK(strait_trainer_validate(trainer, &after));
-    assert_true(after < 0.5 * prev);
+    assert_true(after < 0.5 * before);
     assert_int_equal(strait_trainer_step_count(trainer), 60);
     strait_trainer_close(&trainer);
 }
 
-static void test_saved_and_loaded_goes_on_bit_for_bit(void **state) {
+static void load_continues_bit_for_bit(void **state) {
     (void)state;
     for (int i = 0; strait_optimizer_names[i] != NULL; i++) {
         double straight[10];
@@ -64,67 +65,67 @@ static void test_saved_and_loaded_goes_on_bit_for_bit(void **state) {
         strait_run one = run;
         one.train.optimizer = i;
         struct strait_trainer *trainer = open_trainer(&one);
-        steps(trainer, 5, straight);
+        run_steps(trainer, 5, straight);
         CHECK_OK(strait_trainer_save(trainer, folder.path));
-        steps(trainer, 5, straight + 5);
+        run_steps(trainer, 5, straight + 5);
         strait_trainer_close(&trainer);
-        one.device.threads = 1; // and on another number of threads
+        one.device.threads = 1; // the number of threads must not matter
         trainer = open_trainer(&one);
         CHECK_OK(strait_trainer_load(trainer, folder.path, &skipped));
         assert_null(skipped);
         assert_int_equal(strait_trainer_step_count(trainer), 5);
-        steps(trainer, 5, resumed + 5);
+        run_steps(trainer, 5, resumed + 5);
         assert_memory_equal(straight + 5, resumed + 5, 5 * sizeof(double));
         strait_trainer_close(&trainer);
     }
 }
 
-static void test_microbatches_and_recomputation_agree(void **state) {
+static void microbatches_and_recomputation_agree(void **state) {
     (void)state;
     double whole[6];
-    double pieces[6];
-    double again[6];
+    double split[6];
+    double recomputed[6];
     strait_run one = run;
     one.stages.microbatch = 8;
     struct strait_trainer *trainer = open_trainer(&one);
-    steps(trainer, 6, whole);
+    run_steps(trainer, 6, whole);
     strait_trainer_close(&trainer);
     one.stages.microbatch = 2;
     trainer = open_trainer(&one);
-    steps(trainer, 6, pieces);
+    run_steps(trainer, 6, split);
     strait_trainer_close(&trainer);
     one.train.recompute = 1;
     trainer = open_trainer(&one);
-    steps(trainer, 6, again);
+    run_steps(trainer, 6, recomputed);
     strait_trainer_close(&trainer);
     for (int i = 0; i < 6; i++)
-        CHECK_NEAR(whole[i], pieces[i], 1e-5);
-    assert_memory_equal(pieces, again, sizeof pieces); // the same sums in the same order
+        CHECK_NEAR(whole[i], split[i], 1e-5);
+    assert_memory_equal(split, recomputed, sizeof split); // the same sums in the same order
 }
 
-/* Counts what every library asks of malloc, not only our own allocator. */
-static void test_a_step_allocates_nothing(void **state) {
+/* mallinfo2 also sees allocations of other libraries, which our allocator does not count. */
+static void a_step_allocates_nothing(void **state) {
     (void)state;
     double losses[4];
     strait_run one = run;
     one.device.threads = 1;
     struct strait_trainer *trainer = open_trainer(&one);
-    steps(trainer, 2, losses);
-    const int64_t prev = strait_alloc_count();
+    run_steps(trainer, 2, losses);
+    const int64_t n_before = strait_alloc_count();
     const struct mallinfo2 heap = mallinfo2();
-    steps(trainer, 2, losses);
+    run_steps(trainer, 2, losses);
     const struct mallinfo2 later = mallinfo2();
-    assert_int_equal(strait_alloc_count(), prev);
+    assert_int_equal(strait_alloc_count(), n_before);
     assert_int_equal(later.uordblks + later.hblkhd, heap.uordblks + heap.hblkhd);
     strait_trainer_close(&trainer);
 }
 
-static void test_another_shape_or_no_data_is_refused(void **state) {
+static void rejects_other_shapes_and_missing_data(void **state) {
     (void)state;
     double losses[1];
     const char *skipped = NULL;
     struct strait_trainer *trainer = open_trainer(&run);
-    steps(trainer, 1, losses);
+    run_steps(trainer, 1, losses);
     CHECK_OK(strait_trainer_save(trainer, folder.path));
     strait_trainer_close(&trainer);
     strait_run other = run;
@@ -144,15 +145,15 @@ static void test_another_shape_or_no_data_is_refused(void **state) {
     assert_null(trainer);
 }
 
-static void test_steps_that_are_not_finite_are_skipped_then_refused(void **state) {
+static void skips_non_finite_steps_then_fails(void **state) {
     (void)state;
-    strait_run wild = run;
-    wild.train.learning_rate = 100.0;
-    wild.train.embedding_learning_rate = wild.train.head_learning_rate =
-        wild.train.gain_learning_rate = 1e30;
-    wild.train.clip = 0.0;
-    wild.train.warmup = 0;
-    struct strait_trainer *trainer = open_trainer(&wild);
+    strait_run diverging = run;
+    diverging.train.learning_rate = 100.0;
+    diverging.train.embedding_learning_rate = diverging.train.head_learning_rate =
+        diverging.train.gain_learning_rate = 1e30;
+    diverging.train.clip = 0.0;
+    diverging.train.warmup = 0;
+    struct strait_trainer *trainer = open_trainer(&diverging);
     strait_err err = STRAIT_OK;
     int n_skipped = 0;
     for (int i = 0; i < 60 && err == STRAIT_OK; i++) {
@@ -166,7 +167,7 @@ static void test_steps_that_are_not_finite_are_skipped_then_refused(void **state
     strait_trainer_close(&trainer);
 }
 
-static void test_plan_matches_what_is_opened(void **state) {
+static void plan_matches_the_opened_trainer(void **state) {
     (void)state;
     strait_trainer_info planned;
     strait_trainer_info real;
@@ -183,13 +184,13 @@ static void test_plan_matches_what_is_opened(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loss_falls),
-        cmocka_unit_test(test_saved_and_loaded_goes_on_bit_for_bit),
-        cmocka_unit_test(test_microbatches_and_recomputation_agree),
-        cmocka_unit_test(test_a_step_allocates_nothing),
-        cmocka_unit_test(test_another_shape_or_no_data_is_refused),
-        cmocka_unit_test(test_steps_that_are_not_finite_are_skipped_then_refused),
-        cmocka_unit_test(test_plan_matches_what_is_opened),
+        cmocka_unit_test(training_lowers_the_loss),
+        cmocka_unit_test(load_continues_bit_for_bit),
+        cmocka_unit_test(microbatches_and_recomputation_agree),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(rejects_other_shapes_and_missing_data),
+        cmocka_unit_test(skips_non_finite_steps_then_fails),
+        cmocka_unit_test(plan_matches_the_opened_trainer),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
