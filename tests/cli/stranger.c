@@ -1,16 +1,16 @@
-/* stranger - what someone who should not be in a run may try: stranger MODE INVITE [N [FROM]]
+/* stranger.c - attacks by someone who is not part of a run: stranger MODE INVITE [N [FROM]]
  *
  *   token     joins with a token that differs in its last bit
  *   version   sends frames of another protocol version
- *   early     talks without joining
- *   pieces    sends an image that nobody asked for, of 2^60 bytes
+ *   early     sends messages without joining
+ *   pieces    sends a piece of a snapshot of 2^60 bytes that was not requested
  *   other     joins another run at the same address
- *   silence   opens N connections that say nothing, and waits for each to be closed
- *   noise     opens N connections, one after another, and sends bytes that mean nothing
- *   replay    says again what a worker said when it joined; N is a file of it (tap.c)
- *   links     opens N links and says nothing on them, until they are closed
+ *   silence   opens N connections, sends nothing, and waits until each is closed
+ *   noise     opens N connections, one after another, and sends random bytes
+ *   replay    replays the bytes that a worker sent when it joined; N is their file (tap.c)
+ *   links     opens N links and sends nothing until they are closed
  *
- * FROM is the address that silence comes from. Prints how it ended: "refused: WORDS". Ends with 0
+ * FROM is the source address of mode silence. Prints the result, "refused: REASON". Exits with 0
  * when it was refused, with 1 otherwise. */
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -36,7 +36,7 @@ enum {
 
 static int has_old_version;
 
-/* Names that the linker makes. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
+/* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
 void __real_strait_frame_write(const struct strait_msg *msg, uint32_t run,
                                unsigned char out[STRAIT_FRAME_HEADER]);
 void __wrap_strait_frame_write(const struct strait_msg *msg, uint32_t run,
@@ -49,34 +49,35 @@ void __wrap_strait_frame_write(const struct strait_msg *msg, uint32_t run,
 }
 /* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
 
-static int told(const char *how, const char *words) {
-    printf("%s: %s\n", how, words);
-    return strcmp(how, "refused") == 0 ? 0 : 1;
+/* Prints the result; returns the exit code of the program. */
+static int report(const char *result, const char *reason) {
+    printf("%s: %s\n", result, reason);
+    return strcmp(result, "refused") == 0 ? 0 : 1;
 }
 
-/* Waits until the coordinator hangs up. */
+/* Waits until the coordinator refuses the worker or closes the connection. */
 static int await_end(struct strait_mesh *mesh) {
     const int64_t until = strait_clock_ns() + WAIT_MS * INT64_C(1000000);
     while (strait_clock_ns() < until) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(mesh, 200, &msg) != STRAIT_OK) continue;
-        char words[256];
-        (void)snprintf(words, sizeof words, "%.*s", (int)msg->size, (const char *)msg->body);
+        char reason[256];
+        (void)snprintf(reason, sizeof reason, "%.*s", (int)msg->size, (const char *)msg->body);
         strait_task task;
         const int type = msg->type;
         const int is_task = type == STRAIT_MSG_TASK && strait_task_unpack(msg, &task) == STRAIT_OK;
         const int is_refused = is_task && task.kind == STRAIT_TASK_REFUSE;
-        if (is_refused) (void)snprintf(words, sizeof words, "%.255s", task.refuse.reason);
+        if (is_refused) (void)snprintf(reason, sizeof reason, "%.255s", task.refuse.reason);
         strait_msg_close(&msg);
-        if (is_refused) return told("refused", words);
-        if (type == STRAIT_MSG_DOWN) return told("refused", words);
-        if (is_task) return told("let in", "");
+        if (is_refused) return report("refused", reason);
+        if (type == STRAIT_MSG_DOWN) return report("refused", reason);
+        if (is_task) return report("admitted", "");
     }
-    return told("still there", "");
+    return report("still connected", "");
 }
 
-static strait_err make_words(struct strait_msg_pool *pool, const char *mode,
-                             const strait_invite *invite, struct strait_msg **out) {
+static strait_err make_message(struct strait_msg_pool *pool, const char *mode,
+                               const strait_invite *invite, struct strait_msg **out) {
     strait_join join = {.report = {.name = "stranger"},
                         .inventory = strait_snapshot_inventory_empty()};
     static const unsigned char byte[1] = {0};
@@ -88,11 +89,12 @@ static strait_err make_words(struct strait_msg_pool *pool, const char *mode,
     return strait_join_pack(pool, &join, out);
 }
 
-static strait_err say(struct strait_mesh *mesh, const char *mode, const strait_invite *invite) {
+static strait_err send_messages(struct strait_mesh *mesh, const char *mode,
+                                const strait_invite *invite) {
     const int n = strcmp(mode, "early") == 0 || strcmp(mode, "pieces") == 0 ? 100 : 1;
     for (int i = 0; i < n; i++) {
         struct strait_msg *msg = NULL;
-        STRAIT_TRY(make_words(strait_mesh_pool(mesh), mode, invite, &msg));
+        STRAIT_TRY(make_message(strait_mesh_pool(mesh), mode, invite, &msg));
         const strait_err err = strait_mesh_send(mesh, 0, &msg);
         strait_msg_close(&msg);
         STRAIT_TRY(err);
@@ -100,7 +102,7 @@ static strait_err say(struct strait_mesh *mesh, const char *mode, const strait_i
     return STRAIT_OK;
 }
 
-static int knock(const char *mode, strait_invite *invite) {
+static int try_to_join(const char *mode, strait_invite *invite) {
     struct strait_identity *identity = NULL;
     struct strait_mesh *mesh = NULL;
     int peer = 0;
@@ -114,16 +116,17 @@ static int knock(const char *mode, strait_invite *invite) {
     const strait_mesh_peer host = {
         .name = "coordinator", .key = invite->key, .address = invite->address};
     if (strait_mesh_open(&config, &mesh) == STRAIT_OK &&
-        strait_mesh_add(mesh, &host, &peer) == STRAIT_OK && say(mesh, mode, invite) == STRAIT_OK)
+        strait_mesh_add(mesh, &host, &peer) == STRAIT_OK &&
+        send_messages(mesh, mode, invite) == STRAIT_OK)
         result = await_end(mesh);
     strait_mesh_close(&mesh);
     strait_identity_close(&identity);
     return result;
 }
 
-static struct sockaddr_in source = {.sin_family = AF_INET}; // any
+static struct sockaddr_in source = {.sin_family = AF_INET}; // any address by default
 
-/* With `flags` SOCK_NONBLOCK the connection is made while others are. */
+/* With `flags` SOCK_NONBLOCK returns before the connection is established. */
 static int connect_to(const strait_invite *invite, int flags) {
     char host[STRAIT_ADDRESS_MAX];
     const char *colon = strrchr(invite->address, ':');
@@ -139,7 +142,7 @@ static int connect_to(const strait_invite *invite, int flags) {
     return -1;
 }
 
-/* Up to 500 at once; each is replaced when it is closed, until n were. */
+/* Keeps up to 500 connections open; each is replaced when it is closed, until n were opened. */
 static int stay_silent(const strait_invite *invite, int n) {
     enum {
         AT_ONCE = 500
@@ -156,7 +159,7 @@ static int stay_silent(const strait_invite *invite, int n) {
             n_opened++;
             n_closed += fds[i].fd < 0;
         }
-        if (poll(fds, AT_ONCE, WAIT_MS) == 0) break; // the rest never came further than a queue
+        if (poll(fds, AT_ONCE, WAIT_MS) == 0) break; // the rest were never accepted
         for (int i = 0; i < AT_ONCE; i++) {
             if (fds[i].fd < 0 || fds[i].revents == 0) continue;
             (void)close(fds[i].fd);
@@ -164,10 +167,10 @@ static int stay_silent(const strait_invite *invite, int n) {
             n_closed++;
         }
     }
-    return n_closed > n - n / 10 ? told("refused", "nearly all") : told("still there", "");
+    return n_closed > n - n / 10 ? report("refused", "nearly all") : report("still connected", "");
 }
 
-/* ---- links that say nothing ---- */
+/* ---- links that send nothing ---- */
 
 struct links {
     int n_opened, n_closed;
@@ -209,9 +212,9 @@ static int hold_links(const strait_invite *invite, int n) {
     if (strait_transport_open("tls", &events, &links, &config, &t) != STRAIT_OK) return 1;
     for (int i = 0; i < n; i++) {
         struct strait_link *link = NULL;
-        const strait_dial_params how = {.expected = &invite->key};
-        (void)strait_transport_dial(t, invite->address, how, &link);
-        (void)t->ops->progress(t, 10); // no faster than an address may
+        const strait_dial_params params = {.expected = &invite->key};
+        (void)strait_transport_dial(t, invite->address, params, &link);
+        (void)t->ops->progress(t, 10); // stays below the rate limit per address
     }
     const int64_t until = strait_clock_ns() + INT64_C(4000000) * WAIT_MS;
     while (links.n_closed < n && strait_clock_ns() < until)
@@ -221,7 +224,7 @@ static int hold_links(const strait_invite *invite, int n) {
     strait_msg_pool_close(&config.pool);
     strait_identity_close(&identity);
     printf("%d were opened\n", links.n_opened);
-    return is_over ? told("refused", "all") : told("still there", "");
+    return is_over ? report("refused", "all") : report("still connected", "");
 }
 
 static int make_noise(const strait_invite *invite, int n) {
@@ -231,34 +234,34 @@ static int make_noise(const strait_invite *invite, int n) {
         if (fd < 0) continue;
         for (size_t k = 0; k < sizeof noise; k++)
             noise[k] = (unsigned char)strait_rng_u64((strait_rng){1, (uint64_t)i}, k);
-        /* Some look like the beginning of TLS, with a record that is too long. */
+        /* Half of them begin like a TLS record that is too long. */
         if (i % 2 == 0) memcpy(noise, "\x16\x03\x01\xff\xff", 5);
         (void)send(fd, noise, sizeof noise, MSG_NOSIGNAL);
         struct pollfd end = {.fd = fd, .events = POLLIN};
-        if (poll(&end, 1, WAIT_MS) != 1) return told("still there", "");
+        if (poll(&end, 1, WAIT_MS) != 1) return report("still connected", "");
         (void)close(fd);
     }
-    return told("refused", "all of it");
+    return report("refused", "all of it");
 }
 
-/* The coordinator answers with a hello of its own, which the old words do not fit. */
+/* The coordinator answers with a fresh hello, so that the recorded bytes no longer match. */
 static int replay(const strait_invite *invite, const char *path) {
-    static unsigned char said[REPLAY_MAX];
+    static unsigned char recorded[REPLAY_MAX];
     FILE *file = fopen(path, "rb");
-    const size_t n = file != NULL ? fread(said, 1, sizeof said, file) : 0;
+    const size_t n = file != NULL ? fread(recorded, 1, sizeof recorded, file) : 0;
     if (file != NULL) (void)fclose(file);
     const int fd = connect_to(invite, 0);
-    if (n == 0 || fd < 0) return told("nothing", path);
-    (void)send(fd, said, n, MSG_NOSIGNAL);
-    for (size_t n_heard = 0;;) {
-        unsigned char heard[4096];
+    if (n == 0 || fd < 0) return report("nothing", path);
+    (void)send(fd, recorded, n, MSG_NOSIGNAL);
+    for (size_t n_received = 0;;) {
+        unsigned char received[4096];
         struct pollfd more = {.fd = fd, .events = POLLIN};
-        if (poll(&more, 1, WAIT_MS) != 1) return told("still there", "");
-        const ssize_t got = recv(fd, heard, sizeof heard, 0);
-        if (got > 0) n_heard += (size_t)got;
+        if (poll(&more, 1, WAIT_MS) != 1) return report("still connected", "");
+        const ssize_t got = recv(fd, received, sizeof received, 0);
+        if (got > 0) n_received += (size_t)got;
         if (got > 0) continue;
         (void)close(fd);
-        return n_heard > 0 ? told("refused", "after its hello") : told("refused", "at once");
+        return n_received > 0 ? report("refused", "after its hello") : report("refused", "at once");
     }
 }
 
@@ -271,5 +274,5 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n);
     if (strcmp(argv[1], "noise") == 0) return make_noise(&invite, n);
     if (strcmp(argv[1], "replay") == 0 && argc > 3) return replay(&invite, argv[3]);
-    return knock(argv[1], &invite);
+    return try_to_join(argv[1], &invite);
 }

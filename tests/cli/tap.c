@@ -1,16 +1,16 @@
-/* tap - lines between processes of this machine that can be cut: tap LISTEN=TARGET ...
+/* tap.c - a TCP proxy that injects faults: tap LISTEN=TARGET ...
  *
- * Line i (from 1) passes bytes between whoever connects to the i-th LISTEN and its TARGET, both
- * numeric IPv4 address:port. Prints "up", then obeys lines on standard input, until that ends:
+ * Link i (from 1) forwards bytes between clients of the i-th LISTEN and its TARGET, both numeric
+ * IPv4 address:port. Prints "up", then executes commands from standard input until it ends:
  *
- *   cut I MS      connections of line I are reset, and new ones too, for so long
- *   hold I MS     nothing passes, and nobody is told
- *   half I MS     its targets are hung up on; those who had connected hear nothing of it until then
- *   back I MS     the other way around: the targets hear nothing of it
- *   slow I MS D   every byte comes D ms later
- *   record I FILE what the next connection says to its target goes to FILE as well
+ *   cut I MS      resets connections of link I, and new ones, for MS milliseconds
+ *   hold I MS     forwards nothing and keeps the connections open
+ *   half I MS     resets the connections to the target; clients notice only when the fault ends
+ *   back I MS     resets the connections to the clients; the target notices only when it ends
+ *   slow I MS D   delays every byte by D ms
+ *   record I FILE also writes what the next client sends to FILE
  *
- * Or tap invite INVITE ADDRESS: the same invite by another address. */
+ * tap invite INVITE ADDRESS prints the invite with another address. */
 #include "base/clock.h"
 #include "swarm/invite.h"
 
@@ -27,10 +27,10 @@
 #include <unistd.h>
 
 enum {
-    LINES = 32,
-    CALLS = 128,
+    LINKS = 32,
+    CONNECTIONS = 128,
     CHUNK = 16384,
-    CHUNKS = 64, // on their way, in each direction of a call
+    CHUNKS = 64, // buffered in each direction of a connection
     IDLE_MS = 5
 };
 
@@ -40,37 +40,37 @@ struct chunk {
     unsigned char data[CHUNK];
 };
 
-struct way {              // from fd[i] to fd[1 - i]
-    struct chunk *chunks; // a ring
-    unsigned sender, receiver;
+struct direction {              // from fd[i] to fd[1 - i]
+    struct chunk *chunks;       // a ring buffer
+    unsigned n_written, n_sent; // chunks so far; the ring holds the difference
 };
 
-/* Client and target; -1: hung up. */
-struct call {
-    int line, is_used;
+/* fd[0] is the client's socket, fd[1] the target's; -1: closed. */
+struct connection {
+    int link, is_used; // index of the link
     int fd[2];
-    struct way ways[2];
+    struct direction directions[2];
     FILE *record;
 };
 
-typedef enum weather {
-    FAIR,
+typedef enum fault {
+    NO_FAULT,
     CUT,
     HOLD,
     HALF,
     BACK,
     SLOW
-} weather;
+} fault;
 
-static struct line {
+static struct link {
     int listener;
     struct sockaddr_in target;
-    weather weather;
+    fault fault;
     int64_t until_ns, delay_ns;
     char record[256];
-} lines[LINES];
-static int n_lines;
-static struct call calls[CALLS];
+} links[LINKS];
+static int n_links;
+static struct connection connections[CONNECTIONS];
 
 static int parse_address(const char *text, size_t n, struct sockaddr_in *out) {
     char host[64];
@@ -90,21 +90,21 @@ static int open_socket(void) {
     return fd;
 }
 
-static int open_line(const char *text) {
-    struct line *line = &lines[n_lines];
+static int open_link(const char *text) {
+    struct link *link = &links[n_links];
     struct sockaddr_in at;
     const char *equals = strchr(text, '=');
-    if (equals == NULL || n_lines == LINES || !parse_address(text, (size_t)(equals - text), &at) ||
-        !parse_address(equals + 1, strlen(equals + 1), &line->target))
+    if (equals == NULL || n_links == LINKS || !parse_address(text, (size_t)(equals - text), &at) ||
+        !parse_address(equals + 1, strlen(equals + 1), &link->target))
         return 0;
-    line->listener = open_socket();
-    n_lines++;
-    return bind(line->listener, (const struct sockaddr *)&at, sizeof at) == 0 &&
-           listen(line->listener, CALLS) == 0;
+    link->listener = open_socket();
+    n_links++;
+    return bind(link->listener, (const struct sockaddr *)&at, sizeof at) == 0 &&
+           listen(link->listener, CONNECTIONS) == 0;
 }
 
-/* The other end hears a reset, not an end. */
-static void hang_up(int *fd) {
+/* Closes with a reset instead of an orderly end of stream. */
+static void reset(int *fd) {
     const struct linger none = {.l_onoff = 1};
     if (*fd < 0) return;
     (void)setsockopt(*fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
@@ -112,58 +112,58 @@ static void hang_up(int *fd) {
     *fd = -1;
 }
 
-static void end_call(struct call *c) {
+static void close_connection(struct connection *c) {
     for (int i = 0; i < 2; i++) {
-        hang_up(&c->fd[i]);
-        free(c->ways[i].chunks);
+        reset(&c->fd[i]);
+        free(c->directions[i].chunks);
     }
     if (c->record != NULL) (void)fclose(c->record);
-    *c = (struct call){0};
+    *c = (struct connection){0};
 }
 
-static void accept_call(int at) {
-    struct line *line = &lines[at];
-    struct call *c = NULL;
-    int fd = accept4(line->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    for (int i = 0; i < CALLS && c == NULL; i++)
-        if (!calls[i].is_used) c = &calls[i];
+static void accept_connection(int at) {
+    struct link *link = &links[at];
+    struct connection *c = NULL;
+    int fd = accept4(link->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    for (int i = 0; i < CONNECTIONS && c == NULL; i++)
+        if (!connections[i].is_used) c = &connections[i];
     if (fd < 0) return;
-    if (c == NULL || line->weather == CUT) {
-        hang_up(&fd);
+    if (c == NULL || link->fault == CUT) {
+        reset(&fd);
         return;
     }
-    const int is_half = line->weather == HALF || line->weather == BACK; // nobody answers
-    *c = (struct call){.line = at, .is_used = 1, .fd = {fd, is_half ? -1 : open_socket()}};
+    const int is_half = link->fault == HALF || link->fault == BACK; // no target is connected
+    *c = (struct connection){.link = at, .is_used = 1, .fd = {fd, is_half ? -1 : open_socket()}};
     for (int i = 0; i < 2; i++) {
-        c->ways[i].chunks = calloc(CHUNKS, sizeof(struct chunk));
-        if (c->ways[i].chunks == NULL) abort();
+        c->directions[i].chunks = calloc(CHUNKS, sizeof(struct chunk));
+        if (c->directions[i].chunks == NULL) abort();
     }
-    if (line->record[0] != '\0') c->record = fopen(line->record, "wb");
-    line->record[0] = '\0';
+    if (link->record[0] != '\0') c->record = fopen(link->record, "wb");
+    link->record[0] = '\0';
     if (!is_half &&
-        connect(c->fd[1], (const struct sockaddr *)&line->target, sizeof line->target) != 0 &&
+        connect(c->fd[1], (const struct sockaddr *)&link->target, sizeof link->target) != 0 &&
         errno != EINPROGRESS)
-        end_call(c);
+        close_connection(c);
 }
 
-static int can_read(const struct call *c, int i) {
-    const struct way *way = &c->ways[i];
-    return c->fd[i] >= 0 && way->sender - way->receiver < CHUNKS;
+static int can_read(const struct connection *c, int i) {
+    const struct direction *direction = &c->directions[i];
+    return c->fd[i] >= 0 && direction->n_written - direction->n_sent < CHUNKS;
 }
 
-/* 0 when the call is over. */
-static int read_some(struct call *c, int i) {
-    struct way *way = &c->ways[i];
-    struct chunk *chunk = &way->chunks[way->sender % CHUNKS];
+/* Returns 0 when the connection has ended. */
+static int read_some(struct connection *c, int i) {
+    struct direction *direction = &c->directions[i];
+    struct chunk *chunk = &direction->chunks[direction->n_written % CHUNKS];
     const ssize_t n = read(c->fd[i], chunk->data, sizeof chunk->data);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     if (n == 0) return 0;
-    if (c->fd[1 - i] < 0) return 1; // nobody to pass it to
+    if (c->fd[1 - i] < 0) return 1; // the other side is closed: drop the bytes
     chunk->first = 0;
     chunk->end = (size_t)n;
     chunk->due_ns = strait_clock_ns() +
-                    (lines[c->line].weather == SLOW ? lines[c->line].delay_ns : 0);
-    way->sender++;
+                    (links[c->link].fault == SLOW ? links[c->link].delay_ns : 0);
+    direction->n_written++;
     if (i == 0 && c->record != NULL) {
         (void)fwrite(chunk->data, 1, (size_t)n, c->record);
         (void)fflush(c->record);
@@ -171,73 +171,73 @@ static int read_some(struct call *c, int i) {
     return 1;
 }
 
-/* What is due goes on; 0 when the call is over. */
-static int write_some(struct call *c, int i) {
-    struct way *way = &c->ways[i];
-    while (way->sender != way->receiver && c->fd[1 - i] >= 0) {
-        struct chunk *chunk = &way->chunks[way->receiver % CHUNKS];
+/* Forwards the chunks that are due; returns 0 when the connection has ended. */
+static int write_some(struct connection *c, int i) {
+    struct direction *direction = &c->directions[i];
+    while (direction->n_written != direction->n_sent && c->fd[1 - i] >= 0) {
+        struct chunk *chunk = &direction->chunks[direction->n_sent % CHUNKS];
         if (chunk->due_ns > strait_clock_ns()) return 1;
         const ssize_t n = send(c->fd[1 - i], chunk->data + chunk->first, chunk->end - chunk->first,
                                MSG_NOSIGNAL);
         if (n < 0) return errno == EAGAIN || errno == EINTR || errno == ENOTCONN;
         chunk->first += (size_t)n;
         if (chunk->first < chunk->end) return 1;
-        way->receiver++;
+        direction->n_sent++;
     }
     return 1;
 }
 
-static void serve_calls(const struct pollfd *fds) {
-    for (int k = 0; k < CALLS; k++) {
-        struct call *c = &calls[k];
+static void serve_connections(const struct pollfd *fds) {
+    for (int k = 0; k < CONNECTIONS; k++) {
+        struct connection *c = &connections[k];
         int is_alive = 1;
-        if (!c->is_used || lines[c->line].weather == HOLD) continue;
+        if (!c->is_used || links[c->link].fault == HOLD) continue;
         for (int i = 0; i < 2 && is_alive; i++) {
             const struct pollfd *seen = &fds[2 * k + i];
-            const int has_come = seen->fd == c->fd[i] && seen->revents != 0;
-            if (c->fd[i] >= 0 && has_come && can_read(c, i)) is_alive = read_some(c, i);
+            const int is_ready = seen->fd == c->fd[i] && seen->revents != 0;
+            if (c->fd[i] >= 0 && is_ready && can_read(c, i)) is_alive = read_some(c, i);
             if (is_alive) is_alive = write_some(c, i);
         }
-        if (!is_alive) end_call(c);
+        if (!is_alive) close_connection(c);
     }
 }
 
-/* A line's weather changes: who must hear of it, does. */
-static void set_weather(int at, weather now) {
-    const int was_half = lines[at].weather == HALF || lines[at].weather == BACK;
-    lines[at].weather = now;
-    for (int k = 0; k < CALLS; k++) {
-        struct call *c = &calls[k];
-        if (!c->is_used || c->line != at) continue;
-        if (now == CUT || was_half) end_call(c);
-        if (now == HALF) hang_up(&c->fd[1]);
-        if (now == BACK) hang_up(&c->fd[0]);
+/* Changes the fault of a link and resets the connections that the change affects. */
+static void set_fault(int at, fault now) {
+    const int was_half = links[at].fault == HALF || links[at].fault == BACK;
+    links[at].fault = now;
+    for (int k = 0; k < CONNECTIONS; k++) {
+        struct connection *c = &connections[k];
+        if (!c->is_used || c->link != at) continue;
+        if (now == CUT || was_half) close_connection(c);
+        if (now == HALF) reset(&c->fd[1]);
+        if (now == BACK) reset(&c->fd[0]);
     }
 }
 
-static void obey(const char *words) {
-    static const char *const names[] = {"fair", "cut", "hold", "half", "back", "slow"};
-    const size_t n = strcspn(words, " ");
+static void execute(const char *command) {
+    static const char *const names[] = {"none", "cut", "hold", "half", "back", "slow"};
+    const size_t n = strcspn(command, " ");
     char *end = NULL;
-    const long number = strtol(words + n, &end, 10);
-    if (number < 1 || number > n_lines) {
-        fprintf(stderr, "tap: what is '%s'?\n", words);
+    const long number = strtol(command + n, &end, 10);
+    if (number < 1 || number > n_links) {
+        fprintf(stderr, "tap: unknown command '%s'\n", command);
         return;
     }
-    struct line *line = &lines[number - 1];
-    if (strncmp(words, "record ", 7) == 0) {
-        (void)snprintf(line->record, sizeof line->record, "%s", end + strspn(end, " "));
+    struct link *link = &links[number - 1];
+    if (strncmp(command, "record ", 7) == 0) {
+        (void)snprintf(link->record, sizeof link->record, "%s", end + strspn(end, " "));
         return;
     }
-    line->until_ns = strait_clock_ns() + strtoll(end, &end, 10) * 1000000;
-    line->delay_ns = strtoll(end, NULL, 10) * 1000000;
-    for (int i = FAIR; i <= SLOW; i++)
-        if (strlen(names[i]) == n && strncmp(words, names[i], n) == 0)
-            set_weather((int)number - 1, (weather)i);
+    link->until_ns = strait_clock_ns() + strtoll(end, &end, 10) * 1000000;
+    link->delay_ns = strtoll(end, NULL, 10) * 1000000;
+    for (int i = NO_FAULT; i <= SLOW; i++)
+        if (strlen(names[i]) == n && strncmp(command, names[i], n) == 0)
+            set_fault((int)number - 1, (fault)i);
 }
 
-/* 0 at the end of standard input. */
-static int read_orders(void) {
+/* Returns 0 at the end of standard input. */
+static int read_commands(void) {
     static char text[512];
     static size_t n;
     const ssize_t got = read(STDIN_FILENO, text + n, sizeof text - n - 1);
@@ -246,7 +246,7 @@ static int read_orders(void) {
     text[n] = '\0';
     for (char *end = strchr(text, '\n'); end != NULL; end = strchr(text, '\n')) {
         *end = '\0';
-        obey(text);
+        execute(text);
         n -= (size_t)(end + 1 - text);
         memmove(text, end + 1, n + 1);
     }
@@ -254,25 +254,25 @@ static int read_orders(void) {
 }
 
 static void run(void) {
-    static struct pollfd fds[2 * CALLS + LINES + 1];
+    static struct pollfd fds[2 * CONNECTIONS + LINKS + 1];
     for (;;) {
-        for (int k = 0; k < 2 * CALLS; k++) {
-            const struct call *c = &calls[k / 2];
-            const int listens = c->is_used && lines[c->line].weather != HOLD && can_read(c, k % 2);
+        for (int k = 0; k < 2 * CONNECTIONS; k++) {
+            const struct connection *c = &connections[k / 2];
+            const int listens = c->is_used && links[c->link].fault != HOLD && can_read(c, k % 2);
             fds[k] = (struct pollfd){.fd = listens ? c->fd[k % 2] : -1, .events = POLLIN};
         }
-        for (int i = 0; i < n_lines; i++)
-            fds[2 * CALLS + i] = (struct pollfd){
-                .fd = lines[i].weather == HOLD ? -1 : lines[i].listener, .events = POLLIN};
-        fds[2 * CALLS + n_lines] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
-        (void)poll(fds, 2UL * CALLS + (nfds_t)n_lines + 1, IDLE_MS);
-        for (int i = 0; i < n_lines; i++) {
-            if (lines[i].weather != FAIR && strait_clock_ns() > lines[i].until_ns)
-                set_weather(i, FAIR);
-            if (fds[2 * CALLS + i].revents != 0) accept_call(i);
+        for (int i = 0; i < n_links; i++)
+            fds[2 * CONNECTIONS + i] = (struct pollfd){
+                .fd = links[i].fault == HOLD ? -1 : links[i].listener, .events = POLLIN};
+        fds[2 * CONNECTIONS + n_links] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+        (void)poll(fds, 2UL * CONNECTIONS + (nfds_t)n_links + 1, IDLE_MS);
+        for (int i = 0; i < n_links; i++) {
+            if (links[i].fault != NO_FAULT && strait_clock_ns() > links[i].until_ns)
+                set_fault(i, NO_FAULT);
+            if (fds[2 * CONNECTIONS + i].revents != 0) accept_connection(i);
         }
-        serve_calls(fds);
-        if (fds[2 * CALLS + n_lines].revents != 0 && !read_orders()) return;
+        serve_connections(fds);
+        if (fds[2 * CONNECTIONS + n_links].revents != 0 && !read_commands()) return;
     }
 }
 
@@ -289,7 +289,7 @@ static int readdress(const char *text, const char *address) {
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "invite") == 0) return readdress(argv[2], argv[3]);
     for (int i = 1; i < argc; i++) {
-        if (open_line(argv[i])) continue;
+        if (open_link(argv[i])) continue;
         perror(argv[i]);
         return 1;
     }
