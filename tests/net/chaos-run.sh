@@ -14,8 +14,8 @@ LONGEST=${LONGEST:-8}
 RUN=chaos
 draw_from "$SEED"
 
-# last KIND MS: waits until the run makes progress again and the fault is over.
-last() {
+# wait_out KIND MS: waits until the run makes progress again and the fault is over.
+wait_out() {
     wait_for_recovery $RUN "$1" "$began" "$before" || return
     left=$((began + $2 - $(now_ms)))
     [ $left -le 0 ] || sleep_ms $left
@@ -27,7 +27,7 @@ fault_silent() {
     kill -STOP "$pid"
     (sleep_ms "$2"; kill -CONT "$pid") &
     repair=$!
-    last silent "$2"
+    wait_out silent "$2"
     wait $repair
 }
 
@@ -36,7 +36,7 @@ fault_down() {
     ip -n "$tag-m$1" link set wan0 down
     (sleep_ms "$2"; ip -n "$tag-m$1" link set wan0 up; ip -n "$tag-m$1" route add default via "10.10$1.0.2") &
     repair=$!
-    last down "$2"
+    wait_out down "$2"
     wait $repair
 }
 
@@ -45,7 +45,7 @@ fault_receive_nothing() {
     ip -n "$tag-g$1" route add blackhole "10.10$1.0.1/32"
     (sleep_ms "$2"; ip -n "$tag-g$1" route del blackhole "10.10$1.0.1/32") &
     repair=$!
-    last receive_nothing "$2"
+    wait_out receive_nothing "$2"
     wait $repair
 }
 
@@ -54,7 +54,7 @@ fault_send_nothing() {
     routes_to_others "$1" blackhole
     (sleep_ms "$2"; routes_to_others "$1" via) &
     repair=$!
-    last send_nothing "$2"
+    wait_out send_nothing "$2"
     wait $repair
 }
 
@@ -63,7 +63,7 @@ fault_slow() {
     pid=$(cat "wan-$1.pid")
     (for _ in $(seq $(($2 / 500 + 1))); do kill -STOP "$pid"; sleep_ms 250; kill -CONT "$pid"; sleep_ms 250; done) &
     repair=$!
-    last slow "$2"
+    wait_out slow "$2"
     wait $repair
 }
 

@@ -32,7 +32,7 @@ machine_begin() {
     echo $! >"wan-$1.pid"
 }
 
-# machines_begin N
+# machines_begin N: creates N machines and waits until their links are up.
 machines_begin() {
     [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
     command -v ip >/dev/null || { echo "skipped: needs ip (package iproute2)"; exit 77; }

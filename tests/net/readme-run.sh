@@ -18,7 +18,7 @@ awk '/^## / { in_section = $0 == "## Two machines in two minutes" }
     in_section && in_block { print where, $0 }' "$ROOT/README.md" >commands
 grep -q '^A strait host ' commands || fail "the README has no command to host"
 grep -q '^B strait join ' commands || fail "the README has no command to join"
-! grep -vqE '^[AB] strait ' commands || fail "what is this: $(grep -vE '^[AB] strait ' commands)"
+! grep -vqE '^[AB] strait ' commands || fail "unexpected command in the README: $(grep -vE '^[AB] strait ' commands)"
 
 # Machine A has the corpus and the examples, B nothing; both have the program.
 make_corpus
@@ -42,7 +42,7 @@ typed() {
 ends_well() {
     wait "$1" && return
     ERR=$2
-    fail "a command of the README fails"
+    fail "a command of the README failed"
 }
 
 n=0
@@ -72,7 +72,7 @@ while read -r where command; do
     'strait watch '*)
         STARTED=$HOST
         wait_lines A/runs/two 2
-        sleep 1 # what is shown is a second old
+        sleep 1 # the status that watch shows is up to a second old
         typed "$where" "$command" $n.log || fail "$(cat $n.log)"
         says $n.log '2 stages, [1-9][0-9]* steps committed' 'generation 1: all stages ready at step 0'
         cat $n.log
@@ -91,4 +91,4 @@ while read -r where command; do
     esac
 done <commands
 [ "$(grep -c '"loss"' A/runs/two/metrics.jsonl)" -eq 12 ] || fail "the run did not finish its 12 steps"
-[ "$(ls -A B)" = home ] || fail "something was written on B: $(ls -A B)"
+[ "$(ls -A B)" = home ] || fail "files were written on B: $(ls -A B)"

@@ -30,7 +30,7 @@ for i in 1 2; do join_begin swarm $i --no-listen; done
 wait_steps swarm 12
 is_running || fail "the run ended before the relay could be killed"
 kill -9 "$relay"
-wait "$relay" 2>/dev/null # its port is free then
+wait "$relay" 2>/dev/null # afterwards its port is free
 relay_begin "$where"
 host_ends 0 "through a relay"
 same_metrics straight swarm

@@ -85,12 +85,12 @@ static void writes_whole_lines(void **state) {
 
 static void rejects_a_line_without_an_end(void **state) {
     (void)state;
-    static char words[STRAIT_STARTUP_LINE];
+    static char unterminated[STRAIT_STARTUP_LINE];
     int ends[2];
     char line[STRAIT_STARTUP_LINE];
-    memset(words, 'w', sizeof words);
+    memset(unterminated, 'w', sizeof unterminated);
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(write(ends[1], words, sizeof words), (int)sizeof words);
+    assert_int_equal(write(ends[1], unterminated, sizeof unterminated), (int)sizeof unterminated);
     CHECK_FAILS(strait_startup_read_line(ends[0], line), STRAIT_EPROTO, "lacks an end");
     assert_int_equal(close(ends[0]) + close(ends[1]), 0);
 }
