@@ -15,14 +15,14 @@ enum {
     TICK_MS = 200,
     VIEW_MS = 1000,
     AWAY_MS = 2000,
-    MESSAGE_MAX = 1 << 20, // of a worker's; replies may have a basis besides
-    DEAD_MS = 5000,        // silence of a worker's link
-    END_MS = 1500,         // for the last words to arrive
+    MESSAGE_MAX = 1 << 20, // from a worker, without the basis that some replies carry
+    DEAD_MS = 5000,        // silence after which a worker's link counts as dead
+    END_MS = 1500,         // for the last messages to arrive
     LINGER_MS = 500
 };
 
-static const double slow_s = 600.0;   // to make or restore a stage
-static const double patience_s = 5.0; // for the owners of before, after a restart
+static const double slow_s = 600.0;   // for building or restoring a stage
+static const double patience_s = 5.0; // for previous owners to return after a restart
 
 void strait_host_note(struct host *h, const char *format, ...) {
     char text[512];
@@ -34,7 +34,7 @@ void strait_host_note(struct host *h, const char *format, ...) {
     h->spec->events.noted(h->spec->events.user, text);
 }
 
-/* ---- the machine's actions ---- */
+/* ---- the coordinator's actions ---- */
 
 void strait_host_fail(struct host *h, strait_err err) {
     if (h->failure.err != STRAIT_OK) return;
@@ -48,7 +48,7 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
     strait_host_note(h, "%s", line);
 }
 
-/* Facts that cannot be written stop the run before anything relies on them. */
+/* A state that cannot be written ends the run before anything relies on it. */
 static void record(struct host *h) {
     const strait_err err = strait_host_save_state(h);
     if (err != STRAIT_OK) strait_host_fail(h, err);
@@ -63,7 +63,7 @@ static void bar(struct host *h, const strait_swarm_action *a, struct connection 
     strait_host_refuse(h, connection, a->reason);
 }
 
-static void carry_out(struct host *h, const strait_swarm_action *a) {
+static void perform(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
     if (h->failure.err != STRAIT_OK) return;
     switch (a->kind) {
@@ -94,10 +94,10 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
     strait_swarm_actions *actions = &h->actions;
     if (h->is_ending) return;
     strait_coordinator_step(&h->coordinator, event, strait_clock_ns(), actions);
-    /* Sending may find a link full and dismiss its guest; nothing here tells the machine anew, so
+    /* Sending may find a link full and close it; nothing here feeds the coordinator again, so
      * the list stays as it is. */
     for (int i = 0; i < actions->n; i++)
-        carry_out(h, &actions->items[i]);
+        perform(h, &actions->items[i]);
 }
 
 /* ---- time ---- */
@@ -126,7 +126,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = h->clock.pumped_ns = strait_clock_ns();
-    if (now - began > AWAY_MS * INT64_C(1000000)) // a pause of ours, or we were stopped
+    if (now - began > AWAY_MS * INT64_C(1000000)) // the host itself was blocked or stopped
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     strait_host_dispatch(h);
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
@@ -143,24 +143,24 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
 
 /* ---- beginning ---- */
 
-/* What the invite names: each that is announced, complete with its port. */
+/* Lists the addresses of the invite: each announced one, completed with the port. */
 static void name_addresses(struct host *h, const char *bound) {
     const char *next = h->spec->announce != NULL ? h->spec->announce : "";
     size_t used = 0;
     do {
         char wanted[STRAIT_ADDRESS_MAX];
-        char made[STRAIT_ADDRESS_MAX];
+        char address[STRAIT_ADDRESS_MAX];
         const size_t n = strcspn(next, ",");
         (void)snprintf(wanted, sizeof wanted, "%.*s", (int)n, next);
-        strait_reachability_address(bound, wanted, "", made);
+        strait_reachability_address(bound, wanted, "", address);
         const int put = snprintf(h->invite.address + used, sizeof h->invite.address - used, "%s%s",
-                                 used > 0 ? "," : "", made);
+                                 used > 0 ? "," : "", address);
         used += put > 0 ? (size_t)put : 0;
         next += n + (next[n] == ',');
     } while (*next != '\0' && used < sizeof h->invite.address);
 }
 
-static strait_err open_desk(struct host *h, const strait_run_plan *plan) {
+static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     const size_t basis = sizeof(float) * (size_t)(plan->codec.cols * plan->codec.keep);
     char address[STRAIT_ADDRESS_MAX];
     char line[STRAIT_INVITE_TEXT];
@@ -188,14 +188,14 @@ static strait_err open_desk(struct host *h, const strait_run_plan *plan) {
     STRAIT_TRY(strait_transport_listen(h->t, listen, address));
     name_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
-    STRAIT_TRY(strait_host_save_run(h)); // and until when the invite is good
+    STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     h->is_open = 1;
     if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
     return STRAIT_OK;
 }
 
-/* Memory of the whole model and its images, shared out among the layers. */
+/* Memory of the whole model and its snapshots per layer, and the cost of the head in layers. */
 static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, double *head_cost) {
     double sum = 0.0;
     for (int i = 0; i < plan->n_stages; i++) {
@@ -223,11 +223,11 @@ static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STR
     return strait_assign(spec, chosen, split);
 }
 
-/* Waits for enough machines and cuts the model for them. */
+/* Waits for enough workers and splits the model among them. */
 static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
     int wanted[STRAIT_RUN_STAGES];
     int split[STRAIT_RUN_STAGES];
-    char words[256] = "";
+    char reason[256] = "";
     strait_assign_spec spec = {.n_stages = plan->n_stages,
                                .n_layers = plan->shape.layers,
                                .stride = plan->shape.local_every};
@@ -239,13 +239,13 @@ static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
         const strait_err err = assign(h, &spec, split);
         if (err == STRAIT_OK) break;
         if (err != STRAIT_EAGAIN) return err;
-        if (strcmp(words, strait_err_detail()) != 0) {
-            (void)snprintf(words, sizeof words, "%.255s", strait_err_detail());
-            strait_host_note(h, "waiting: %s", words);
+        if (strcmp(reason, strait_err_detail()) != 0) {
+            (void)snprintf(reason, sizeof reason, "%.255s", strait_err_detail());
+            strait_host_note(h, "waiting: %s", reason);
         }
         STRAIT_TRY(strait_host_pump(h, TICK_MS));
         if (h->spec->session.must_stop(h->spec->session.user))
-            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped before enough machines had come");
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped before enough workers had joined");
     }
     h->run.stages.split.n = plan->n_stages;
     for (int i = 0; i < plan->n_stages; i++)
@@ -253,9 +253,9 @@ static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
     return strait_host_save_run(h);
 }
 
-/* A run that has its last checkpoint needs no machines. Where that was damaged since, what is told
- * names the file, and the run goes on from the newest that is whole. */
-static strait_err look_for_end(struct host *h, int *is_over) {
+/* A run with its last checkpoint is over and needs no workers. If that checkpoint was damaged, a
+ * note names the file and the run continues from the newest whole one. */
+static strait_err check_if_over(struct host *h, int *is_over) {
     struct strait_checkpoint *checkpoint = NULL;
     int64_t *steps = NULL;
     int n = 0;
@@ -281,13 +281,13 @@ static strait_err prepare(struct host *h, int *is_over) {
     if (err == STRAIT_OK) err = strait_host_check_valid(loader, &plan);
     strait_loader_close(&loader);
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
-    /* A run of "strait train" is not taken over unasked, nor found out when machines have come. */
+    /* A run of "strait train" is not taken over unasked; that is found out before workers join. */
     if (err == STRAIT_OK)
         err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->facts.was_begun);
-    if (err == STRAIT_OK) err = look_for_end(h, is_over);
+    if (err == STRAIT_OK) err = check_if_over(h, is_over);
     if (err != STRAIT_OK || *is_over) return err;
-    err = open_desk(h, &plan);
-    /* A cut that is on record stays: images and checkpoints are of it. */
+    err = open_transport(h, &plan);
+    /* A stored split stays, since snapshots and checkpoints depend on it. */
     if (err == STRAIT_OK && !(h->facts.was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &plan);
     return err;
@@ -295,7 +295,7 @@ static strait_err prepare(struct host *h, int *is_over) {
 
 /* ---- ending ---- */
 
-/* Those who are here hear that it is over; their links close by themselves. */
+/* Tells all workers that the run is over; they close their links themselves. */
 static void say_goodbye(struct host *h) {
     const int64_t until = strait_clock_ns() + END_MS * INT64_C(1000000);
     h->is_ending = 1;
@@ -317,7 +317,7 @@ static void close_host(struct host *h) {
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
     if (h->facts.metastore != NULL)
-        strait_metastore_discard(h->facts.metastore); // of a run that never began
+        strait_metastore_discard(h->facts.metastore); // if the run never began
     strait_metastore_close(&h->facts.metastore);
     strait_alloc_free(h);
 }
@@ -343,18 +343,19 @@ strait_err strait_host(const strait_host_spec *spec) {
     int is_over = 0;
     strait_err err = prepare(h, &is_over);
     if (err == STRAIT_OK && !is_over) {
-        const strait_session_spec session = {.run = &h->run,
-                                             .folder = spec->folder,
-                                             .resumes = spec->resumes || h->facts.was_begun,
-                                             .waits_for_disk = 1, // others rely on its steps
-                                             .events = spec->session};
+        const strait_session_spec session = {
+            .run = &h->run,
+            .folder = spec->folder,
+            .resumes = spec->resumes || h->facts.was_begun,
+            .waits_for_disk = 1, // workers rely on the steps it records
+            .events = spec->session};
         err = strait_session_run_with(&session,
                                       (strait_executor_choice){&strait_swarm_executor, h});
     }
-    if (h->is_open) strait_host_show(h); // how it ended
+    if (h->is_open) strait_host_show(h); // the final status
     if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
-    char words[512]; // of the error; what happens while closing has words of its own
-    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    char reason[512]; // kept, because closing may note errors of its own
+    (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
     close_host(h);
-    return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", words);
+    return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", reason);
 }

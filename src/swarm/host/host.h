@@ -1,22 +1,22 @@
 /* host.h - coordinating a run: `strait host`.
  *
- * The caller's thread does everything: it listens, admits workers, drives the coordinator's machine
- * (coordinator.h) and the run's session (pipeline/session.h), whose crew the workers are. Facts
- * that must survive are in the record (record.h); a host that is started again on the same folder
- * goes on with the same invite. */
+ * The caller's thread does everything: it listens, admits workers, drives the coordinator
+ * (coordinator.h) and the run's session (train/session.h), whose executor is the swarm. What must
+ * survive a crash is in the metastore (metastore/metastore.h); a host that is started again on the
+ * same folder continues with the same invite. */
 #pragma once
 
 #include "swarm/coordinator.h"
 #include "swarm/invite.h"
 #include "train/session.h"
 
-/* What can be seen of a swarm at a moment. */
+/* The state of a swarm at one moment. */
 typedef struct strait_host_status {
     const struct strait_coordinator *coordinator; // borrowed
     const strait_link_stats *links;               // of each worker to the host; borrowed
-    int64_t n_refused;                            // strangers turned away
+    int64_t n_refused;                            // connections refused
     uint64_t ids_bytes;                           // of token ids sent to workers
-    int is_paused;                                // the store of record is out of reach
+    int is_paused;                                // the metastore is out of reach
 } strait_host_status;
 
 /* All may be NULL. Called from the host's thread. */
@@ -36,19 +36,19 @@ typedef struct strait_host_spec {
     int resumes;
     const struct strait_identity *identity; // borrowed
     const char *listen;   // numeric host:port; port 0: any, the same after a restart
-    const char *announce; // for the invite, several with commas between; NULL: as listen
+    const char *announce; // addresses for the invite, separated by commas; NULL: as listen
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
-    const char *store;    // of record; NULL: a journal in the folder
+    const char *store;    // metastore; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
-    double store_wait_s;    // how long the run waits for one that is out of reach
+    double store_wait_s;    // how long the run waits for a metastore that is out of reach
     uint32_t uses;          // see invite.h
-    uint64_t valid_s;       // for so long from the start of the run; 0: always
+    uint64_t valid_s;       // lifetime of the invite from the start of the run; 0: unlimited
     double max_lost_work_s; // work that a failure may cost, in seconds
     double lease_s, stall_s;
-    double rebalance_s; // between two moves of stages to faster machines; 0: none are made
+    double rebalance_s; // between two moves of stages to faster workers; 0: stages do not move
     strait_session_events session;
     strait_host_events events;
 } strait_host_spec;
 
-/* To the end of the run, as strait_session_run. */
+/* Runs to the end, with the errors of strait_session_run. */
 strait_err strait_host(const strait_host_spec *spec);

@@ -143,7 +143,8 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     const strait_err err = strait_host_run_async(h, put_or_renew, &e, keep_links);
     if (err == STRAIT_OK) return STRAIT_OK;
     /* An unreachable metastore matters only when our lease is over. */
-    if (err == STRAIT_ETIMEDOUT && strait_metastore_sure_ms(h->facts.metastore) > 0) return STRAIT_OK;
+    if (err == STRAIT_ETIMEDOUT && strait_metastore_sure_ms(h->facts.metastore) > 0)
+        return STRAIT_OK;
     return err == STRAIT_ETIMEDOUT || err == STRAIT_EDEPOSED ? retry(h, NULL, NULL, 0) : err;
 }
 

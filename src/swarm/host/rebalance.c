@@ -25,7 +25,8 @@ void strait_host_rebalance(struct host *h, int64_t step) {
     int successors[STRAIT_RUN_STAGES];
     const int64_t pause_ns = (int64_t)(h->spec->rebalance_s * 1e9);
     if (h->spec->rebalance_s <= 0.0 || m->phase != STRAIT_PHASE_READY || h->pace.step_s <= 0.0 ||
-        strait_clock_ns() - h->pace.restored_ns < pause_ns || strait_coordinator_count_spares(m) == 0)
+        strait_clock_ns() - h->pace.restored_ns < pause_ns ||
+        strait_coordinator_count_spares(m) == 0)
         return;
     strait_rebalance_spec spec = {.n_stages = m->config.n_stages,
                                   .wall_s = h->pace.step_s,

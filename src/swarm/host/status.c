@@ -63,7 +63,8 @@ strait_err strait_status_save(const strait_status *view, const char *folder) {
                                  "committed", (json_int_t)view->committed, "stages", view->n_stages,
                                  "refused", (json_int_t)view->refused, "ids_bytes", view->ids_bytes,
                                  "workers", members);
-    if (document == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a view of the swarm");
+    if (document == NULL)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the status of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);
     if (err == STRAIT_OK) err = strait_json_replace(path, document);
     json_decref(document);

@@ -1,4 +1,4 @@
-/* view.h - what a swarm looks like at a moment, as a file that others can read: FOLDER/swarm.json.
+/* status.h - the state of a swarm as a file that others can read: FOLDER/swarm.json.
  *
  * The host replaces it about once a second; `strait watch` shows it. */
 #pragma once
@@ -14,7 +14,7 @@ typedef struct strait_status_member {
     int stage;        // -1: a spare
     int is_connected; // its link is up
     double flops, memory_bytes;
-    double silence_s;     // since its last pulse
+    double silence_s;     // since its last heartbeat
     double rtt_s, up_bps; // of its link to the coordinator
     double sent_bytes, received_bytes;
 } strait_status_member;
@@ -31,5 +31,5 @@ typedef struct strait_status {
 
 void strait_status_take(const strait_host_status *from, strait_status *out);
 strait_err strait_status_save(const strait_status *view, const char *folder);
-/* STRAIT_EIO when there is none yet. */
+/* STRAIT_EIO when there is no file yet. */
 strait_err strait_status_load(const char *folder, strait_status *out);

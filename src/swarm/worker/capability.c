@@ -12,10 +12,10 @@ enum {
     ROUNDS = 4
 };
 
-/* Products of square matrices, as fast as the best of a few goes. */
+/* Times products of square matrices; the best of a few rounds counts, the others are warm-up. */
 static strait_err time_products(struct strait_backend *backend, struct strait_slab *slab,
                                 struct strait_stream *stream, double *flops) {
-    const strait_matmul_params how = {.alpha = 1.0f};
+    const strait_matmul_params params = {.alpha = 1.0f};
     strait_tensor y;
     strait_tensor a;
     strait_tensor b;
@@ -26,7 +26,7 @@ static strait_err time_products(struct strait_backend *backend, struct strait_sl
     double best = 1e9;
     for (int i = 0; i < ROUNDS; i++) {
         const double began = strait_clock_seconds();
-        STRAIT_TRY(backend->kernels->matmul(stream, y, a, b, how));
+        STRAIT_TRY(backend->kernels->matmul(stream, y, a, b, params));
         STRAIT_TRY(backend->ops->wait(stream));
         const double took = strait_clock_seconds() - began;
         if (took < best) best = took;

@@ -1,8 +1,8 @@
-/* survey.h - what this machine can do, measured in a moment. */
+/* capability.h - measures what this machine can do, in a fraction of a second. */
 #pragma once
 
 #include "swarm/coordinator.h"
 
-/* Fills device, memory and speed of a report. */
+/* Fills device, memory and speed of a report. Opens and closes the device. */
 strait_err strait_capability_measure(const char *device, int ordinal, int n_threads,
                                      strait_swarm_report *out);

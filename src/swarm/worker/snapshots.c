@@ -1,19 +1,20 @@
-/* lend_image.c - the images a worker keeps: its own, and copies of a neighbour's. */
+/* snapshots.c - the snapshots that a worker keeps in memory: of its own stage, and copies of its
+ * neighbours'. Copies travel in the background and must not slow the crossings down. */
 #include "base/clock.h"
 #include "swarm/worker/state.h"
 
 enum {
-    SEND_MS = 60000, // for a piece
+    SEND_MS = 60000, // for one piece to be accepted by the link
     POLL_MS = 20,
     RATE_MS = 500
 };
 
-static const double share = 0.2;        // of the link, for copies in the background
-static const double first_bps = 8e6;    // until its rate is known
-static const double most_bps = 4e8;     // more would cost computing its core
-static const double burst_s = 0.25;     // of the share, that may go at once
-static const double piece_s = 0.01;     // of the line, that others may have to wait for a piece
-static const double piece_bytes = 4096; // or this
+static const double share = 0.2;        // of the link that copies in the background may use
+static const double first_bps = 8e6;    // assumed until the rate is measured
+static const double most_bps = 4e8;     // encrypting more would take the core that computes
+static const double burst_s = 0.25;     // of the share that may be sent at once
+static const double piece_s = 0.01;     // that a crossing may have to wait behind a piece
+static const double piece_bytes = 4096; // the smallest piece, however slow the link
 
 struct strait_snapshot *strait_worker_find(struct strait_snapshot *snapshots, int n, int stage,
                                            int64_t step) {
@@ -56,7 +57,7 @@ void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *
 }
 
 static void forget(struct strait_snapshot *snapshot) {
-    snapshot->bytes = snapshot->filled = 0; // the memory stays, for the next
+    snapshot->bytes = snapshot->filled = 0; // the memory is reused by the next
 }
 
 void strait_worker_trim(struct worker *w, int64_t step) {
@@ -70,7 +71,8 @@ void strait_worker_trim(struct worker *w, int64_t step) {
     w->snapshots.sending = NULL;
 }
 
-/* Waits until the link takes it, and looks up meanwhile: others may be sending to us. */
+/* Waits until the link accepts the message and polls meanwhile: the neighbour may be sending too,
+ * and two that only send would wait for each other. */
 static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int peer,
                                  struct strait_msg **msg) {
     const int64_t until = strait_clock_ns() + SEND_MS * INT64_C(1000000);
@@ -81,7 +83,8 @@ static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int
         STRAIT_TRY(mesh == w->control.mesh ? strait_worker_poll_control(w) : strait_worker_poll(w));
         if (err == STRAIT_OK) return STRAIT_OK;
         if (strait_clock_ns() > until)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "an image was not taken for %d s", SEND_MS / 1000);
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "a snapshot was not accepted for %d s",
+                               SEND_MS / 1000);
     }
 }
 
@@ -103,12 +106,12 @@ strait_err strait_worker_send_all(struct worker *w, struct strait_mesh *mesh, in
     return err;
 }
 
-/* The line's rate: what the kernel lately saw delivered, or what is emulated above it. */
-static double line_bps(struct worker *w, int peer) {
+/* The rate of the link: what the kernel measured lately, or the emulated rate if that is lower. */
+static double link_bps(struct worker *w, int peer) {
     const double emulated = strait_service_plan(w->service)->emulate.rate_bps;
     const int64_t now = strait_clock_ns();
     if (now - w->snapshots.rate_ns >
-        RATE_MS * INT64_C(1000000)) { // asking costs a turn of the net thread
+        RATE_MS * INT64_C(1000000)) { // a request to the net thread is not free
         strait_link_stats stats = {0};
         if (strait_mesh_stats(w->mesh, peer, &stats) == STRAIT_OK)
             w->snapshots.rate_bps = stats.delivery_bps;
@@ -122,16 +125,17 @@ static double background_bps(double bps) {
     return share * bps < most_bps ? share * bps : most_bps;
 }
 
+/* The neighbour that copies our snapshots: the next stage; on the last stage the previous one. */
 static int copier(const struct worker *w) {
     return w->next_peer >= 0 ? w->next_peer : w->prev;
 }
 
 double strait_worker_copy_seconds(struct worker *w, size_t bytes) {
     const int peer = copier(w);
-    return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(line_bps(w, peer));
+    return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(link_bps(w, peer));
 }
 
-/* What the background may send by now; time that was not used is soon forgotten. */
+/* Adds to the bytes that may be sent in the background; unused time counts for burst_s only. */
 static void earn(struct worker *w, double bps) {
     const int64_t now = strait_clock_ns();
     const double rate = background_bps(bps);
@@ -140,7 +144,7 @@ static void earn(struct worker *w, double bps) {
     w->snapshots.credit_ns = now;
 }
 
-/* The next piece of the image that is being sent, not larger than the line can bear. */
+/* Sends the next piece, no larger than the link carries in piece_s. */
 static strait_err send_next(struct worker *w, int peer, double bps) {
     const double limit = piece_s * bps / 8.0 > piece_bytes ? piece_s * bps / 8.0 : piece_bytes;
     strait_piece piece;
@@ -167,13 +171,13 @@ void strait_worker_send_some(struct worker *w) {
         w->snapshots.sending = NULL;
         return;
     }
-    const double bps = line_bps(w, peer);
+    const double bps = link_bps(w, peer);
     earn(w, bps);
     while (w->snapshots.sending != NULL && (w->snapshots.is_urgent || w->snapshots.credit > 0.0))
-        if (send_next(w, peer, bps) != STRAIT_OK) return; // no room now
+        if (send_next(w, peer, bps) != STRAIT_OK) return; // the link is full for now
 }
 
-/* The copy that the next pieces belong to: the one they began, or the older of the two. */
+/* The copy that a piece belongs to: the one it continues, or the older of the two. */
 static struct strait_snapshot *copy_for(struct strait_snapshot *copies, const strait_piece *piece) {
     struct strait_snapshot *oldest = &copies[0];
     for (int i = 0; i < STRAIT_WORKER_COPIES; i++) {
@@ -189,8 +193,9 @@ static struct strait_snapshot *copy_for(struct strait_snapshot *copies, const st
     return oldest;
 }
 
-/* No stage takes more than the whole model does. Only the first piece makes room, and those behind
- * it must agree with it: a copy comes in thousands, beside the training. */
+/* The most bytes a neighbour may make us allocate: no stage takes more than the whole model. Only
+ * the first piece is measured so, since a copy arrives in thousands of pieces beside the training;
+ * those behind it must agree with it. */
 static size_t size_limit(const struct worker *w, const struct strait_snapshot *snapshot,
                          const strait_piece *piece) {
     size_t sum = 1 << 20;
@@ -204,12 +209,12 @@ static size_t size_limit(const struct worker *w, const struct strait_snapshot *s
     return sum;
 }
 
-/* Whoever keeps a copy that is no use would be blamed for it later. */
+/* A worker that kept an unusable copy would be blamed for it when the copy is restored. */
 static void inspect(struct worker *w, struct strait_snapshot *copy, int is_next) {
     if (strait_snapshot_match(copy, strait_service_plan(w->service)) == STRAIT_OK &&
         strait_snapshot_check(copy) == STRAIT_OK)
         return;
-    strait_worker_note(w, "a neighbour's copy is dropped: %s", strait_err_detail());
+    strait_worker_note(w, "dropped the copy of a neighbour's snapshot: %s", strait_err_detail());
     *(is_next ? &w->snapshots.rejected_next : &w->snapshots.rejected_prev) += 1;
     forget(copy);
 }
@@ -223,14 +228,14 @@ strait_err strait_worker_take_piece(struct worker *w, const struct strait_msg *m
         return strait_snapshot_add(&w->snapshots.incoming, &piece,
                                    size_limit(w, &w->snapshots.incoming, &piece));
     }
-    if (w->snapshots.is_giving)
-        return STRAIT_OK; // what is being sent must not change; nobody copies now
+    if (w->snapshots.is_giving) return STRAIT_OK; // the copy being sent back must not change
     const int is_next = msg->peer == w->next_peer;
     if (piece.stage != w->stage + (is_next ? 1 : -1))
-        return STRAIT_FAIL(STRAIT_EPROTO, "a neighbour sent a copy of stage %d, which is not its",
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "a neighbour sent a snapshot of stage %d, which is not its own",
                            piece.stage);
     struct strait_snapshot *copies = w->snapshots.copies[is_next];
-    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // of a stage that is no longer beside ours
+    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // of stages that are no longer our neighbours
         if (copies[i].stage != piece.stage) forget(&copies[i]);
     struct strait_snapshot *copy = copy_for(copies, &piece);
     STRAIT_TRY(strait_snapshot_add(copy, &piece, size_limit(w, copy, &piece)));
