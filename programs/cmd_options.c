@@ -10,7 +10,8 @@
 static int is_markdown;
 
 static const strait_flag flags[] = {
-    {"markdown", 0, STRAIT_FLAG_SWITCH, &is_markdown, NULL, "print the tables of docs/run-file.md (tools/update-run-file-docs)"},
+    {"markdown", 0, STRAIT_FLAG_SWITCH, &is_markdown, NULL,
+     "print the tables of docs/run-file.md (tools/update-run-file-docs)"},
     {0},
 };
 

@@ -158,18 +158,18 @@ strait_err strait_run_set(struct strait_run *run, const char *key, const char *v
     return err;
 }
 
-static strait_err find(const char *key, const strait_option **out) {
+/* The row of a key; NULL, with the error described, for a key that does not exist. */
+static const strait_option *find(const char *key) {
     const strait_option *option = strait_options_find(strait_run_options(), key);
-    if (option == NULL) return strait_options_unknown(strait_run_options(), key);
-    *out = option;
-    return STRAIT_OK;
+    if (option == NULL) (void)strait_options_unknown(strait_run_options(), key);
+    return option;
 }
 
 strait_err strait_run_get_text(const struct strait_run *run, const char *key, char *out,
                                size_t capacity) {
-    const strait_option *option = NULL;
+    const strait_option *option = find(key);
     char text[STRAIT_OPTION_TEXT_MAX];
-    STRAIT_TRY(find(key, &option));
+    if (option == NULL) return STRAIT_ECONFIG;
     strait_options_show(option, run, text);
     if (strlen(text) >= capacity)
         return STRAIT_FAIL(STRAIT_EINVAL, "%s: its value has %zu bytes, the buffer holds %zu", key,
@@ -179,8 +179,8 @@ strait_err strait_run_get_text(const struct strait_run *run, const char *key, ch
 }
 
 strait_err strait_run_get_int(const struct strait_run *run, const char *key, int64_t *out) {
-    const strait_option *option = NULL;
-    STRAIT_TRY(find(key, &option));
+    const strait_option *option = find(key);
+    if (option == NULL) return STRAIT_ECONFIG;
     const void *field = (const char *)run + option->offset;
     if (option->kind == STRAIT_OPTION_INT)
         *out = *(const int64_t *)field;
@@ -192,8 +192,8 @@ strait_err strait_run_get_int(const struct strait_run *run, const char *key, int
 }
 
 strait_err strait_run_get_real(const struct strait_run *run, const char *key, double *out) {
-    const strait_option *option = NULL;
-    STRAIT_TRY(find(key, &option));
+    const strait_option *option = find(key);
+    if (option == NULL) return STRAIT_ECONFIG;
     const void *field = (const char *)run + option->offset;
     switch (option->kind) {
     case STRAIT_OPTION_INT: *out = (double)*(const int64_t *)field; return STRAIT_OK;

@@ -46,6 +46,8 @@ typedef enum strait_run_precision {
     STRAIT_RUN_BF16,
 } strait_run_precision;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): rows become declarations, not expressions
+
 /* The number of options: every row of the table adds one. */
 enum {
     STRAIT_RUN_OPTIONS = 0
@@ -88,6 +90,8 @@ typedef struct strait_run {
      * strait_run_save writes only those as set. */
     unsigned char is_given[STRAIT_RUN_OPTIONS];
 } strait_run;
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 /* The table of all options. */
 const strait_options *strait_run_options(void);

@@ -50,6 +50,7 @@ static const char *const precisions[] = {[STRAIT_RUN_PRECISION_AUTO] = "auto",
 #define FIELD(path) \
     .offset = offsetof(strait_run, path), .capacity = sizeof(((strait_run *)0)->path)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): `section.name` is a member, not an expression
 static const strait_option rows[] = {
 #define ROOT(name, type, value, text) \
     {.key = #name, FIELD(name), .initial = (value), .help = (text), ROW_##type},
@@ -61,6 +62,7 @@ static const strait_option rows[] = {
      ROW_##type},
 #include "config/run_options.def"
 };
+// NOLINTEND(bugprone-macro-parentheses)
 
 /* base/options stores a choice through an int. */
 static_assert(sizeof(strait_run_family) == sizeof(int), "a choice must have the size of an int");

@@ -30,8 +30,10 @@ static lateness lateness_of(const strait_delay_spec *s) {
 /* The probability that a piece is late by at most x. */
 static double within(const lateness *late, double x) {
     double chance = 0.0;
-    for (int n = 0; n <= REPAIRS && x >= 0.0; n++, x -= late->round_trip_s)
+    for (int n = 0; n <= REPAIRS && x >= 0.0; n++) {
         chance += late->repaired[n] * (x < late->jitter_s ? x / late->jitter_s : 1.0);
+        x -= late->round_trip_s; // what is left after n + 1 repairs
+    }
     return chance;
 }
 
