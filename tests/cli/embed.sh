@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 prefix=$SCRATCH/prefix
-cmake --install "$(dirname "$STRAIT")" --prefix "$prefix" >"$OUT" 2>"$ERR" || fail "could not install"
+cmake --install "$(dirname "$STRAIT")" --prefix "$prefix" >"$OUT" 2>"$ERR" || fail "cmake --install failed"
 pc=$(find "$prefix" -name strait.pc)
 [ -n "$pc" ] || fail "strait.pc was not installed"
 export PKG_CONFIG_PATH="${pc%/*}"
