@@ -2,7 +2,7 @@
 #include <strait/trainer.h>
 
 #include "base/file.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "bench.h"
 #include "commands.h"
 #include "data/shard.h"

@@ -1,6 +1,6 @@
 /* cmd_completion.c - strait completion SHELL: completion scripts, generated from the tables of the
  * help. */
-#include "base/options.h"
+#include "base/options/options.h"
 #include "commands.h"
 #include "config/run.h"
 

@@ -1,6 +1,6 @@
 /* cmd_manual.c - strait manual: manual pages, generated from the tables of the help. */
 #include "base/file.h"
-#include "base/options.h"
+#include "base/options/options.h"
 #include "commands.h"
 #include "config/run.h"
 #include "option_text.h"

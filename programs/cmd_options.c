@@ -1,5 +1,5 @@
 /* cmd_options.c - strait options [SECTION]: prints the keys of run files. */
-#include "base/options.h"
+#include "base/options/options.h"
 #include "commands.h"
 #include "config/run.h"
 #include "option_text.h"

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 struct strait_random_fill;
 

@@ -5,7 +5,7 @@
  * ops->start, and the others from crossings. */
 #pragma once
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "codec/codec.h"
 
 #define STRAIT_COUNT(array) (sizeof(array) / sizeof(array)[0])

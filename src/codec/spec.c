@@ -1,5 +1,5 @@
 /* spec.c - what follows from a spec alone, before any memory is allocated. */
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "codec/codec.h"
 
 #include <stdio.h>

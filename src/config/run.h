@@ -9,7 +9,7 @@
 
 #include <strait/run.h>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "codec/codec.h"
 #include "model/shape.h"
 #include "optim/lr_schedule.h"

@@ -1,6 +1,6 @@
 #include "data/sampler.h"
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* generate.c - sampling text from a trained model, token by token. */
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "data/tokenizer/decoder.h"
 #include "data/tokenizer/encoder.h"
 #include "infer/model.h"

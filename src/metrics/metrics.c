@@ -175,7 +175,7 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     line l = {.used = 0};
     put(&l, "{\"step\":%lld", (long long)step->step);
     put_real(&l, "loss", 9, step->loss);
-    put_real(&l, "learning_rate", 9, step->rate);
+    put_real(&l, "learning_rate", 9, step->learning_rate);
     put_real(&l, "grad_norm", 9, step->grad_norm);
     put_real(&l, "tokens_per_s", 6, step->tokens_per_s);
     put_real(&l, "forward_bytes_per_token", 6, step->forward_bytes_per_token);

@@ -15,7 +15,7 @@
 /* One training step. Non-finite numbers are written as null. */
 typedef struct strait_metrics_step {
     int64_t step;
-    double loss, rate, grad_norm, tokens_per_s;
+    double loss, learning_rate, grad_norm, tokens_per_s;
     double forward_bytes_per_token,
         backward_bytes_per_token; // at the socket, of the busiest boundary
     double ratio_forward, ratio_backward;

@@ -5,11 +5,11 @@
  * reader adds them while it normalises, which saves a pass over memory for the addition. */
 #pragma once
 
-#include "model/attention.h"
-#include "model/bottleneck.h"
-#include "model/local_conv.h"
-#include "model/mlp.h"
-#include "model/token_table.h"
+#include "model/parts/attention.h"
+#include "model/parts/bottleneck.h"
+#include "model/parts/local_conv.h"
+#include "model/parts/mlp.h"
+#include "model/parts/token_table.h"
 
 /* The parts of a block, in the order of the forward pass. */
 typedef struct strait_block {

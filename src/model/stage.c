@@ -1,6 +1,6 @@
 /* stage.c - plans, allocates and releases the memory of a stage; stage_pass.c runs the passes. */
 #include "base/alloc.h"
-#include "model/rope.h"
+#include "model/parts/rope.h"
 #include "model/stage_state.h"
 
 int strait_stage_has_head(const struct strait_stage *stage) {

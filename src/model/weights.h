@@ -5,8 +5,8 @@
 #pragma once
 
 #include "model/block.h"
-#include "model/embedding.h"
-#include "model/head.h"
+#include "model/parts/embedding.h"
+#include "model/parts/head.h"
 
 struct strait_weights {
     strait_param *params; // in an order that does not depend on how the model is split into stages

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 /* Makes the columns of q [d x k], row-major, orthonormal from the first to the last. STRAIT_EDATA
  * when a column depends on earlier ones or is non-finite; q is then unchanged. Allocates. */

@@ -216,7 +216,7 @@ static strait_err take_step(struct session *s) {
     STRAIT_TRY(strait_trainer_step(s->trainer, &report));
     const strait_metrics_step line = {.step = report.step,
                                       .loss = report.loss,
-                                      .rate = report.learning_rate,
+                                      .learning_rate = report.learning_rate,
                                       .grad_norm = report.grad_norm,
                                       .tokens_per_s = report.tokens_per_s,
                                       .forward_bytes_per_token = report.forward_bytes_per_token,

@@ -1,6 +1,6 @@
 /* codec_faults.c - how every codec handles wrong calls, garbage on the wire and lack of memory. */
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "codec_rig.h"
 
 static struct chain chain;

@@ -1,6 +1,6 @@
 #include "codec_rig.h"
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 static const codec_case listed[] = {
     {"none fp32", {.name = "none", .variant = "fp32"}, 1e-6},

@@ -1,4 +1,4 @@
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "rig.h"
 
 float *rig_floats(int64_t n) {

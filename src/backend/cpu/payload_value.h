@@ -4,7 +4,7 @@
 #pragma once
 
 #include "backend/kernels.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 #include <math.h>
 #include <string.h>

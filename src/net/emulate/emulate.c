@@ -1,7 +1,7 @@
 /* emulate.c - see emulate.h for the model. */
 #include "net/emulate/emulate.h"
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 
 enum {
     LEAD_BYTES = 32 * 1024, // two TLS records ahead keep the wire busy

@@ -1,7 +1,7 @@
 /* options_table.h - a table with every kind of option, for the tests of base/options. */
 #pragma once
 
-#include "base/options.h"
+#include "base/options/options.h"
 
 typedef struct thing {
     char title[16];

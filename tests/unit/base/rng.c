@@ -1,6 +1,6 @@
 /* Random numbers are a function of seed, stream and counter. */
 #include "base/hash.h"
-#include "base/rng_set.h"
+#include "base/rng/rng_set.h"
 #include "check.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* pair.h - one boundary with both sides on the cpu, for tests that compare numbers. */
 #pragma once
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 #include "codec/codec.h"
 

@@ -1,7 +1,7 @@
 /* subspace_rig.h - a small subspace codec, and matrix functions to compute what it should do. */
 #pragma once
 
-#include "codec/subspace.h"
+#include "codec/subspace/subspace.h"
 #include "pair.h"
 
 enum {

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 #include "config/run.h"
 #include "data/shard.h"

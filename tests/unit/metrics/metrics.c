@@ -12,7 +12,7 @@
 static strait_metrics_step step_at(int64_t step) {
     return (strait_metrics_step){.step = step,
                                  .loss = 9.0 / (double)step,
-                                 .rate = 0.02,
+                                 .learning_rate = 0.02,
                                  .grad_norm = 1.25,
                                  .tokens_per_s = 12345.678,
                                  .forward_bytes_per_token = 16.5,

@@ -3,7 +3,7 @@
 
 #include "backend/backend.h"
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 #include "model/stage.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/slab.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 #include "optim/optimizer.h"
 

@@ -1,7 +1,7 @@
 /* rig.h - pipelines of equal stages and links, and reproducible random numbers. */
 #pragma once
 
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 #include "plan/window.h"
 

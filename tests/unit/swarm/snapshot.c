@@ -281,7 +281,8 @@ static void names_an_unexpected_tensor(void **state) {
     CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA,
                 "snapshot of stage 0 at step 7: ");
     whole.stage = 2; // claims a stage that does not exist
-    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA, "stage 2, but the run has 2 stages");
+    CHECK_FAILS(strait_snapshot_match(&whole, &plan), STRAIT_EDATA,
+                "stage 2, but the run has 2 stages");
     strait_snapshot_fini(&other);
     strait_snapshot_fini(&whole);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "agenda.h"
-#include "base/rng.h"
+#include "base/rng/rng.h"
 #include "check.h"
 
 enum {

@@ -1,0 +1,334 @@
+/* subspace.c - coordinates in a subspace that all stages share: subspace models (SM), arXiv
+ * 2506.01260.
+ *
+ *   forward    sender: C = (X - T_fixed[t]) U      receiver: X = C U^T + T_fixed[t]
+ *   backward   receiver: G_c = G U                 sender: G = G_c U^T
+ *
+ * This is exact as long as X - T_fixed[t] lies in the span of U, and the residual output
+ * projections and the embedding must keep it there. Variant full: the codec projects their
+ * gradients and, when it measures a leak, the weights. Variant factored: the model stores these
+ * weights as coordinates. Variant code: the model also keeps its stream in coordinates, and the
+ * codec only carries them. */
+#include "codec/subspace/subspace.h"
+
+#include "backend/random_fill.h"
+#include "codec/payload.h"
+
+static const char *const variants[] = {"full", "factored", "code", NULL};
+
+static int is_code(const strait_codec_spec *spec) {
+    return strait_codec_is_variant(spec, "code");
+}
+
+static int is_full(const strait_codec_spec *spec) {
+    return strait_codec_is_variant(spec, "full");
+}
+
+static strait_err check(strait_codec_spec *spec) {
+    if (!is_code(spec)) STRAIT_TRY(strait_codec_need_vocab(spec));
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
+    STRAIT_TRY(strait_codec_need(spec, "widest", &spec->widest, 4 * spec->cols, INT32_MAX));
+    if (spec->leak_limit == 0) spec->leak_limit = 1e-5;
+    if (spec->grassmann_rate == 0) spec->grassmann_rate = 0.1;
+    if (!(spec->leak_limit > 0) || !(spec->grassmann_rate > 0) || spec->confine_every < 0 ||
+        spec->grassmann_every < 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "codec subspace: leak_limit, grassmann_rate, "
+                           "confine_every and grassmann_every must not be negative");
+    STRAIT_TRY(strait_codec_refuse_feedback(spec));
+    return strait_payload_check(spec, 16);
+}
+
+static unsigned traits(const strait_codec_spec *spec) {
+    if (is_code(spec)) {
+        const int is_exact = spec->bits == 32 && spec->grad_bits == 32;
+        return STRAIT_CODEC_CODE | STRAIT_CODEC_STATEFUL |
+               (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
+    }
+    const unsigned both = STRAIT_CODEC_LINEAR | STRAIT_CODEC_TOKENS | STRAIT_CODEC_STATEFUL;
+    return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0);
+}
+
+/* Variant factored stores weights as coordinates; variant full projects the weights themselves,
+ * which works only as long as nothing else writes the stream. */
+static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
+    out->has_code_stream = is_code(spec);
+    out->is_closed = is_full(spec);
+    out->subspace = is_code(spec) || is_full(spec) ? 0 : spec->keep;
+}
+
+/* Products with the basis: one to encode and one to decode, and forward another one, with which the
+ * sender measures what is lost. */
+static double fixed_flops(const strait_codec_spec *spec, strait_direction direction) {
+    const double products = direction == STRAIT_FORWARD ? 3 : 2;
+    return 2.0 * products * (double)spec->keep * (double)spec->cols;
+}
+
+static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
+}
+
+/* A stage holds T_fixed once: the receiver owns it and the sender borrows it, except on the first
+ * stage, which has no receiver. */
+static int owns_fixed(const struct strait_codec *c) {
+    return !is_code(&c->spec) && (c->side == STRAIT_RECEIVER || c->spec.boundary == 0);
+}
+
+/* Only the receiver of the last boundary sees gradients before any boundary has projected them on
+ * the span of U: it collects them for basis updates. */
+static int has_gram(const struct strait_codec *c) {
+    return c->side == STRAIT_RECEIVER && c->spec.boundary == c->spec.n_boundaries - 1 &&
+           c->spec.grassmann_every > 0 && !is_code(&c->spec);
+}
+
+static int can_pad(const strait_codec_spec *spec) {
+    return !is_code(spec);
+}
+
+/* Codes that cross and sums for the basis stay f32; the products read the stream's type. */
+static strait_err plan_padded(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
+    const strait_codec_part typed[] = {
+        {&st->wide, n, d}, {&st->rounded, n, kp}, {&st->half_basis, d, kp}};
+    const strait_codec_part parts[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, 3));
+    STRAIT_TRY(strait_codec_add(c, parts, st->has_gram ? 2 : 1));
+    return strait_codec_add_copy(c, &c->states[SUBSPACE_BASIS].tensor, &st->half_basis, 0,
+                                 strait_codec_padded(1, k));
+}
+
+static strait_err plan(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep;
+    st->has_gram = has_gram(c);
+    STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n));
+    STRAIT_TRY(strait_codec_add_state(c, "basis", STRAIT_F32, d, k));
+    STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, COUNTER_ENTRIES));
+    if (st->has_gram) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
+    if (c->spec.is_padded) STRAIT_TRY(plan_padded(c));
+    const strait_codec_part wide = {&st->wide, n, d};
+    STRAIT_TRY(strait_codec_add(c, &wide, !c->spec.is_padded));
+    const strait_codec_part parts[] = {{&st->code, n, k},
+                                       {&st->narrow, k, c->spec.widest},
+                                       {&st->rotation, k, k},
+                                       {&st->fixed, c->spec.vocab, d}};
+    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0] - !owns_fixed(c));
+}
+
+/* T_fixed comes from the seed, so that every stage draws the same. */
+static strait_err draw_fixed(struct strait_codec *c, struct strait_stream *s) {
+    const struct strait_subspace *st = c->state;
+    const strait_rng rng = {c->spec.seed, strait_rng_stream("subspace.fixed")};
+    return strait_random_fill_once(s, st->fixed,
+                                   (strait_random_fill_params){.rng = rng, .deviation = 1});
+}
+
+static strait_err start(struct strait_codec *c, struct strait_stream *s) {
+    STRAIT_TRY(strait_codec_draw_basis(
+        c, s, c->states[SUBSPACE_BASIS].tensor,
+        (strait_codec_basis_init){"subspace.basis", c->states[SUBSPACE_BASIS].tensor.cols, 1, 0}));
+    return owns_fixed(c) ? draw_fixed(c, s) : STRAIT_OK;
+}
+
+static strait_err join(struct strait_codec *c) {
+    struct strait_subspace *st = c->state;
+    if (is_code(&c->spec) || owns_fixed(c)) return STRAIT_OK;
+    if (c->peer == NULL || c->peer->ops != c->ops || c->peer->spec.keep != c->spec.keep)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "boundary %d: codec subspace needs the same codec and keep at the "
+                           "previous boundary",
+                           c->spec.boundary);
+    st->fixed = ((const struct strait_subspace *)c->peer->state)->fixed;
+    return STRAIT_OK;
+}
+
+/* The tensors that crossings compute with. Without padding, crossing and code are the same. */
+struct buffers {
+    strait_tensor basis;    // [d x K]
+    strait_tensor crossing; // [N x K] f32: what is packed
+    strait_tensor code;     // [N x K] of the stream's type: what is multiplied
+};
+
+static struct buffers buffers_of(const struct strait_codec *c) {
+    const struct strait_subspace *st = c->state;
+    if (c->spec.is_padded) return (struct buffers){st->half_basis, st->crossing, st->rounded};
+    return (struct buffers){c->states[SUBSPACE_BASIS].tensor, st->code, st->code};
+}
+
+/* Converts crossing to the stream's type, into code. */
+static strait_err round_code(struct strait_codec *c, const strait_crossing *at,
+                             const struct buffers *by) {
+    if (by->code.data == by->crossing.data) return STRAIT_OK;
+    return c->backend->kernels->cast(at->stream, by->code, by->crossing);
+}
+
+/* Computes the code of x. wide becomes T_fixed - x, and then the part of it outside the subspace:
+ * the leak. */
+static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                         const struct buffers *by) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    STRAIT_TRY(k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
+    STRAIT_TRY(k->matmul(at->stream, by->crossing, st->wide, by->basis,
+                         (strait_matmul_params){.alpha = -1}));
+    STRAIT_TRY(round_code(c, at, by));
+    return k->matmul(at->stream, st->wide, by->code, by->basis, strait_add_abt);
+}
+
+static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                           strait_tensor x) {
+    if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    const struct buffers by = buffers_of(c);
+    if (st->fixed.data == NULL)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "boundary %d: strait_codec_join must come before the first crossing",
+                           c->spec.boundary);
+    STRAIT_TRY(encode(c, at, x, &by));
+    /* The residual of this codec is the leak, not the rounding of the code: no stats here. */
+    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, by.crossing,
+                            strait_payload_params(c, at, c->spec.bits)));
+    if (at->is_evaluation) return STRAIT_OK;
+    return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
+                           st->wide);
+}
+
+static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
+                             strait_tensor wire) {
+    if (is_code(&c->spec)) return strait_payload_unpack(c, at, x, wire);
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    const struct buffers by = buffers_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
+    STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
+    return k->matmul(at->stream, x, by.code, by.basis, strait_add_abt);
+}
+
+/* Adds G^T (G U) of this microbatch to the sum that a basis update needs. */
+static strait_err gather(struct strait_codec *c, const strait_crossing *at, strait_tensor g,
+                         const struct buffers *by) {
+    const struct strait_subspace *st = c->state;
+    if (!st->has_gram) return STRAIT_OK;
+    STRAIT_TRY(round_code(c, at, by));
+    return strait_codec_add_gradient(c, at, c->states[SUBSPACE_GRAM].tensor, g, by->code,
+                                     st->half_gram, strait_codec_padded(1, c->spec.keep));
+}
+
+static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
+                            strait_tensor g) {
+    if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
+    const struct buffers by = buffers_of(c);
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, by.crossing, g, by.basis, strait_ab));
+    STRAIT_TRY(gather(c, at, g, &by));
+    return strait_payload_pack(c, at, wire, by.crossing);
+}
+
+static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
+                              strait_tensor wire) {
+    if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
+    const struct buffers by = buffers_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
+    return c->backend->kernels->matmul(at->stream, d_x, by.code, by.basis, strait_abt);
+}
+
+static strait_err project_gradients(struct strait_codec *c, struct strait_stream *s,
+                                    strait_param *params, int n) {
+    for (int i = 0; is_full(&c->spec) && i < n; i++)
+        STRAIT_TRY(
+            strait_subspace_project(c, s, params[i].role, STRAIT_BASIS_MOMENT, params[i].grad));
+    return STRAIT_OK;
+}
+
+/* The embedding is projected every time, because weight decay also shrinks its fixed part. Other
+ * weights drift so little under row-wise AdamW that it is enough to correct measured leaks. */
+static strait_err after_update(struct strait_codec *c, struct strait_stream *s,
+                               strait_param *params, int n) {
+    struct strait_subspace *st = c->state;
+    if (!is_full(&c->spec)) return STRAIT_OK;
+    const int64_t every = c->spec.confine_every, updates = st->counters[COUNTER_UPDATES];
+    const int is_due = updates == 0 || st->counters[COUNTER_LEAKS] ||
+                       (every > 0 && updates % every == 0);
+    for (int i = 0; i < n; i++)
+        if (is_due || params[i].role == STRAIT_ROLE_EMBEDDING)
+            STRAIT_TRY(strait_subspace_project(c, s, params[i].role, STRAIT_BASIS_WEIGHT,
+                                               params[i].value));
+    st->counters[COUNTER_UPDATES]++;
+    st->counters[COUNTER_CORRECTIONS] += st->counters[COUNTER_LEAKS];
+    st->counters[COUNTER_LEAKS] = 0;
+    return strait_subspace_write_counters(c, s);
+}
+
+static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
+                          const strait_codec_metrics *seen) {
+    struct strait_subspace *st = c->state;
+    const int leaks = seen->residual > c->spec.leak_limit && seen->non_finite == 0;
+    if (st->has_gram && seen->non_finite > 0)
+        return c->backend->kernels->fill(s, c->states[SUBSPACE_GRAM].tensor, 0.0f);
+    if (c->side != STRAIT_SENDER || !is_full(&c->spec) || !leaks) return STRAIT_OK;
+    st->counters[COUNTER_LEAKS] = 1;
+    return strait_subspace_write_counters(c, s);
+}
+
+static strait_err restored(struct strait_codec *c, struct strait_stream *s) {
+    struct strait_subspace *st = c->state;
+    const struct strait_backend_ops *ops = c->backend->ops;
+    STRAIT_TRY(ops->download(s, st->counters, c->states[SUBSPACE_COUNTERS].tensor.data,
+                             sizeof st->counters));
+    return ops->wait(s);
+}
+
+static uint32_t version(const struct strait_codec *c) {
+    return (uint32_t)((const struct strait_subspace *)c->state)->counters[COUNTER_VERSION];
+}
+
+static int64_t update_every(const strait_codec_spec *spec) {
+    return spec->grassmann_every;
+}
+
+static strait_tensor basis(const struct strait_codec *c) {
+    return c->states[SUBSPACE_BASIS].tensor;
+}
+
+static strait_tensor fixed(const struct strait_codec *c) {
+    return ((const struct strait_subspace *)c->state)->fixed;
+}
+
+static const struct strait_codec_basis_ops basis_ops = {
+    .update_every = update_every,
+    .basis = basis,
+    .fixed = fixed,
+    .propose = strait_subspace_propose,
+    .adopt = strait_subspace_adopt,
+    .carry_over = strait_subspace_carry_over,
+};
+
+extern const struct strait_codec_ops strait_codec_subspace;
+
+const struct strait_codec_ops strait_codec_subspace = {
+    .name = "subspace",
+    .variants = variants,
+    .state_size = sizeof(struct strait_subspace),
+    .needs = STRAIT_NEEDS_SUBSPACE,
+    .check = check,
+    .traits = traits,
+    .requirements = requirements,
+    .fixed_flops = fixed_flops,
+    .basis = &basis_ops,
+    .padded = &strait_codec_subspace, // the same crossings
+    .can_pad = can_pad,
+    .wire_bytes = wire_bytes,
+    .plan = plan,
+    .start = start,
+    .join = join,
+    .act_pack = act_pack,
+    .act_unpack = act_unpack,
+    .grad_pack = grad_pack,
+    .grad_unpack = grad_unpack,
+    .project_gradients = project_gradients,
+    .after_update = after_update,
+    .metrics = metrics,
+    .restored = restored,
+    .version = version,
+};

@@ -1,0 +1,182 @@
+#include "model/parts/attention.h"
+
+strait_err strait_attention_add_params(struct strait_param_list *list, strait_attention *out) {
+    const strait_shape *s = list->shape;
+    const int64_t d = s->width;
+    const int64_t queries = strait_shape_attention_cols(s);
+    const int64_t keys = (int64_t)s->kv_heads * s->head_dim;
+    STRAIT_TRY(strait_param_list_add(list, "attention.norm", STRAIT_ROLE_GAIN, 1, d, &out->norm));
+    STRAIT_TRY(strait_param_list_add(list, "attention.q", STRAIT_ROLE_MATRIX, queries, d, &out->q));
+    STRAIT_TRY(
+        strait_param_list_add_adjacent(list, "attention.k", STRAIT_ROLE_MATRIX, keys, d, &out->k));
+    STRAIT_TRY(
+        strait_param_list_add_adjacent(list, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
+    if (s->has_qk_gain)
+        STRAIT_TRY(strait_param_list_add(list, "attention.qk_gain", STRAIT_ROLE_GAIN, 2,
+                                         s->head_dim, &out->gain));
+    if (s->conv > 0)
+        STRAIT_TRY(strait_param_list_add(list, "attention.conv", STRAIT_ROLE_CONV, s->conv, d,
+                                         &out->conv));
+    if (s->has_qkv_conv)
+        STRAIT_TRY(strait_param_list_add(list, "attention.qkv_conv", STRAIT_ROLE_CONV, s->conv,
+                                         strait_shape_qkv_cols(s), &out->qkv_conv));
+    if (s->has_value_tables && strait_shape_has_local(s, list->block))
+        STRAIT_TRY(strait_param_list_add(list, "attention.values", STRAIT_ROLE_VALUES, s->vocab,
+                                         keys, &out->values));
+    return strait_param_list_add(list, "attention.out", STRAIT_ROLE_RESIDUAL_OUT,
+                                 list->residual_out_rows, queries, &out->out);
+}
+
+strait_err strait_attention_plan_acts(const strait_shape *shape, int64_t n,
+                                      struct strait_slab *slab, strait_attention_acts *out) {
+    const int64_t qkv = strait_shape_qkv_cols(shape);
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->normed));
+    if (shape->conv > 0)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->before_conv));
+    STRAIT_TRY(strait_layer_plan_f32(slab, n, 1, &out->rstd));
+    STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->qkv));
+    STRAIT_TRY(strait_layer_plan_f32(slab, n, shape->heads, &out->lse));
+    STRAIT_TRY(
+        strait_layer_plan_acts(shape, slab, n, strait_shape_attention_cols(shape), &out->attended));
+    if (shape->has_qkv_conv)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->projected));
+    if (shape->has_qkv_conv || shape->has_qk_norm)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, qkv, &out->unrotated));
+    if (!shape->has_qk_norm) return STRAIT_OK; // only the norm per head needs head_rstd
+    return strait_layer_plan_f32(slab, n, shape->heads + shape->kv_heads, &out->head_rstd);
+}
+
+/* The three projections as one matrix, so that one product computes q, k and v. */
+static strait_tensor joined_qkv(const strait_attention *layer, int is_grad) {
+    const strait_tensor matrices[] = {is_grad ? layer->q->grad : layer->q->compute,
+                                      is_grad ? layer->k->grad : layer->k->compute,
+                                      is_grad ? layer->v->grad : layer->v->compute};
+    return strait_layer_join(matrices, 3);
+}
+
+/* Forward and backward must rotate alike: both take their arguments from here. */
+static strait_rotate_params rotation(const strait_work *work, const strait_attention *layer) {
+    return (strait_rotate_params){.heads = strait_shape_heads(work->shape, work->seq_len),
+                                  .cos = work->cos,
+                                  .sin = work->sin,
+                                  .gain = layer->gain != NULL ? layer->gain->value
+                                                              : (strait_tensor){0},
+                                  .epsilon = work->shape->norm_epsilon};
+}
+
+/* The column of qkv where the values begin. */
+static int64_t first_value_col(const strait_shape *s) {
+    return (int64_t)(s->heads + s->kv_heads) * s->head_dim;
+}
+
+/* Adds the rows of the value table to the value columns of qkv. */
+static strait_err add_values(const strait_work *work, const strait_attention *layer,
+                             strait_tensor qkv) {
+    strait_tensor rows;
+    if (layer->values == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_layer_lookup(work, layer->values->compute, &rows));
+    return work->kernels->add_cols(work->stream, qkv, rows, first_value_col(work->shape));
+}
+
+strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor sum,
+                                    strait_tensor x, strait_tensor delta) {
+    const struct strait_kernels *k = work->kernels;
+    /* Without a convolution or norm per head nothing reads the projection again: the rotation then
+     * works in place, and the three tensors are one. */
+    const strait_tensor unrotated = acts->unrotated.data != NULL ? acts->unrotated : acts->qkv;
+    const strait_tensor projected = layer->qkv_conv != NULL ? acts->projected : unrotated;
+    /* The norm adds x + delta on the way and writes the sum, so the residual addition costs no pass
+     * over memory of its own. */
+    STRAIT_TRY(k->rmsnorm(work->stream, layer->conv != NULL ? acts->before_conv : acts->normed, sum,
+                          acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
+    if (layer->conv != NULL)
+        STRAIT_TRY(strait_layer_conv(work, acts->normed, acts->before_conv, layer->conv->value,
+                                     acts->past));
+    STRAIT_TRY(strait_layer_linear(work, projected, acts->normed, joined_qkv(layer, 0)));
+    STRAIT_TRY(add_values(work, layer, projected));
+    if (layer->qkv_conv != NULL)
+        STRAIT_TRY(
+            strait_layer_conv(work, unrotated, projected, layer->qkv_conv->value, acts->qkv_past));
+    return k->rotate(work->stream, acts->qkv, acts->head_rstd, unrotated, rotation(work, layer));
+}
+
+strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor branch,
+                                    strait_tensor sum, strait_tensor x, strait_tensor delta) {
+    STRAIT_TRY(strait_attention_project(work, layer, acts, sum, x, delta));
+    STRAIT_TRY(work->kernels->attention(work->stream, acts->attended, acts->lse, acts->qkv,
+                                        strait_shape_heads(work->shape, work->seq_len)));
+    return strait_layer_residual_out(work, branch, acts->attended, layer->out->compute);
+}
+
+/* In place: from the gradient of the rotated qkv to that of the rotation's input. */
+static strait_err rotation_backward(const strait_work *work, const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor d) {
+    const strait_tensor d_gain = layer->gain != NULL ? layer->gain->grad : (strait_tensor){0};
+    const strait_tensor normed = work->shape->has_qk_norm ? acts->unrotated : (strait_tensor){0};
+    return work->kernels->rotate_back(work->stream, d, d_gain, d, normed, acts->head_rstd,
+                                      rotation(work, layer));
+}
+
+/* Where backward puts the gradient of the projection. The convolution of qkv cannot work in place;
+ * its gradient goes to acts->unrotated, which is not read any more by then. */
+static strait_tensor projected_grad(const strait_attention *layer,
+                                    const strait_attention_acts *acts, strait_tensor d_qkv) {
+    return layer->qkv_conv != NULL ? acts->unrotated : d_qkv;
+}
+
+strait_err strait_attention_backward(const strait_work *work, const strait_attention *layer,
+                                     const strait_attention_acts *acts,
+                                     const strait_attention_scratch *scratch,
+                                     strait_tensor d_branch, int defers) {
+    const struct strait_kernels *k = work->kernels;
+    const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
+    const strait_tensor d_qkv = scratch->d_qkv;
+    const strait_tensor d_projected = projected_grad(layer, acts, d_qkv);
+    /* In the reverse order of forward. Scratch tensors may share memory: each is read for the last
+     * time before another of its group is written (strait_block_plan_scratch). */
+    STRAIT_TRY(strait_layer_residual_out_backward(work, scratch->d_attended, d_branch,
+                                                  layer->out->compute));
+    STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_attended, acts->attended,
+                                 acts->qkv, acts->lse, heads));
+    STRAIT_TRY(rotation_backward(work, layer, acts, d_qkv));
+    if (layer->qkv_conv != NULL)
+        STRAIT_TRY(k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
+                                 acts->projected, layer->qkv_conv->value, work->seq_len));
+    if (!defers) STRAIT_TRY(strait_attention_weight_grads(work, layer, acts, d_branch, d_qkv));
+    STRAIT_TRY(
+        strait_layer_linear_backward(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));
+    if (layer->conv == NULL) return STRAIT_OK;
+    /* Not deferred: this kernel computes the gradients of taps and input together. */
+    return k->conv->back(work->stream, scratch->d_before_conv, layer->conv->grad, scratch->d_normed,
+                         acts->before_conv, layer->conv->value, work->seq_len);
+}
+
+strait_err strait_attention_norm_backward(const strait_work *work, const strait_attention *layer,
+                                          const strait_attention_acts *acts,
+                                          const strait_attention_scratch *scratch, strait_tensor x,
+                                          strait_tensor d) {
+    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
+                                       layer->conv != NULL ? scratch->d_before_conv
+                                                           : scratch->d_normed,
+                                       x, layer->norm->value, acts->rstd);
+}
+
+strait_err strait_attention_weight_grads(const strait_work *work, const strait_attention *layer,
+                                         const strait_attention_acts *acts, strait_tensor d_branch,
+                                         strait_tensor d_qkv) {
+    d_qkv = projected_grad(layer, acts, d_qkv);
+    STRAIT_TRY(
+        strait_layer_residual_out_weight_grad(work, layer->out->grad, d_branch, acts->attended));
+    /* The value table got its rows added to the value columns: its gradient is those columns. */
+    if (layer->values != NULL) {
+        const strait_tensor d_rows = {work->table_rows.data, work->table_rows.dtype, d_qkv.rows,
+                                      layer->values->grad.cols};
+        STRAIT_TRY(
+            work->kernels->cut_cols(work->stream, d_rows, d_qkv, first_value_col(work->shape)));
+        STRAIT_TRY(
+            work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->tokens));
+    }
+    return strait_layer_linear_weight_grad(work, joined_qkv(layer, 1), d_qkv, acts->normed);
+}
