@@ -1,7 +1,7 @@
 /* channel.h - how commands reach the stages of a run, and how their replies come back.
  *
- * Whoever drives a pipeline queues one command for each stage that is to work, then gathers: the
- * channel delivers the commands and waits for all replies. Two channels exist. The local one
+ * A pipeline (train/pipeline.h) queues one command for each stage that is to work, then gathers:
+ * the channel delivers the commands and waits for all replies. Two channels exist. The local one
  * (train/local_channel.h) starts processes or threads and reaches them over a mesh; the swarm's
  * (swarm/host/channel.c) reaches whichever workers own the stages at the moment, and answers
  * STRAIT_EAGAIN when the stages went back to an earlier step instead.

@@ -1,4 +1,4 @@
-/* commands.h - what whoever runs a pipeline tells a stage to do, and what the stage answers.
+/* commands.h - the commands that the coordinator of a pipeline sends to a stage, and its replies.
  *
  * A command and its reply are tagged unions with one struct per kind. Each stage gets one command
  * at a time and sends one reply to each. The tables in commands.c describe every kind once;

@@ -8,6 +8,6 @@
 #include "stage/startup.h"
 
 /* `in` and `out` are the descriptors for the startup lines. `network` is where inproc meshes meet;
- * NULL: TLS. Returns STRAIT_OK after the command to leave, and after an error that the coordinator
- * was told of; any other error could not be told. */
+ * NULL: TLS. Returns STRAIT_OK after the command to leave, and after an error that was reported to
+ * the coordinator; other errors could not be reported. */
 strait_err strait_stage_process_run(int in, int out, struct strait_inproc_network *network);

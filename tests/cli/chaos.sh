@@ -35,7 +35,7 @@ plan() {
         return draw(1500)
     }
     BEGIN {
-        n_points = split("begin forward backward norm update applied image copy commit validate save restore", point, " ")
+        n_points = split("begin forward backward norm update applied snapshot copy commit validate save restore", point, " ")
         for (i = 0; i < 3 * n_points; i++) pair[i + 1] = (i % 3) " " point[int(i / 3) + 1]
         state = 1; shuffle(pair, 3 * n_points)
         n_kinds = split("host both stop cut hold half back slow disk late leave", kind, " ")

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    VOCAB_NARROW = 65535,         // ids below this take two bytes
-    GIFT_AHEAD = 8 * 1024 * 1024, // bytes of a snapshot that wait for a link
-    OTHERS_MAX = 16 * 1024 * 1024 // bytes of other messages that may wait
+    VOCAB_NARROW = 65535,             // ids below this take two bytes
+    SNAPSHOT_AHEAD = 8 * 1024 * 1024, // bytes of a snapshot that wait for a link
+    OTHERS_MAX = 16 * 1024 * 1024     // bytes of other messages that may wait
 };
 
 static void send_task(struct host *h, int worker, strait_task *task) {
@@ -212,30 +212,30 @@ void strait_host_command(struct host *h, const strait_swarm_action *a) {
 /* ---- restoring from a checkpoint ---- */
 
 /* A snapshot may be larger than all that may wait for a link, so it is sent in portions. */
-strait_err strait_host_give_more(struct host *h, struct connection *connection) {
-    struct strait_snapshot_reader *gift = &connection->gift;
-    while (!strait_snapshot_reader_is_over(gift) && connection->out.n_bytes < GIFT_AHEAD) {
+strait_err strait_host_send_more(struct host *h, struct connection *connection) {
+    struct strait_snapshot_reader *outgoing = &connection->outgoing;
+    while (!strait_snapshot_reader_is_over(outgoing) && connection->out.n_bytes < SNAPSHOT_AHEAD) {
         struct strait_msg *msg = NULL;
         strait_piece piece;
-        if (connection->given != h->coordinator.generation || connection->link == NULL ||
+        if (connection->served != h->coordinator.generation || connection->link == NULL ||
             connection->must_close)
             break;
-        STRAIT_TRY(strait_snapshot_reader_next(gift, &piece));
+        STRAIT_TRY(strait_snapshot_reader_next(outgoing, &piece));
         STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
         msg->priority = STRAIT_PRIORITY_CONTROL;
         strait_host_send(h, connection, &msg);
     }
-    if (strait_snapshot_reader_is_over(gift) || connection->given != h->coordinator.generation)
-        strait_snapshot_reader_fini(gift);
+    if (strait_snapshot_reader_is_over(outgoing) || connection->served != h->coordinator.generation)
+        strait_snapshot_reader_fini(outgoing);
     return STRAIT_OK;
 }
 
-/* The checkpoint of the step that the stages go back to: open as long as some of it is to be given,
- * because opening reads all of it. */
-static strait_err open_giving(struct host *h) {
+/* The checkpoint of the step that the stages go back to: open as long as some of it is to be
+ * served, because opening reads all of it. */
+static strait_err open_source(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        if (h->links.items[i].given != h->coordinator.generation)
-            strait_snapshot_reader_fini(&h->links.items[i].gift);
+        if (h->links.items[i].served != h->coordinator.generation)
+            strait_snapshot_reader_fini(&h->links.items[i].outgoing);
     if (h->checkpoint.source != NULL &&
         strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
         return STRAIT_OK;
@@ -247,9 +247,9 @@ static strait_err open_giving(struct host *h) {
                        (long long)h->coordinator.step);
 }
 
-void strait_host_close_given(struct host *h) {
+void strait_host_close_source(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        if (h->links.items[i].gift.checkpoint != NULL) return;
+        if (h->links.items[i].outgoing.checkpoint != NULL) return;
     strait_checkpoint_close(&h->checkpoint.source);
 }
 
@@ -271,13 +271,13 @@ static void blame(struct host *h, int worker, int stage) {
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
 }
 
-strait_err strait_host_give(struct host *h, struct connection *connection,
-                            const strait_want *want) {
-    struct strait_snapshot_reader *gift = &connection->gift;
+strait_err strait_host_send_wanted(struct host *h, struct connection *connection,
+                                   const strait_want *want) {
+    struct strait_snapshot_reader *outgoing = &connection->outgoing;
     const int stage = h->coordinator.workers[connection->worker].stage;
     if (h->coordinator.phase != STRAIT_PHASE_RESTORE ||
         want->generation != h->coordinator.generation || stage < 0 ||
-        connection->given == h->coordinator.generation || h->executor == NULL)
+        connection->served == h->coordinator.generation || h->executor == NULL)
         return STRAIT_OK; // late, or already served
     strait_err err = STRAIT_OK;
     if (connection->offered == h->coordinator.generation)
@@ -288,18 +288,18 @@ strait_err strait_host_give(struct host *h, struct connection *connection,
         blame(h, connection->worker, stage);
         return STRAIT_OK;
     }
-    if (err == STRAIT_OK) err = open_giving(h);
+    if (err == STRAIT_OK) err = open_source(h);
     if (err == STRAIT_OK)
         err = strait_snapshot_reader_init(
-            gift, h->checkpoint.source, want->list.data, want->list.bytes,
+            outgoing, h->checkpoint.source, want->list.data, want->list.bytes,
             (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
     if (err == STRAIT_EDATA || err == STRAIT_EIO) {
         strait_host_fail(h, err); // without the checkpoint no worker can help
         return STRAIT_OK;
     }
     STRAIT_TRY(err);
-    connection->given = gift->generation = h->coordinator.generation;
-    gift->stage = stage;
-    gift->step = h->coordinator.step;
-    return strait_host_give_more(h, connection);
+    connection->served = outgoing->generation = h->coordinator.generation;
+    outgoing->stage = stage;
+    outgoing->step = h->coordinator.step;
+    return strait_host_send_more(h, connection);
 }

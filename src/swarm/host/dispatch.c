@@ -201,7 +201,7 @@ static strait_err on_want(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     strait_want want;
     STRAIT_TRY(strait_want_unpack(msg, &want));
-    return strait_host_give(h, connection, &want);
+    return strait_host_send_wanted(h, connection, &want);
 }
 
 /* Whether a peer with the invite asks us to measure the link in our direction. */
@@ -283,7 +283,7 @@ void strait_host_forget(struct connection *connection) {
     strait_priority_queue_clear(&connection->in);
     strait_priority_queue_clear(&connection->out);
     strait_snapshot_fini(&connection->snapshot);
-    strait_snapshot_reader_fini(&connection->gift);
+    strait_snapshot_reader_fini(&connection->outgoing);
     strait_msg_close(&connection->asked);
     *connection = (struct connection){.worker = -1};
 }
@@ -311,11 +311,11 @@ void strait_host_dispatch(struct host *h) {
             connection->is_held = 0;
             if (connection->link != NULL) h->t->ops->pause(connection->link, 0);
         }
-        if (strait_host_give_more(h, connection) != STRAIT_OK)
+        if (strait_host_send_more(h, connection) != STRAIT_OK)
             strait_host_dismiss(h, connection, STRAIT_ECLOSED, "no memory to send it its stage");
         if (connection->has_ended && connection->in.n_messages == 0) end(h, connection);
     }
-    strait_host_close_given(h);
+    strait_host_close_source(h);
 }
 
 static void ask_again(struct host *h, struct connection *connection) {

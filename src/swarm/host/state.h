@@ -34,14 +34,14 @@ struct connection {
     char address[STRAIT_ADDRESS_MAX];     // where its neighbours can dial it
     int has_valid;                        // the validation's ids were sent in this generation
     int must_close;
-    int n_early;                        // messages before it joined
-    int was_probed;                     // it was sent what it asked for to measure the link
-    double allowance;                   // messages it may send at `heard_ns`
-    int64_t heard_ns;                   // of the last message
-    uint32_t offered;                   // generation in which it was told to restore from us
-    uint32_t given;                     // generation in which a snapshot was sent to it
-    struct strait_snapshot_reader gift; // the snapshot being sent, piece by piece
-    struct strait_msg *asked;           // its request to join, which has to wait
+    int n_early;                            // messages before it joined
+    int was_probed;                         // it was sent what it asked for to measure the link
+    double allowance;                       // messages it may send at `heard_ns`
+    int64_t heard_ns;                       // of the last message
+    uint32_t offered;                       // generation in which it was told to restore from us
+    uint32_t served;                        // generation in which a snapshot was sent to it
+    struct strait_snapshot_reader outgoing; // the snapshot being sent, piece by piece
+    struct strait_msg *asked;               // its request to join, which has to wait
 };
 
 /* Links and who is behind them. */
@@ -146,7 +146,7 @@ void strait_host_fail(struct host *h, strait_err err);
 void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *event);
 /* Lets time pass and messages arrive, for at most timeout_ms. An error ends the run. */
 strait_err strait_host_pump(struct host *h, int timeout_ms);
-/* Reports the status to whoever listens; _due: if the last report is old. */
+/* Reports the status to the events; _due: if the last report is old. */
 void strait_host_show(struct host *h);
 void strait_host_show_due(struct host *h, int64_t now_ns);
 
@@ -176,11 +176,12 @@ void strait_host_refuse(struct host *h, struct connection *connection, const cha
 /* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */
 strait_err strait_host_check_valid(const struct strait_loader *loader, const strait_run_plan *plan);
 /* Begins to send the tensors that a worker wants from the checkpoint. */
-strait_err strait_host_give(struct host *h, struct connection *connection, const strait_want *want);
+strait_err strait_host_send_wanted(struct host *h, struct connection *connection,
+                                   const strait_want *want);
 /* Continues with that, as far as the link has capacity. */
-strait_err strait_host_give_more(struct host *h, struct connection *connection);
+strait_err strait_host_send_more(struct host *h, struct connection *connection);
 /* Closes the checkpoint that workers restored from once none is being sent any of it. */
-void strait_host_close_given(struct host *h);
+void strait_host_close_source(struct host *h);
 
 /* ---- run_async.c ---- */
 /* Runs `run`, which blocks, in another thread and calls `serve`, which takes some milliseconds,

@@ -22,8 +22,8 @@ void strait_worker_note(struct worker *w, const char *format, ...) {
 
 const char *strait_worker_point_name(strait_worker_point point) {
     static const char *const names[STRAIT_WORKER_POINTS] = {
-        "begin", "forward", "backward", "norm",     "update", "applied",
-        "image", "copy",    "commit",   "validate", "save",   "restore"};
+        "begin",    "forward", "backward", "norm",     "update", "applied",
+        "snapshot", "copy",    "commit",   "validate", "save",   "restore"};
     return names[point];
 }
 
