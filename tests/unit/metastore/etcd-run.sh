@@ -50,11 +50,11 @@ goes_on() {
 
 # The coordinator starts before etcd: it reports repeatedly what it cannot reach, and continues when it can.
 host_start swarm run.yaml $sets --store "$store"
-wait_words "$HOST_LOG" "metastore $store: unreachable, trying for 600 s .*none of 3 members answered" \
+wait_for_text "$HOST_LOG" "metastore $store: unreachable, trying for 600 s .*none of 3 members answered" \
     'still unreachable after [1-9][0-9]* s'
 [ ! -s swarm.invite ] || fail "an invite was printed although nobody leads the run"
 for i in 0 1 2; do start_member $i; done
-host_invites
+wait_for_invite
 says "$HOST_LOG" '^the metastore is reachable'
 for i in 1 2; do join_begin swarm $i; done
 stand_by second
@@ -84,7 +84,7 @@ paused() {
     is_running || fail "the coordinator ends without etcd"
 }
 paused 'paused until the metastore is back, for 600 s at most: .*none of 3 members answered'
-wait_words swarm/swarm.json '"phase": *"paused"' # written after the log line
+wait_for_text swarm/swarm.json '"phase": *"paused"' # written after the log line
 lines=$(wc -l <swarm/metrics.jsonl)
 lost=$(cat join-*.err | grep -c 'lost the coordinator')
 sleep 8 # longer than the timeout of a silent link
