@@ -121,7 +121,7 @@ enum strait_codec_trait {
 /* What a codec requires of the model that it is part of. All zero: any model will do. */
 typedef struct strait_codec_requirements {
     int64_t subspace;    // above 0: residual output projections and embedding are stored as this
-                         // many coordinates in the basis that the codec lends (codec/basis.h)
+                         // many coordinates in the basis that the codec owns (codec/basis.h)
     int64_t bottleneck;  // above 0: the blocks beside a boundary narrow the stream to this width
                          // and widen it again, and the codec carries [rows x bottleneck]
     int has_code_stream; // the stream inside the stages is the code itself, [rows x keep]

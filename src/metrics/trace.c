@@ -18,7 +18,9 @@ struct strait_trace {
 };
 
 strait_err strait_trace_open(int capacity, struct strait_trace **out) {
-    if (capacity < 1) return STRAIT_FAIL(STRAIT_EINVAL, "a trace with room for %d spans", capacity);
+    if (capacity < 1)
+        return STRAIT_FAIL(STRAIT_EINVAL, "a trace needs a capacity of at least 1 span, not %d",
+                           capacity);
     struct strait_trace *trace;
     STRAIT_TRY(strait_alloc(1, sizeof *trace, "a trace", (void **)&trace));
     trace->capacity = capacity;

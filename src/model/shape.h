@@ -37,7 +37,7 @@ typedef struct strait_shape {
     float norm_epsilon;
     strait_init init;
     /* k > 0: in stages without the head, residual output projections are stored as coordinates in a
-     * subspace of k dimensions, whose basis the codec lends to the stage; and so is what the
+     * subspace of k dimensions, whose basis belongs to the codec; and so is what the
      * embedding adds to a fixed table. */
     int subspace;
     int bottleneck; // k > 0: what crosses a boundary is a code of k values (bottleneck.h)

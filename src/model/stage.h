@@ -46,7 +46,7 @@ struct strait_stream *strait_stage_stream(struct strait_stage *stage);
 const struct strait_weights *strait_stage_weights(const struct strait_stage *stage);
 const strait_work *strait_stage_work(const struct strait_stage *stage);
 
-/* For a stage without the head, in a shape with a subspace: lends it the basis [D x k] and the
+/* For a stage without the head, in a shape with a subspace: gives it the basis [D x k] and the
  * fixed embedding [V x D], both f32, which must live until close. Before the first forward pass. */
 strait_err strait_stage_set_basis(struct strait_stage *stage, strait_tensor basis,
                                   strait_tensor fixed_embedding);

@@ -53,7 +53,7 @@ static strait_err restore_error(const saved_error *f) {
 static strait_err fill_chunk(struct chunk_reader *reader, strait_chunk *chunk) {
     chunk->n_ends = chunk->text.n = 0;
     while (chunk->text.n < CHUNK_BYTES && !reader->is_over) {
-        reader->piece.text = chunk->text; // lend the chunk's buffer: the piece is appended in place
+        reader->piece.text = chunk->text; // use the chunk's buffer: the piece is appended in place
         const strait_err err = strait_text_next(reader->text, &reader->piece);
         chunk->text = reader->piece.text;
         reader->piece.text = (strait_buffer){0};

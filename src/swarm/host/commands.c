@@ -211,7 +211,7 @@ void strait_host_command(struct host *h, const strait_swarm_action *a) {
 
 /* ---- restoring from a checkpoint ---- */
 
-/* A snapshot may be larger than all that may wait for a link, so it is sent in portions. */
+/* A snapshot may be larger than all that may wait for a link, so it is sent in pieces. */
 strait_err strait_host_send_more(struct host *h, struct connection *connection) {
     struct strait_snapshot_reader *outgoing = &connection->outgoing;
     while (!strait_snapshot_reader_is_over(outgoing) && connection->out.n_bytes < SNAPSHOT_AHEAD) {

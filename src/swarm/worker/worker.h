@@ -1,4 +1,4 @@
-/* worker.h - the life of a worker: lending this machine to a run.
+/* worker.h - the life of a worker: serving stages of a run on this machine.
  *
  * A worker dials the coordinator of an invite, reports what it can do, and then either waits as a
  * spare or serves a stage. It computes in the caller's thread, polls for messages many times a

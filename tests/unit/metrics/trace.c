@@ -182,7 +182,7 @@ static void bad_spans_are_refused(void **state) {
     bad = span("forward", 0, 0, 1, 2);
     CHECK_FAILS(strait_trace_write(away, &bad, 1), STRAIT_EIO, "none/trace.json");
     struct strait_trace *trace = NULL;
-    CHECK_FAILS(strait_trace_open(0, &trace), STRAIT_EINVAL, "room for 0");
+    CHECK_FAILS(strait_trace_open(0, &trace), STRAIT_EINVAL, "at least 1 span, not 0");
     for (int n = 1; n <= 2; n++) {
         strait_alloc_fail_at(n);
         CHECK_FAILS(strait_trace_open(8, &trace), STRAIT_ENOMEM, "a trace");
