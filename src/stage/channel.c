@@ -31,6 +31,14 @@ strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int s
     if (reply.err == STRAIT_OK && reply.kind != kind)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d answered %s with a reply to %s", stage,
                            strait_stage_command_name(kind), strait_stage_command_name(reply.kind));
+    if (reply.kind != kind) { // an error: its union is of another kind and must not be read
+        const strait_stage_reply error = {.kind = reply.kind,
+                                          .generation = reply.generation,
+                                          .sequence = reply.sequence,
+                                          .err = reply.err,
+                                          .reason = reply.reason};
+        reply = error;
+    }
     strait_msg_close(&replies->messages[stage]);
     replies->items[stage] = reply;
     replies->messages[stage] = *msg;

@@ -132,6 +132,22 @@ strait_err strait_stage_reply_pack(struct strait_msg_pool *pool, const strait_st
                 out);
 }
 
+/* Crossings carry the step in 32 bits, and boundaries index by it. */
+static int is_step(int64_t step) {
+    return step >= 0 && step < UINT32_MAX;
+}
+
+static int has_valid_step(const strait_stage_command *command) {
+    switch (command->kind) {
+    case STRAIT_COMMAND_GRADIENTS: return is_step(command->gradients.step);
+    case STRAIT_COMMAND_UPDATE: return is_step(command->update.step);
+    case STRAIT_COMMAND_VALIDATE: return is_step(command->validate.step);
+    case STRAIT_COMMAND_SAVE: return is_step(command->save.step);
+    case STRAIT_COMMAND_SEND_SNAPSHOT: return is_step(command->send_snapshot.step);
+    default: return 1;
+    }
+}
+
 strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memory memory,
                                        strait_stage_command *out) {
     strait_reader r = {msg->body, msg->size, 0};
@@ -139,7 +155,7 @@ strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memo
     strait_layout_read(&strait_stage_command_header, &r, memory, out);
     const strait_layout *body = strait_stage_command_layout(out->kind);
     if (body != NULL) strait_layout_read(body, &r, memory, out);
-    if (body == NULL || r.is_short || r.left != 0)
+    if (body == NULL || r.is_short || r.left != 0 || !has_valid_step(out))
         return STRAIT_FAIL(STRAIT_EPROTO, "malformed command of kind %d", (int)out->kind);
     return STRAIT_OK;
 }

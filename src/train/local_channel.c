@@ -59,7 +59,9 @@ static strait_err take_reply(struct strait_stage_channel *channel, int stage,
     STRAIT_TRY(strait_stage_replies_take(&channel->replies, stage, l->queue[stage].kind, msg));
     const strait_stage_reply *reply = &channel->replies.items[stage];
     l->is_awaited[stage] = 0;
-    if (reply->err == STRAIT_OK || reply->kind == STRAIT_COMMAND_SAVE) return STRAIT_OK;
+    const int is_save = reply->kind == STRAIT_COMMAND_SAVE &&
+                        l->queue[stage].kind == STRAIT_COMMAND_SAVE;
+    if (reply->err == STRAIT_OK || is_save) return STRAIT_OK;
     strait_err_note(__FILE__, __LINE__, "%s", reply->reason);
     return reply->err;
 }
@@ -187,8 +189,8 @@ static strait_err blame_start(struct local *l, int stage, strait_err err) {
     strait_err_note(__FILE__, __LINE__, "stage %d could not be started: %s%s%s%s%s%.200s%s", stage,
                     ended != NULL ? "it " : "", ended != NULL ? ended : symptom,
                     was_refused ? "; it was refused: " : "", was_refused ? refusal : "",
-                    launch[0] != '\0' ? "; what starts it is stages.launch: " : "", launch,
-                    ended != NULL && launch[0] == '\0' ? "; its own messages are above" : "");
+                    launch[0] != '\0' ? "; started by stages.launch: " : "", launch,
+                    ended != NULL && launch[0] == '\0' ? "; see its messages above" : "");
     return err;
 }
 

@@ -29,8 +29,8 @@ static void count_replaced(struct host *h, int worker, const char *name) {
     }
     if (++h->links.n_replaced[worker] == REPLACED_MANY)
         strait_host_note(h,
-                         "%s joins again and again while its older link is alive: if another "
-                         "worker has a copy of its key, give one of them a key of its own (--keys)",
+                         "worker %s keeps reconnecting while its previous link is still up: if two "
+                         "workers share one key, give one of them its own (--keys)",
                          name);
 }
 
@@ -61,7 +61,9 @@ static strait_err on_join(struct host *h, struct connection *connection,
     /* The coordinator's first task for it comes with this event, so its place must be known before.
      */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
-    if (connection->worker < 0) return STRAIT_FAIL(STRAIT_ECLOSED, "the swarm is full");
+    if (connection->worker < 0)
+        return STRAIT_FAIL(STRAIT_ECLOSED,
+                           "the run has no free slot for another worker: try again later");
     h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
     strait_host_feed_coordinator(h, &event);
     return STRAIT_OK;
@@ -132,7 +134,8 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     strait_stage_reply reply;
     STRAIT_TRY(strait_stage_reply_peek(*msg, &reply));
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
-    if (stage < 0) return STRAIT_OK; // late
+    /* A second reply must not overwrite the first, which the coordinator has accepted already. */
+    if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
     struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
                          reply.rejected_copies_next};
     if (is_working) {
@@ -164,16 +167,19 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     strait_task_reply reply;
     STRAIT_TRY(strait_task_reply_unpack(msg, &reply));
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
+    const strait_swarm_phase phase = h->coordinator.phase;
     if (stage < 0) return STRAIT_OK; // late
-    if ((int)reply.kind != task_of(h->coordinator.phase))
-        return STRAIT_FAIL(STRAIT_EPROTO, "a reply to task %d, which was not sent",
+    /* While waiting, replies of an abandoned generation still arrive: that is no fault. */
+    if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
+        return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
     struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
                          reply.rejected_copies_next};
-    if (reply.kind == STRAIT_TASK_TAKE)
+    if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_TAKE)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
                        reply.err == STRAIT_OK ? reply.take.address : "");
-    if (reply.kind == STRAIT_TASK_DIAL && reply.err != STRAIT_OK) {
+    if (phase == STRAIT_PHASE_CONNECT && reply.kind == STRAIT_TASK_DIAL &&
+        reply.err != STRAIT_OK) { // once per boundary, or a way to connect would be skipped
         const int boundary = reply.dial.missing_boundary;
         if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->ways.n_missed[boundary]++;
     }
@@ -231,7 +237,7 @@ static strait_err handle(struct host *h, struct connection *connection,
     if (connection->asked != NULL) return STRAIT_OK; // its request to join is undecided
     if (connection->worker < 0) {                    // messages may be left from an earlier link
         if (++connection->n_early <= EARLY_MAX) return STRAIT_OK;
-        return STRAIT_FAIL(STRAIT_EPROTO, "messages before the request to join");
+        return STRAIT_FAIL(STRAIT_EPROTO, "too many messages before the request to join");
     }
     switch (msg->type) {
     case STRAIT_MSG_HEARTBEAT: return on_heartbeat(h, connection, msg);
@@ -312,7 +318,8 @@ void strait_host_dispatch(struct host *h) {
             if (connection->link != NULL) h->t->ops->pause(connection->link, 0);
         }
         if (strait_host_send_more(h, connection) != STRAIT_OK)
-            strait_host_dismiss(h, connection, STRAIT_ECLOSED, "no memory to send it its stage");
+            strait_host_dismiss(h, connection, STRAIT_ECLOSED,
+                                "the coordinator is out of memory and cannot send the snapshot");
         if (connection->has_ended && connection->in.n_messages == 0) end(h, connection);
     }
     strait_host_close_source(h);

@@ -83,7 +83,8 @@ static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int
         STRAIT_TRY(mesh == w->control.mesh ? strait_worker_poll_control(w) : strait_worker_poll(w));
         if (err == STRAIT_OK) return STRAIT_OK;
         if (strait_clock_ns() > until)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "a snapshot was not accepted for %d s",
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "sending a snapshot: the link accepted no data for %d s",
                                SEND_MS / 1000);
     }
 }
@@ -223,6 +224,7 @@ strait_err strait_worker_take_piece(struct worker *w, const struct strait_msg *m
                                     int is_from_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
+    if (w->service == NULL) return STRAIT_OK; // there is no stage yet that it could be for
     if (!piece.must_keep || is_from_host) {
         w->progress++;
         return strait_snapshot_add(&w->snapshots.incoming, &piece,
@@ -232,7 +234,7 @@ strait_err strait_worker_take_piece(struct worker *w, const struct strait_msg *m
     const int is_next = msg->peer == w->next_peer;
     if (piece.stage != w->stage + (is_next ? 1 : -1))
         return STRAIT_FAIL(STRAIT_EPROTO,
-                           "a neighbour sent a snapshot of stage %d, which is not its own",
+                           "a neighbour sent a snapshot of stage %d, which it does not own",
                            piece.stage);
     struct strait_snapshot *copies = w->snapshots.copies[is_next];
     for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // of stages that are no longer our neighbours

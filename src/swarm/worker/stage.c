@@ -170,7 +170,8 @@ static strait_err wait_up(struct worker *w, int peer) {
 
 strait_err strait_worker_connect(struct worker *w, const strait_task *task, int *missing) {
     const int dials = task->kind == STRAIT_TASK_DIAL;
-    if (w->service == NULL) return STRAIT_FAIL(STRAIT_EPROTO, "no stage was taken");
+    if (w->service == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
     STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
     STRAIT_TRY(add_peer(w, &task->neighbours.next, dials, 1, &w->next_peer));
     if (!dials) return STRAIT_OK; // others dial when all are ready for them
@@ -294,7 +295,8 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                  strait_task_reply *reply) {
     const int64_t step = task->restore.step;
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
-        return STRAIT_FAIL(STRAIT_EPROTO, "there is no stage to restore");
+        return STRAIT_FAIL(STRAIT_EPROTO, "task to restore before the stage was opened");
+    w->snapshots.sending = NULL; // its snapshot may be dropped or replaced below
     if (task->restore.gives_prev) STRAIT_TRY(give(w, w->prev, w->stage - 1, step));
     if (task->restore.gives_next) STRAIT_TRY(give(w, w->next_peer, w->stage + 1, step));
     const strait_err err = restore_from(w, task);
@@ -328,7 +330,7 @@ strait_err strait_worker_keep(struct worker *w, int is_urgent) {
     const double began = strait_clock_seconds();
     struct strait_snapshot *place = NULL;
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
-        return STRAIT_FAIL(STRAIT_EPROTO, "there is no stage to take a snapshot of");
+        return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
     STRAIT_TRY(strait_worker_current_snapshot(w, &place));
     s->cost_s = strait_clock_seconds() - began + (double)place->bytes / seal_bytes_per_s;
     s->bytes = place->bytes;

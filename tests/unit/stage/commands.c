@@ -60,10 +60,10 @@ static void delivers_commands_unchanged(void **state) {
                         sizeof back.connect_next.key);
     strait_msg_close(&msg);
     command = (strait_stage_command){.kind = STRAIT_COMMAND_UPDATE,
-                                     .update = {(int64_t)1 << 40, 0.25f, 1}};
+                                     .update = {(int64_t)1 << 30, 0.25f, 1}};
     msg = send_command(&command);
     CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
-    assert_true(back.update.step == (int64_t)1 << 40 && back.update.factor == 0.25f);
+    assert_true(back.update.step == (int64_t)1 << 30 && back.update.factor == 0.25f);
     assert_int_equal(back.update.keep_snapshot, 1);
     strait_msg_close(&msg);
 }
@@ -177,6 +177,19 @@ static void cleans_reasons_of_control_characters(void **state) {
     strait_msg_close(&msg);
 }
 
+/* Boundaries index by the step, so a coordinator must not choose it freely. */
+static void rejects_steps_out_of_range(void **state) {
+    (void)state;
+    static const int64_t steps[] = {-1, INT64_MIN, (int64_t)1 << 32, INT64_MAX};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS,
+                                              .gradients = {.step = steps[i]}};
+        struct strait_msg *msg = send_command(&command);
+        refuses(msg);
+        strait_msg_close(&msg);
+    }
+}
+
 /* A reply to another kind would be read as the wrong member of the union. */
 static void rejects_replies_to_another_command(void **state) {
     (void)state;
@@ -192,6 +205,12 @@ static void rejects_replies_to_another_command(void **state) {
     msg = send_reply(&reply); // a failed reply consists of its header only
     CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_OPEN, &msg));
     assert_string_equal(replies.items[0].reason, "no");
+    reply = gradients_reply(NULL, 0); // an error of another kind leaves nothing in the union
+    reply.err = STRAIT_EIO;
+    reply.reason = "no";
+    msg = send_reply(&reply);
+    CHECK_OK(strait_stage_replies_take(&replies, 0, STRAIT_COMMAND_OPEN, &msg));
+    assert_null(replies.items[0].open.device);
     strait_msg_close(&replies.messages[0]);
 }
 
@@ -201,6 +220,7 @@ int main(void) {
         cmocka_unit_test(rejects_malformed_commands),
         cmocka_unit_test(delivers_replies_unchanged),
         cmocka_unit_test(cleans_reasons_of_control_characters),
+        cmocka_unit_test(rejects_steps_out_of_range),
         cmocka_unit_test(rejects_replies_to_another_command),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

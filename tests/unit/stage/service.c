@@ -207,9 +207,9 @@ static void rejects_impossible_windows(void **state) {
         const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
                                               .open = {.n_slots = windows[i]}};
         CHECK_FAILS(strait_service_execute(service, &command, &reply), STRAIT_EPROTO,
-                    "for 2 microbatches");
+                    "expected 1 to 2");
         assert_int_equal(reply.err, STRAIT_EPROTO);
-        assert_non_null(strstr(reply.reason, "for 2 microbatches"));
+        assert_non_null(strstr(reply.reason, "expected 1 to 2"));
         assert_null(strait_service_runner(service));
     }
     strait_service_close(&service);
