@@ -71,6 +71,7 @@ layers:
 tidy: deps
 	@tools/install-packages check
 	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev --target generated >/dev/null
 	@tools/check-tidy build/dev
 
 # Tests under a sanitizer: make asan, make tsan.

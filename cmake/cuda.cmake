@@ -58,6 +58,7 @@ function(strait_cuda_module)
         COMMAND ${CMAKE_COMMAND} -DFILES=${stamped_text} -DHEADER=${stamp}.h -DTEXT=${stamp}
             -P ${script}
         DEPENDS ${stamped} ${script} COMMENT "Stamping device code" VERBATIM)
+    add_custom_target(strait_cuda_stamp DEPENDS ${stamp}.h)
     add_custom_command(OUTPUT ${STRAIT_CUDA_MODULE}
         COMMAND ${CMAKE_COMMAND} -E rm -f ${STRAIT_CUDA_MODULE}
         COMMAND ${CMAKE_AR} rcD ${STRAIT_CUDA_MODULE} ${stamp} ${members}

@@ -3,7 +3,6 @@
 
 #include "commands.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +38,7 @@ static strait_err print_text(void *user, const char *text, size_t n, int is_prom
     (void)user;
     if (is_prompt && hides_prompt) return STRAIT_OK;
     if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
-        return STRAIT_FAIL(STRAIT_EIO, "cannot write the text: %s", strerror(errno));
+        return STRAIT_FAIL(STRAIT_EIO, "cannot write the text to standard output");
     return STRAIT_OK;
 }
 

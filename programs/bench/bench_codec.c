@@ -10,19 +10,19 @@
 /* A codec and its compression ratio. */
 typedef struct candidate {
     const char *label, *name, *variant;
-    int bits;
     int64_t times;
+    int bits;
     int has_gates;
 } candidate;
 
 static const candidate candidates[] = {
-    {"subspace 100x", "subspace", "full", 16, 100, 0},
-    {"subspace 128x", "subspace", "full", 16, 128, 0},
-    {"resbm 100x", "resbm", "a", 16, 100, 0},
-    {"resbm 128x", "resbm", "a", 16, 128, 0},
-    {"strait 128x", "strait", "context", 4, 128, 1}, // the default of run files
-    {"strait bare 128x", "strait", "context", 4, 128, 0},
-    {"strait tied 128x", "strait", "tied", 4, 128, 0},
+    {"subspace 100x", "subspace", "full", 100, 16, 0},
+    {"subspace 128x", "subspace", "full", 128, 16, 0},
+    {"resbm 100x", "resbm", "a", 100, 16, 0},
+    {"resbm 128x", "resbm", "a", 128, 16, 0},
+    {"strait 128x", "strait", "context", 128, 4, 1}, // the default of run files
+    {"strait bare 128x", "strait", "context", 128, 4, 0},
+    {"strait tied 128x", "strait", "tied", 128, 4, 0},
 };
 
 /* The codec sides of a stage between boundary 0 and boundary 1. */
