@@ -149,7 +149,10 @@ static strait_err print_json(const row *r) {
                           "tokens_per_s", r->history.tokens_per_s, "forward_bytes_per_token",
                           r->history.forward_bytes, "backward_bytes_per_token",
                           r->history.backward_bytes, "target", real_or_null(target));
-    if (o == NULL) return STRAIT_FAIL(STRAIT_EDATA, "%s: its metrics are not finite", r->name);
+    if (o == NULL)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: metrics.jsonl has non-finite values and cannot be printed as JSON",
+                           r->name);
     json_object_set_new(o, "steps_to", real_or_null(r->steps_to));
     json_object_set_new(o, "seconds_to", real_or_null(r->seconds_to));
     json_object_set_new(o, "meter_seconds_to", real_or_null(r->meter_to));

@@ -67,8 +67,8 @@ static int must_stop(void *user) {
 static void on_passed(void *user, strait_worker_point point, int stage, int64_t step) {
     (void)user;
     if (point != fault.point || stage != fault.stage || step < fault.step) return;
-    fprintf(stderr, "dies as asked: %s, stage %d, step %lld\n", strait_worker_point_name(point),
-            stage, (long long)step);
+    fprintf(stderr, "--fault: killing this worker at %s, stage %d, step %lld\n",
+            strait_worker_point_name(point), stage, (long long)step);
     (void)raise(SIGKILL);
 }
 

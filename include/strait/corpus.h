@@ -22,6 +22,7 @@ typedef struct strait_tokenize_counts {
     int64_t taken, total; // bytes of the files read, and of all; total 0: unknown
 } strait_tokenize_counts;
 
+/* What to tokenize and where to write it. Borrowed until strait_tokenize_run returns. */
 typedef struct strait_tokenize_spec {
     const struct strait_tokenizer *tokenizer;
     strait_text_spec text;

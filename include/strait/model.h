@@ -48,6 +48,7 @@ typedef struct strait_model_info {
     const struct strait_tokenizer *tokenizer; // NULL: there is none
 } strait_model_info;
 
+/* Describes an open model. The pointers in *out are borrowed until close. */
 STRAIT_API void strait_model_describe(const struct strait_model *model, strait_model_info *out);
 
 /* Called while tokens are scored, from the calling thread. */

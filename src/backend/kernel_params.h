@@ -55,7 +55,7 @@ typedef struct strait_loss_params {
 } strait_loss_params;
 
 /* How values become bytes. Where rounding is stochastic, value i of the tensor uses word i % 4 of
- * the random block (seed, stream, counter i / 4): base/rng.h. */
+ * the random block (seed, stream, counter i / 4): base/rng/rng.h. */
 typedef struct strait_pack_params {
     int bits; // per value: 32, 16, 8 or 4
     int is_stochastic;

@@ -45,7 +45,8 @@ static void full_name(const struct strait_codec *c, const char *name, char out[S
 strait_err strait_codec_add_param(struct strait_codec *c, const char *name, strait_role role,
                                   int64_t rows, int64_t cols) {
     if (c->n_params == STRAIT_CODEC_PARAMS)
-        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: parameter %s is one more than %d",
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "codec %s: parameter %s exceeds the limit of %d parameters per side",
                            c->ops->name, name, STRAIT_CODEC_PARAMS);
     strait_param *p = &c->params[c->n_params++];
     full_name(c, name, p->name);
@@ -57,8 +58,9 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
 strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
                                   int64_t rows, int64_t cols) {
     if (c->n_states == STRAIT_CODEC_STATES)
-        return STRAIT_FAIL(STRAIT_EINVAL, "codec %s: state %s is one more than %d", c->ops->name,
-                           name, STRAIT_CODEC_STATES);
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "codec %s: state %s exceeds the limit of %d states per side",
+                           c->ops->name, name, STRAIT_CODEC_STATES);
     strait_codec_state *state = &c->states[c->n_states++];
     full_name(c, name, state->name);
     return strait_slab_add(&c->slab, dtype, rows, cols, &state->tensor);

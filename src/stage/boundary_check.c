@@ -124,8 +124,10 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c,
     const int is_prev = theirs.boundary == c->stage - 1;
     if ((!is_prev && theirs.boundary != c->stage) || theirs.boundary < 0 ||
         theirs.boundary >= c->plan->n_stages - 1)
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a neighbour described boundary %d", c->stage,
-                           theirs.boundary);
+        return STRAIT_FAIL(
+            STRAIT_EPROTO,
+            "stage %d: a neighbour described boundary %d, which is not a boundary of this stage",
+            c->stage, theirs.boundary);
     STRAIT_TRY(strait_boundary_check_init(c->plan, theirs.boundary, &ours));
     const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs,
                                                          is_prev ? c->stage - 1 : c->stage + 1);

@@ -3,8 +3,8 @@
  * A command and its reply are tagged unions with one struct per kind. Each stage gets one command
  * at a time and sends one reply to each. The tables in commands.c describe every kind once;
  * packing, unpacking, bounds checks and docs/wire.md follow from them. A change of a table is a
- * change of the protocol: raise STRAIT_FRAME_VERSION (net/core/frame.h), as
- * tests/unit/swarm/wire_layout.c will ask for.
+ * change of the protocol: raise STRAIT_FRAME_VERSION (net/core/frame.h);
+ * tests/unit/swarm/wire_layout.c fails until you do.
  *
  * To add a kind: its number below, its struct in the union, its row in the table, its case in
  * service.c, its row in docs/wire.md. */

@@ -165,7 +165,8 @@ static double delay_to_next(struct strait_service *s) {
 
 static strait_err open_runner(struct strait_service *s, int n_slots) {
     if (n_slots < 1 || n_slots > s->plan.n_microbatches)
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a window of %d for %lld microbatches",
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d: invalid window %d, expected 1 to %lld (microbatches)",
                            s->stage, n_slots, (long long)s->plan.n_microbatches);
     strait_runner_close(&s->runner);
     STRAIT_TRY(strait_runner_open(&s->run, &s->plan, s->stage, n_slots, s->loader, &s->runner));

@@ -2,9 +2,9 @@
  *
  * Commands to a stage and their replies are those of stage/commands.h. The messages here are about
  * the swarm itself: joining, which stage a worker serves, what its neighbours are, snapshots and
- * token ids. Each is described by a table of fields (base/layout.h) in protocol.c; docs/swarm.md
+ * token ids. Each is described by a table of fields (base/layout.h) in protocol.c; docs/wire.md
  * has the bytes. A change of a table is a change of the protocol: raise STRAIT_FRAME_VERSION
- * (net/core/frame.h), as tests/unit/swarm/protocol.c will ask for.
+ * (net/core/frame.h); tests/unit/swarm/wire_layout.c fails until you do.
  *
  * Unpack functions fail with STRAIT_EPROTO on anything malformed or out of bounds. Texts of what
  * they return point into the message. */
@@ -173,8 +173,8 @@ strait_err strait_want_pack(struct strait_msg_pool *pool, const strait_want *wan
                             struct strait_msg **out);
 strait_err strait_want_unpack(const struct strait_msg *msg, strait_want *out);
 
-/* The tables, for tests that compare them with docs/swarm.md; NULL for a number that is no kind. */
+/* The tables, for tests that compare them with docs/wire.md; NULL for an unknown kind. */
 const strait_layout *strait_task_layout(strait_task_kind kind);
 const strait_layout *strait_task_reply_layout(strait_task_kind kind);
-/* Those without kinds, and the headers of tasks and their replies; NULL behind the last. */
+/* Those without kinds, and the headers of tasks and their replies; NULL past the last. */
 const strait_layout *strait_swarm_layout(int i);

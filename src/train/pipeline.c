@@ -233,7 +233,7 @@ strait_err strait_pipeline_save(struct strait_pipeline *p, const char *folder, i
 strait_err strait_pipeline_load(struct strait_pipeline *p, struct strait_checkpoint *checkpoint) {
     char real[STRAIT_PATH_MAX];
     if (realpath(strait_checkpoint_path(checkpoint), real) == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: the checkpoint is gone",
+        return STRAIT_FAIL(STRAIT_EIO, "%s: the checkpoint no longer exists",
                            strait_checkpoint_path(checkpoint));
     const strait_stage_command command = {.kind = STRAIT_COMMAND_LOAD, .load = {real}};
     return command_all(p, &command);

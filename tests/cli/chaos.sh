@@ -167,7 +167,7 @@ fault_point() {
     before=$(steps_in $RUN)
     began=$(now_ms)
     wait "$(pid_of_join "$armed")" 2>/dev/null
-    grep -q "dies as asked: $2, stage $1" "join-$armed.err" || abort_test "worker $armed did not die at the requested point"
+    grep -q "killing this worker at $2, stage $1" "join-$armed.err" || abort_test "worker $armed did not die at the requested point"
     echo "$1 $2" >>pairs
     wait_for_recovery $RUN point "$began" "$before"
     worker_begin "$armed"

@@ -52,7 +52,7 @@ says "$OUT" '60 steps committed' 'Z done$' '^no update for 1m[0-9]*s: the run ha
 
 # A worker that cannot reach the coordinator prints the address that it dials.
 refuses 4 'has been unreachable for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1
-says "$ERR" "^dialling the coordinator at 127.0.0.1:$(cat plain.port) "
+says "$ERR" "^connecting to the coordinator at 127.0.0.1:$(cat plain.port) "
 ! grep -q 'reached the coordinator' "$ERR" || fail "the worker claims to have reached a coordinator that is not running"
 
 # Hosting a finished run again ends at once.

@@ -243,8 +243,9 @@ static strait_err open_source(struct host *h) {
     STRAIT_TRY(strait_host_open_checkpoint(h, &h->checkpoint.source));
     if (strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step) return STRAIT_OK;
     strait_checkpoint_close(&h->checkpoint.source);
-    return STRAIT_FAIL(STRAIT_EDATA, "%s: the checkpoint of step %lld is gone", h->spec->folder,
-                       (long long)h->coordinator.step);
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: the checkpoint of step %lld was removed while workers restore from it",
+                       h->spec->folder, (long long)h->coordinator.step);
 }
 
 void strait_host_close_source(struct host *h) {
@@ -283,7 +284,8 @@ strait_err strait_host_send_wanted(struct host *h, struct connection *connection
     if (connection->offered == h->coordinator.generation)
         err = check_wanted(h, stage, &want->list);
     else
-        err = STRAIT_FAIL(STRAIT_EPROTO, "the worker was not told to restore from the checkpoint");
+        err = STRAIT_FAIL(STRAIT_EPROTO,
+                          "requested tensors of the checkpoint without a task to restore from it");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         blame(h, connection->worker, stage);
         return STRAIT_OK;

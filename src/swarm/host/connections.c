@@ -48,7 +48,7 @@ void strait_host_send(struct host *h, struct connection *connection, struct stra
     if (connection->out.n_bytes + (*msg)->size > STRAIT_HOST_OUT_MAX) {
         strait_msg_close(msg);
         strait_host_dismiss(h, connection, STRAIT_ETIMEDOUT,
-                            "the worker does not read what is sent to it");
+                            "send queue full: the worker has stopped reading");
         return;
     }
     strait_priority_queue_push(&connection->out, msg);

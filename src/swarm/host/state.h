@@ -63,9 +63,10 @@ struct host_facts {
     strait_fingerprint members[STRAIT_HOST_MEMBERS]; // every key that was ever admitted
     unsigned char is_banned[STRAIT_HOST_MEMBERS];    // of these, refused for good
     int n_members;
-    int64_t admit_ns; // nobody new is admitted before: the metastore failed; 0: it did not
-    int was_begun;    // by an earlier host
-    int has_expiry;   // of the invite is stored
+    int64_t
+        admit_ns;   // no new key is admitted before this time, after a metastore error; 0: no error
+    int was_begun;  // by an earlier host
+    int has_expiry; // of the invite is stored
     uint64_t valid_s; // the lifetime of the invite that expiry was computed from
     int64_t renew_ns; // when the lease was last renewed
     int is_paused;    // the metastore is out of reach

@@ -43,7 +43,8 @@ static strait_err before(void *user, const strait_stage_command *command) {
                            strait_stage_command_name(command->kind));
     if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE) &&
         w->is_broken)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost a neighbour before the command",
+        return STRAIT_FAIL(STRAIT_ECLOSED,
+                           "stage %d: the link to a neighbour was lost before the command began",
                            w->stage);
     switch (command->kind) {
     case STRAIT_COMMAND_GRADIENTS:

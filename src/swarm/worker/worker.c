@@ -292,8 +292,9 @@ static strait_err open_control(struct worker *w) {
     const strait_mesh_peer host = {
         .name = "coordinator", .key = w->spec->invite.key, .address = w->spec->invite.address};
     w->control.down_ns = strait_clock_ns();
-    strait_worker_note(w, "dialling the coordinator at %s (\"strait doctor INVITE\" tests the way)",
-                       host.address);
+    strait_worker_note(
+        w, "connecting to the coordinator at %s (if this fails, run \"strait doctor INVITE\")",
+        host.address);
     return strait_mesh_add(w->control.mesh, &host, &peer);
 }
 

@@ -25,7 +25,7 @@ enum {
 };
 
 static struct strait_msg_pool *pool;
-static unsigned char all[ALL_BYTES]; // every sample, one behind the other
+static unsigned char all[ALL_BYTES]; // every sample, one after the other
 static size_t n_all;
 
 /* ---- rows of docs/wire.md ---- */
