@@ -124,7 +124,8 @@ static const char *read_text(strait_reader *r, int is_for_people) {
         r->left = 0;
         return nothing;
     }
-    char *text = (char *)(uintptr_t)r->at; // the caller's, and writable
+    /* The bytes are the caller's message, which is writable; the reader only sees it as const. */
+    char *text = (char *)(uintptr_t)r->at; // NOLINT(performance-no-int-to-ptr)
     r->at += n + 1;
     r->left -= n + 1;
     if (is_for_people) strait_text_tame(text);

@@ -50,12 +50,14 @@ static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
 
 /* ---- replies ---- */
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
 #define TIMES(kind)                                                                               \
     REPLY(F64, kind.times.forward), REPLY(F64, kind.times.input), REPLY(F64, kind.times.weights), \
         REPLY(F64, kind.times.codec), REPLY(F64, kind.times.wait), REPLY(F64, kind.times.wall)
 #define FAULTS(kind)                                                          \
     REPLY(F64, kind.faults.nonfinite), REPLY(F64, kind.faults.rejected_prev), \
         REPLY(F64, kind.faults.rejected_next)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static const strait_field reply_header[] = {REPLY(INT, kind),
                                             REPLY(U32, generation),

@@ -12,6 +12,7 @@
 #define WANT(type, member)       STRAIT_FIELD(type, strait_want, member)
 
 /* Which snapshots of one stage a worker has. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
 #define RANGE(field, range)                                                               \
     field(INT, inventory.range.stage), field(INT, inventory.range.n),                     \
         field(I64, inventory.range.steps[0]), field(U32, inventory.range.generations[0]), \
@@ -22,6 +23,7 @@ _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "RANGE lists three snapshots");
 #define PEER(side)                                                            \
     TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key), \
         TASK(FLAG, neighbours.side.must_listen), TASK(NAME, neighbours.side.address)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static const strait_field join_fields[] = {JOIN(BYTES, token),      JOIN(F64, report.memory_bytes),
                                            JOIN(F64, report.flops), JOIN(FLAG, report.is_reachable),
