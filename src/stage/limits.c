@@ -221,7 +221,8 @@ static size_t waiting_bytes(const strait_run_plan *plan, int stage,
         sum += n * each[k];
         n_sum += n;
     }
-    const size_t at_once = (size_t)(peak->most_messages + has_neighbour[0] + has_neighbour[1]);
+    const int n_messages = peak->most_messages + has_neighbour[0] + has_neighbour[1];
+    const size_t at_once = (size_t)n_messages;
     return each[0] == each[1] && at_once < n_sum ? at_once * each[0] : sum;
 }
 

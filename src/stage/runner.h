@@ -123,9 +123,9 @@ strait_err strait_runner_adopt_basis(struct strait_runner *runner, const float *
 strait_err strait_runner_trace_begin(struct strait_runner *runner);
 strait_err strait_runner_trace_end(struct strait_runner *runner, const char *path);
 
-/* Calls on_poll while a boundary waits for space in a neighbour's queue; the argument is a runner.
+/* Calls on_poll while a boundary waits for space in a neighbour's queue; `user` is a runner.
  */
-strait_err strait_runner_poll_waiting(void *runner);
+strait_err strait_runner_poll_waiting(void *user);
 
 /* Passes a message to the boundary it belongs to, or to on_message. Ownership as for
  * strait_boundary_deliver. */

@@ -19,7 +19,7 @@ strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
                                             const char *reason);
 
 /* Returns whether a stage may be assigned to the worker. */
-int strait_coordinator_can_own(const struct strait_coordinator *c, int worker);
+int strait_coordinator_can_own(const struct strait_coordinator *c, int slot);
 
 /* Returns the best spare for a stage among those with fewer than `timeouts_below` timeouts; -1:
  * there is none. */
@@ -47,8 +47,7 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out);
 
 /* Returns why the worker must be disconnected now; NULL: it need not. */
-const char *strait_coordinator_fault(const struct strait_coordinator *c, int worker,
-                                     int64_t now_ns);
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns);
 
 /* ---- coordinator_suspects.c ---- */
 
@@ -57,14 +56,14 @@ void strait_coordinator_accuse(struct strait_coordinator *c, int accuser, int ac
                                strait_swarm_actions *out);
 
 /* The driver found invalid data from a worker: counts a violation. */
-void strait_coordinator_invalid_data(struct strait_coordinator *c, int worker, int64_t now,
+void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,
                                      strait_swarm_actions *out);
 
 /* A worker reported non-finite values: the step is recomputed, on a spare if there is one. */
-void strait_coordinator_nonfinite(struct strait_coordinator *c, int worker, int64_t now,
+void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_t now,
                                   strait_swarm_actions *out);
 
-/* The owner of `stage` timed out waiting for a neighbour. Moves the most suspected stage to a
+/* `reporter` timed out waiting for a neighbour. Moves the most suspected stage to a
  * spare. */
-void strait_coordinator_timed_out(struct strait_coordinator *c, int stage,
+void strait_coordinator_timed_out(struct strait_coordinator *c, int reporter,
                                   strait_swarm_actions *out);
