@@ -64,9 +64,13 @@ function(strait_package target name)
     endforeach()
 endfunction()
 
-# strait_module(NAME SOURCES a.c b.c DEPENDS lower modules PACKAGES pkg-config names)
+# strait_module(NAME [SOURCES a.c b.c] DEPENDS lower modules PACKAGES pkg-config names). Without SOURCES it
+# compiles every .c file of its folder and sub-folders: a new file needs no entry anywhere.
 function(strait_module name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+    if(NOT arg_SOURCES)
+        file(GLOB_RECURSE arg_SOURCES CONFIGURE_DEPENDS *.c)
+    endif()
     add_library(strait_${name} STATIC ${arg_SOURCES})
     target_include_directories(strait_${name}
         PUBLIC ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)

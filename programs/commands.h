@@ -1,32 +1,13 @@
-/* commands.h - the commands of the program. Each is a table in a file of its own; strait.c lists
- * them. */
+/* commands.h - the commands of the program. Each is a table in a file of its own; commands.def
+ * lists them. */
 #pragma once
 
 #include "args.h"
 
 #include <stdio.h>
 
-extern const strait_command strait_cmd_train;
-extern const strait_command strait_cmd_host;
-extern const strait_command strait_cmd_join;
-extern const strait_command strait_cmd_watch;
-extern const strait_command strait_cmd_relay;
-extern const strait_command strait_cmd_stage;
-extern const strait_command strait_cmd_eval;
-extern const strait_command strait_cmd_generate;
-extern const strait_command strait_cmd_tokenizer;
-extern const strait_command strait_cmd_tokenize;
-extern const strait_command strait_cmd_inspect;
-extern const strait_command strait_cmd_compare;
-extern const strait_command strait_cmd_plan;
-extern const strait_command strait_cmd_trace;
-extern const strait_command strait_cmd_bench;
-extern const strait_command strait_cmd_doctor;
-extern const strait_command strait_cmd_options;
-extern const strait_command strait_cmd_completion;
-extern const strait_command strait_cmd_manual;
-extern const strait_command strait_cmd_help;
-extern const strait_command strait_cmd_version;
+#define COMMAND(name) extern const strait_command strait_cmd_##name;
+#include "commands.def"
 
 /* Registers the commands, before anything below is called. Borrows the table. */
 void strait_commands_set(const strait_command *const *commands, int n);

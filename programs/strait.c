@@ -8,14 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In the order of the help. The last has no summary: it is internal and not listed. */
+#define COMMAND(name) &strait_cmd_##name,
 static const strait_command *const commands[] = {
-    &strait_cmd_train,      &strait_cmd_host,    &strait_cmd_join,     &strait_cmd_watch,
-    &strait_cmd_relay,      &strait_cmd_eval,    &strait_cmd_generate, &strait_cmd_tokenizer,
-    &strait_cmd_tokenize,   &strait_cmd_inspect, &strait_cmd_compare,  &strait_cmd_plan,
-    &strait_cmd_trace,      &strait_cmd_bench,   &strait_cmd_doctor,   &strait_cmd_options,
-    &strait_cmd_completion, &strait_cmd_manual,  &strait_cmd_help,     &strait_cmd_version,
-    &strait_cmd_stage,
+#include "commands.def"
 };
 enum {
     N_COMMANDS = sizeof commands / sizeof *commands

@@ -5,24 +5,25 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct strait_codec_ops strait_codec_none;
-extern const struct strait_codec_ops strait_codec_int8;
-extern const struct strait_codec_ops strait_codec_int4;
-extern const struct strait_codec_ops strait_codec_topk;
-extern const struct strait_codec_ops strait_codec_lowrank;
-extern const struct strait_codec_ops strait_codec_subspace;
-extern const struct strait_codec_ops strait_codec_resbm;
-extern const struct strait_codec_ops strait_codec_context;
-extern const struct strait_codec_ops strait_codec_strait;
+/* Suffixes of the tables' symbols, one line per codec. Of tables with one name the first has the
+ * default variant: context comes before strait. */
+#define CODECS(X) \
+    X(none)       \
+    X(int8)       \
+    X(int4)       \
+    X(topk)       \
+    X(lowrank)    \
+    X(subspace)   \
+    X(resbm)      \
+    X(context)    \
+    X(strait)
 
-/* Of tables with one name the first has the default variant: context comes before strait. */
-const struct strait_codec_ops *const strait_codecs[] = {
-    &strait_codec_none,    &strait_codec_int8,
-    &strait_codec_int4,    &strait_codec_topk,
-    &strait_codec_lowrank, &strait_codec_subspace,
-    &strait_codec_resbm,   &strait_codec_context,
-    &strait_codec_strait,  NULL,
-};
+#define DECLARE(symbol) extern const struct strait_codec_ops strait_codec_##symbol;
+#define TABLE(symbol)   &strait_codec_##symbol,
+
+CODECS(DECLARE)
+
+const struct strait_codec_ops *const strait_codecs[] = {CODECS(TABLE) NULL};
 
 static int has_variant(const struct strait_codec_ops *ops, const char *variant) {
     for (int i = 0; ops->variants != NULL && ops->variants[i] != NULL; i++)
