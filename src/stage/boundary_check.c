@@ -115,22 +115,26 @@ strait_err strait_boundary_checks_send(struct strait_boundary_checks *c, struct 
     return send_one(c, mesh, next, c->stage);
 }
 
-/* A difference is remembered: the message may arrive when no command is being executed. */
-strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c,
+/* A boundary has two ends, of which one is this stage: who may describe it follows from who sends,
+ * so the message's own number is only compared with it. A difference is remembered: the message may
+ * arrive when no command is being executed. */
+strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int from,
                                           const struct strait_msg *msg) {
     strait_boundary_check theirs;
     strait_boundary_check ours;
+    const int is_prev = from == c->stage - 1;
+    const int boundary = is_prev ? from : c->stage;
+    if (from < 0 || (!is_prev && from != c->stage + 1))
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d: a peer that is not a neighbour described a codec", c->stage);
     STRAIT_TRY(strait_boundary_check_unpack(msg, &theirs));
-    const int is_prev = theirs.boundary == c->stage - 1;
-    if ((!is_prev && theirs.boundary != c->stage) || theirs.boundary < 0 ||
-        theirs.boundary >= c->plan->n_stages - 1)
-        return STRAIT_FAIL(
-            STRAIT_EPROTO,
-            "stage %d: a neighbour described boundary %d, which is not a boundary of this stage",
-            c->stage, theirs.boundary);
-    STRAIT_TRY(strait_boundary_check_init(c->plan, theirs.boundary, &ours));
-    const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs,
-                                                         is_prev ? c->stage - 1 : c->stage + 1);
+    if (theirs.boundary != boundary)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d: stage %d described boundary %d, but joins this stage at "
+                           "boundary %d",
+                           c->stage, from, theirs.boundary, boundary);
+    STRAIT_TRY(strait_boundary_check_init(c->plan, boundary, &ours));
+    const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs, from);
     if (err != STRAIT_OK)
         (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
     *(is_prev ? &c->has_prev : &c->has_next) = 1;

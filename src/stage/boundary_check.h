@@ -53,8 +53,9 @@ void strait_boundary_checks_init(struct strait_boundary_checks *checks, const st
 strait_err strait_boundary_checks_send(struct strait_boundary_checks *checks,
                                        struct strait_mesh *mesh, int prev, int next);
 
-/* Compares what a neighbour sent. STRAIT_EPROTO: it differs, or describes no boundary of ours. */
-strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks,
+/* Compares what stage `from` sent; -1: the sender is no neighbour. STRAIT_EPROTO: it differs, or
+ * describes another boundary than the one between the two stages. */
+strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks, int from,
                                           const struct strait_msg *msg);
 
 /* The error of receive again, for a command that begins after it. */

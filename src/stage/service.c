@@ -87,7 +87,8 @@ int strait_service_stage_of_peer(const struct strait_service *s, int peer) {
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct strait_service *s = user;
     if ((*msg)->type == STRAIT_MSG_BOUNDARY_CHECK)
-        return strait_boundary_checks_receive(&s->checks, *msg);
+        return strait_boundary_checks_receive(&s->checks,
+                                              strait_service_stage_of_peer(s, (*msg)->peer), *msg);
     return s->hooks.on_message(s->hooks.user, msg);
 }
 
