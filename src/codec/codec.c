@@ -89,7 +89,8 @@ static strait_err start(struct strait_codec *c) {
 static strait_err require_kernels(const struct strait_codec *c) {
     char user[STRAIT_CODEC_NAME + 8];
     (void)snprintf(user, sizeof user, "codec %s", c->ops->name);
-    return strait_backend_require(c->backend, c->ops->needs, user);
+    const unsigned kernels = c->ops->kernels != NULL ? c->ops->kernels(&c->spec) : 0;
+    return strait_backend_require(c->backend, kernels, user);
 }
 
 strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,

@@ -197,11 +197,14 @@ struct strait_codec_ops {
     const char *const *variants; // ended by NULL; the first variant of the name's first table is
                                  // the default. NULL: there are no variants
     size_t state_size;           // of strait_codec.state
-    unsigned needs;              // optional kernel tables it calls: enum strait_kernel_need
 
     /* Fills in defaults; STRAIT_ECONFIG for what this codec cannot do. */
     strait_err (*check)(strait_codec_spec *spec);
     unsigned (*traits)(const strait_codec_spec *spec); // enum strait_codec_trait; default 0
+    /* The optional kernel tables that a codec of this spec calls: bits of enum strait_kernel_need.
+     * The spec is checked, so that a variant, a width or padding that calls none asks for none.
+     * Default: 0. */
+    unsigned (*kernels)(const strait_codec_spec *spec);
     /* What the model must provide, into a zeroed *out. The spec need not be checked, but its name,
      * variant and keep are set. Default: nothing. */
     void (*requirements)(const strait_codec_spec *spec, strait_codec_requirements *out);
@@ -263,8 +266,8 @@ size_t strait_codec_wire_bytes(const strait_codec_spec *spec, strait_direction d
 int64_t strait_codec_width(const strait_codec_spec *spec); // columns of x and y
 double strait_codec_fixed_flops(const strait_codec_spec *spec, strait_direction direction);
 
-/* What the codec requires of the model. Needs name, variant and keep only, as a checkpoint has
- * them; STRAIT_ECONFIG for an unknown name or variant. */
+/* What the codec requires of the model. Reads name, variant and keep only, as a checkpoint has
+ * them; variant "" is the default. STRAIT_ECONFIG for an unknown name or variant. */
 strait_err strait_codec_get_requirements(const strait_codec_spec *spec,
                                          strait_codec_requirements *out);
 

@@ -34,6 +34,11 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 4);
 }
 
+static unsigned kernels(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_NEEDS_HADAMARD;
+}
+
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     return strait_payload_bytes(spec->rows * (spec->cols / spec->tile), spec->tile,
                                 strait_codec_bits(spec, direction));
@@ -87,7 +92,7 @@ extern const struct strait_codec_ops strait_codec_int4;
 const struct strait_codec_ops strait_codec_int4 = {
     .name = "int4",
     .state_size = sizeof(struct int4),
-    .needs = STRAIT_NEEDS_HADAMARD,
+    .kernels = kernels,
     .check = check,
     .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,

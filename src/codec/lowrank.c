@@ -52,6 +52,11 @@ static size_t right_at(const strait_codec_spec *spec, int bits) {
     return (strait_payload_bytes(spec->rows, spec->rank, bits) + 3) / 4 * 4;
 }
 
+static unsigned kernels(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_NEEDS_LOWRANK;
+}
+
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     const int bits = strait_codec_bits(spec, direction);
     return right_at(spec, bits) + strait_payload_bytes(spec->cols, spec->rank, bits);
@@ -170,7 +175,7 @@ extern const struct strait_codec_ops strait_codec_lowrank;
 const struct strait_codec_ops strait_codec_lowrank = {
     .name = "lowrank",
     .state_size = sizeof(struct lowrank),
-    .needs = STRAIT_NEEDS_LOWRANK,
+    .kernels = kernels,
     .check = check,
     .traits = traits,
     .fixed_flops = fixed_flops,

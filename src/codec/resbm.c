@@ -56,6 +56,11 @@ static unsigned traits(const strait_codec_spec *spec) {
     return STRAIT_CODEC_CODE | (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
 }
 
+/* Only resbm_padded.c calls optional kernels. */
+static unsigned kernels(const strait_codec_spec *spec) {
+    return spec->is_padded ? STRAIT_NEEDS_AUTOENCODER : 0u;
+}
+
 static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
     if (is_fused(spec)) out->bottleneck = spec->keep;
 }
@@ -198,9 +203,9 @@ const struct strait_codec_ops strait_codec_resbm = {
     .name = "resbm",
     .variants = variants,
     .state_size = sizeof(struct resbm),
-    .needs = STRAIT_NEEDS_AUTOENCODER,
     .check = check,
     .traits = traits,
+    .kernels = kernels,
     .requirements = requirements,
     .can_pad = can_pad,
     .padded = &strait_resbm_padded_ops,

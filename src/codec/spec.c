@@ -22,11 +22,17 @@ static strait_err check_place(const strait_codec_spec *spec) {
     return STRAIT_OK;
 }
 
-strait_err strait_codec_check(strait_codec_spec *spec) {
+/* Entries of a table tell variants apart by name, so an empty one becomes the default first. */
+static strait_err resolve_variant(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_check_name(spec->name, spec->variant));
     if (spec->variant[0] == '\0')
         (void)snprintf(spec->variant, sizeof spec->variant, "%s",
                        strait_codec_default_variant(spec->name));
+    return STRAIT_OK;
+}
+
+strait_err strait_codec_check(strait_codec_spec *spec) {
+    STRAIT_TRY(resolve_variant(spec));
     STRAIT_TRY(check_place(spec));
     const struct strait_codec_ops *ops = ops_of(spec);
     const int can_pad = ops->padded != NULL && (ops->can_pad == NULL || ops->can_pad(spec));
@@ -54,10 +60,11 @@ double strait_codec_fixed_flops(const strait_codec_spec *spec, strait_direction 
 
 strait_err strait_codec_get_requirements(const strait_codec_spec *spec,
                                          strait_codec_requirements *out) {
-    STRAIT_TRY(strait_codec_check_name(spec->name, spec->variant));
-    const struct strait_codec_ops *ops = ops_of(spec);
+    strait_codec_spec resolved = *spec;
+    STRAIT_TRY(resolve_variant(&resolved));
+    const struct strait_codec_ops *ops = ops_of(&resolved);
     *out = (strait_codec_requirements){0};
-    if (ops->requirements != NULL) ops->requirements(spec, out);
+    if (ops->requirements != NULL) ops->requirements(&resolved, out);
     return STRAIT_OK;
 }
 

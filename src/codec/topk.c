@@ -15,6 +15,11 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, 16);
 }
 
+static unsigned kernels(const strait_codec_spec *spec) {
+    (void)spec;
+    return STRAIT_NEEDS_TOPK;
+}
+
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     (void)direction;
     /* Two bytes per value, and two per index while the width fits in 16 bits. */
@@ -58,7 +63,7 @@ extern const struct strait_codec_ops strait_codec_topk;
 const struct strait_codec_ops strait_codec_topk = {
     .name = "topk",
     .state_size = sizeof(struct topk),
-    .needs = STRAIT_NEEDS_TOPK,
+    .kernels = kernels,
     .check = check,
     .traits = strait_feedback_traits,
     .wire_bytes = wire_bytes,

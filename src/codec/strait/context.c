@@ -75,6 +75,13 @@ static unsigned traits(const strait_codec_spec *spec) {
     return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT | (spec->has_gates ? STRAIT_CODEC_TOKENS : 0u);
 }
 
+static unsigned kernels(const strait_codec_spec *spec) {
+    const int has_log_scale = strait_codec_bits(spec, STRAIT_FORWARD) == 4 ||
+                              strait_codec_bits(spec, STRAIT_BACKWARD) == 4;
+    return STRAIT_NEEDS_AUTOENCODER | (has_log_scale ? STRAIT_NEEDS_LOG_SCALE : 0u) |
+           (spec->has_gates ? STRAIT_NEEDS_TOKEN_GATES : 0u);
+}
+
 static strait_err plan_inner(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
     struct inner *inner = &((struct context_state *)c->state)->inner;
     const strait_codec_part parts[] = {{&inner->normed, rows, inputs},
@@ -346,7 +353,7 @@ const struct strait_codec_ops strait_codec_context = {
     .name = "strait",
     .variants = variants,
     .state_size = sizeof(struct context_state),
-    .needs = STRAIT_NEEDS_AUTOENCODER | STRAIT_NEEDS_LOG_SCALE | STRAIT_NEEDS_TOKEN_GATES,
+    .kernels = kernels,
     .check = check,
     .traits = traits,
     .can_pad = can_pad,

@@ -54,6 +54,11 @@ static unsigned traits(const strait_codec_spec *spec) {
     return STRAIT_CODEC_TRAINED | STRAIT_CODEC_TOKENS | STRAIT_CODEC_INPUT;
 }
 
+/* Only strait_padded.c calls optional kernels. */
+static unsigned kernels(const strait_codec_spec *spec) {
+    return spec->is_padded ? STRAIT_NEEDS_AUTOENCODER : 0u;
+}
+
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
 }
@@ -248,7 +253,7 @@ const struct strait_codec_ops strait_codec_strait = {
     .name = "strait",
     .variants = variants,
     .state_size = sizeof(struct strait_state),
-    .needs = STRAIT_NEEDS_AUTOENCODER,
+    .kernels = kernels,
     .check = check,
     .traits = traits,
     .can_pad = can_pad,

@@ -49,6 +49,11 @@ static unsigned traits(const strait_codec_spec *spec) {
     return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0);
 }
 
+/* Variant code packs what the model computed. */
+static unsigned kernels(const strait_codec_spec *spec) {
+    return is_code(spec) ? 0u : STRAIT_NEEDS_SUBSPACE;
+}
+
 /* Variant factored stores weights as coordinates; variant full projects the weights themselves,
  * which works only as long as nothing else writes the stream. */
 static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
@@ -310,7 +315,7 @@ const struct strait_codec_ops strait_codec_subspace = {
     .name = "subspace",
     .variants = variants,
     .state_size = sizeof(struct strait_subspace),
-    .needs = STRAIT_NEEDS_SUBSPACE,
+    .kernels = kernels,
     .check = check,
     .traits = traits,
     .requirements = requirements,
