@@ -35,6 +35,15 @@ if(STRAIT_COVERAGE)
     target_link_options(strait_flags INTERFACE --coverage)
 endif()
 
+# strait_pkg_config_name(NAME OUT): the name under which pkg-config has the package. Some systems have a name of
+# its own for libuv's archive.
+function(strait_pkg_config_name name out)
+    if(STRAIT_STATIC AND name STREQUAL libuv)
+        set(name libuv-static)
+    endif()
+    set(${out} ${name} PARENT_SCOPE)
+endfunction()
+
 # strait_package(TARGET NAME): links a pkg-config package. With STRAIT_STATIC its archives are linked in,
 # except for the libraries that come with libc, which every Linux has.
 function(strait_package target name)
@@ -48,10 +57,7 @@ function(strait_package target name)
         target_link_libraries(${target} PUBLIC PkgConfig::${name})
         return()
     endif()
-    set(package ${name})
-    if(name STREQUAL libuv)
-        set(package libuv-static)
-    endif()
+    strait_pkg_config_name(${name} package)
     pkg_check_modules(${package} REQUIRED ${package})
     target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
     foreach(library ${${package}_STATIC_LIBRARIES})

@@ -46,6 +46,13 @@ builds static --static
 trains static one.yaml one.losses
 PATH="$prefix/bin:$PATH" trains static two.yaml two.losses
 
+# The strait.pc of a build with STRAIT_STATIC, which links archives, names as many libraries.
+cmake -S "$source" -B configured -DSTRAIT_STATIC=ON -DSTRAIT_TESTS=OFF -DSTRAIT_CUDA=OFF >"$OUT" 2>"$ERR" ||
+    fail "STRAIT_STATIC cannot be configured"
+cp configured/strait.pc "$pc"
+builds archives --static
+trains archives one.yaml one.losses
+
 # Without the program, stages cannot be started, and the error names the remedy.
 rm "$prefix/bin/strait"
 PATH=/usr/bin:/bin "./static" two.yaml >"$OUT" 2>"$ERR" && fail "the run succeeded although the program is missing"
