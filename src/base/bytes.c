@@ -97,6 +97,10 @@ void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacit
     }
     strait_reader_copy(r, out, n);
     out[n] = '\0';
+    if (strlen(out) != n) { // a zero inside would hide what follows it
+        r->is_short = 1;
+        out[0] = '\0';
+    }
 }
 
 void strait_text_tame(char *text) {

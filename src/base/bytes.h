@@ -25,7 +25,7 @@ void strait_reader_copy(strait_reader *r, void *out, size_t bytes); // zeros whe
 float strait_reader_float(strait_reader *r);                        // the IEEE 754 bits
 double strait_reader_real(strait_reader *r);                        // the IEEE 754 bits
 /* Reads a text that follows its length in n_bytes, and terminates it with a zero. A text of more
- * than capacity - 1 bytes sets is_short and leaves `out` empty. */
+ * than capacity - 1 bytes, or one with a zero inside, sets is_short and leaves `out` empty. */
 void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity);
 
 /* Replaces control characters by '?' in a text that came from a file or a peer and will be shown to

@@ -55,6 +55,16 @@ static void texts_that_do_not_fit_are_short(void **state) {
     assert_string_equal(out, "");
 }
 
+static void texts_with_a_zero_inside_are_refused(void **state) {
+    (void)state;
+    const unsigned char hidden[] = {3, 'a', 0, 'b'};
+    char out[4] = "zzz";
+    strait_reader r = {hidden, sizeof hidden, 0};
+    strait_reader_text(&r, 1, out, sizeof out);
+    assert_true(r.is_short);
+    assert_string_equal(out, "");
+}
+
 static void texts_are_tamed(void **state) {
     (void)state;
     char text[] = "a\n\x1b[2J\x7f b\xc2\x9b"
@@ -71,6 +81,7 @@ int main(void) {
         cmocka_unit_test(numbers_travel_by_their_bits),
         cmocka_unit_test(texts_stand_behind_their_length),
         cmocka_unit_test(texts_that_do_not_fit_are_short),
+        cmocka_unit_test(texts_with_a_zero_inside_are_refused),
         cmocka_unit_test(texts_are_tamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
