@@ -1,0 +1,28 @@
+#!/bin/sh
+# old_run.sh - checks that a run saved by an earlier program, before options were renamed, goes on as it
+# would have there: weights, optimizer and codec state. tests/golden/run-format-1 holds its folder at
+# step 4 of 8, and the losses that the earlier program then computed.
+. "$(dirname "$0")/lib.sh"
+golden=$(cd "$(dirname "$0")/../golden/run-format-1" && pwd)
+
+make_corpus
+cat >run.yaml <<'END'
+model: {width: 4, layers: 2, heads: 1, ffn: 8, context: 16}
+data: {train: train.bin, valid: train.bin, tokenizer: tokenizer.json, valid_tokens: 64}
+train: {steps: 8, batch_tokens: 64, learning_rate: 0.005, save_every: 4, valid_every: 8}
+stages: {microbatch: 1, count: 2}
+link: {codec: {name: strait, variant: tied, keep: 2, hidden: 4, anchors: 2}, deadline: 20s}
+device: {threads: 1}
+END
+cp -r "$golden" old
+runs train run.yaml --out old --resume
+jq -r 'select(.loss != null and .step > 4) | "\(.step) \(.loss)"' old/metrics.jsonl >losses
+# Other processors may round the last digits differently.
+paste -d ' ' losses "$golden/losses.txt" |
+    awk '{ d = $2 - $4; if ($1 != $3 || d > 1e-4 || d < -1e-4) bad = 1 } END { exit bad || NR != 4 }' ||
+    fail "the resumed run computes $(tr '\n' ' ' <losses), expected $(tr '\n' ' ' <"$golden/losses.txt")"
+runs inspect old
+says "$OUT" 'checkpoints: 4 8'
+
+# Its run file names options by their old names: the error names the new one.
+refuses 2 'train.rate was renamed: use train.learning_rate' train "$golden/run.yaml" --out other
