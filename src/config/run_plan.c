@@ -28,7 +28,8 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     copy_shape(run, &shape);
     /* Options without effect are cleared, so that equal models have equal descriptions in
      * checkpoints. */
-    const int has_local = shape.conv > 0 || shape.has_token_tables || shape.has_value_tables;
+    const int has_local = shape.conv > 0 || shape.has_token_tables || shape.has_value_tables ||
+                          strait_parts_option(&shape) != NULL;
     if (shape.vocab == 0) shape.vocab = vocab;
     if (shape.conv == 0) shape.has_qkv_conv = 0;
     if (!has_local) shape.local_every = 0;
@@ -145,11 +146,13 @@ strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
                            codec->variant, codec->name);
     plan->shape.subspace = (int)needs.subspace;
     plan->shape.bottleneck = (int)needs.bottleneck;
-    if (needs.is_closed && (plan->shape.conv > 0 || plan->shape.has_token_tables))
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "codec %s keeps the residual stream in a subspace, which model.conv and "
-                           "model.anchors would leave; turn them off or choose another codec",
-                           codec->name);
+    const char *part = strait_parts_option(&plan->shape);
+    if (needs.is_closed && part != NULL)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "codec %s keeps the residual stream in a subspace, which %s would leave; "
+            "turn it off or choose another codec",
+            codec->name, part);
     return strait_shape_check(&plan->shape);
 }
 
@@ -339,7 +342,7 @@ strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) 
 }
 
 int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
-    return stage == 0 || plan->shape.has_token_tables || plan->shape.has_value_tables ||
+    return stage == 0 || strait_shape_reads_tokens(&plan->shape) ||
            (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_TOKENS) != 0);
 }
 

@@ -2,10 +2,15 @@
 
 strait_block_spec strait_block_spec_of_range(const strait_shape *s, strait_layer_range range) {
     const int has_bottleneck = s->bottleneck > 0;
-    return (strait_block_spec){
+    strait_block_spec spec = {
         .bottleneck = {.decodes_input = has_bottleneck && range.first > 0,
-                       .encodes_output = has_bottleneck && range.last < s->layers},
-        .has_conv = s->conv != 0};
+                       .encodes_output = has_bottleneck && range.last < s->layers}};
+    for (int i = range.first; i < range.last; i++) {
+        const strait_part_set set = strait_parts_of_block(s, i);
+        for (int p = 0; p < STRAIT_PARTS; p++)
+            spec.parts.has[p] |= set.has[p];
+    }
+    return spec;
 }
 
 strait_block_spec strait_block_spec_at(const strait_shape *s, strait_layer_range range, int i) {
@@ -13,17 +18,18 @@ strait_block_spec strait_block_spec_at(const strait_shape *s, strait_layer_range
     return (strait_block_spec){
         .bottleneck = {.decodes_input = all.bottleneck.decodes_input && i == range.first,
                        .encodes_output = all.bottleneck.encodes_output && i == range.last - 1},
-        .has_conv = all.has_conv && strait_shape_has_local(s, i)};
+        .parts = strait_parts_of_block(s, i)};
 }
 
 strait_err strait_block_add_params(struct strait_param_list *list, const strait_block_spec *spec,
                                    strait_block *out) {
     if (spec->bottleneck.decodes_input)
         STRAIT_TRY(strait_bottleneck_add_decoder(list, &out->bottleneck));
-    STRAIT_TRY(strait_token_table_add_params(list, &out->token_table));
-    STRAIT_TRY(strait_local_conv_add_params(list, &out->conv));
+    STRAIT_TRY(strait_parts_add_params(list, STRAIT_PART_STREAM, out->parts));
     STRAIT_TRY(strait_attention_add_params(list, &out->attention));
+    STRAIT_TRY(strait_parts_add_params(list, STRAIT_PART_ATTENTION_OUT, out->parts));
     STRAIT_TRY(strait_mlp_add_params(list, &out->mlp));
+    STRAIT_TRY(strait_parts_add_params(list, STRAIT_PART_MLP_OUT, out->parts));
     if (!spec->bottleneck.encodes_output) return STRAIT_OK;
     return strait_bottleneck_add_encoder(list, &out->bottleneck);
 }
@@ -33,7 +39,8 @@ strait_err strait_block_plan_input(const strait_shape *shape, const strait_block
     if (spec->bottleneck.decodes_input)
         STRAIT_TRY(
             strait_layer_plan_acts(shape, slab, n, shape->bottleneck, &out->bottleneck.code));
-    if (spec->has_conv) STRAIT_TRY(strait_local_conv_plan_acts(shape, n, slab, &out->conv));
+    STRAIT_TRY(
+        strait_parts_plan_acts(shape, STRAIT_PART_STREAM, &spec->parts, n, slab, out->parts));
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->x);
 }
 
@@ -44,7 +51,11 @@ strait_err strait_block_plan_acts(const strait_shape *shape, const strait_block_
         STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->bottleneck.mlp_out));
     STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->mid));
     STRAIT_TRY(strait_attention_plan_acts(shape, n, slab, &out->attention));
+    STRAIT_TRY(strait_parts_plan_acts(shape, STRAIT_PART_ATTENTION_OUT, &spec->parts, n, slab,
+                                      out->parts));
     STRAIT_TRY(strait_mlp_plan_acts(shape, n, can_defer, slab, &out->mlp));
+    STRAIT_TRY(
+        strait_parts_plan_acts(shape, STRAIT_PART_MLP_OUT, &spec->parts, n, slab, out->parts));
     return can_defer ? strait_bottleneck_plan_deferred(shape, n, &spec->bottleneck, slab,
                                                        &out->bottleneck)
                      : STRAIT_OK;
@@ -94,13 +105,27 @@ strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n,
     const struct overlay attended[] = {
         {&out->branch, shape->width},
         {&out->attention.d_attended, strait_shape_attention_cols(shape)}};
-    const struct overlay conv[] = {{&out->d_x, shape->width},
-                                   {&out->attention.d_before_conv, shape->width},
-                                   {&out->mlp.d_before_conv, shape->width}};
+    /* Gradients before convolutions, and scratch of optional parts. */
+    const struct overlay changed[] = {{&out->part, shape->width},
+                                      {&out->attention.d_before_conv, shape->width},
+                                      {&out->mlp.d_before_conv, shape->width}};
     const int is_training = passes->is_training;
+    const int has_changed = shape->conv > 0 || strait_parts_need_scratch(shape);
+    const int has_changed_branch = strait_parts_are_at(shape, STRAIT_PART_ATTENTION_OUT) ||
+                                   strait_parts_are_at(shape, STRAIT_PART_MLP_OUT);
+    if (is_training && has_changed_branch)
+        STRAIT_TRY(strait_layer_plan_acts(shape, slab, n, shape->width, &out->d_branch));
     STRAIT_TRY(plan_overlay(shape, n, slab, hidden, is_training && !passes->can_defer ? 2 : 1));
     STRAIT_TRY(plan_overlay(shape, n, slab, attended, is_training ? 2 : 1));
-    return plan_overlay(shape, n, slab, conv, is_training && shape->conv > 0 ? 3 : 0);
+    return plan_overlay(shape, n, slab, changed, is_training && has_changed ? 3 : 0);
+}
+
+void strait_block_share_acts(strait_block_acts *acts, const strait_block_acts *shared) {
+    const strait_block_acts own = *acts;
+    *acts = *shared;
+    acts->x = own.x;
+    acts->bottleneck.code = own.bottleneck.code;
+    strait_parts_copy_acts(STRAIT_PART_STREAM, acts->parts, own.parts);
 }
 
 void strait_block_use_scratch(strait_block_acts *acts, const strait_block_scratch *scratch) {
@@ -108,12 +133,24 @@ void strait_block_use_scratch(strait_block_acts *acts, const strait_block_scratc
 }
 
 int strait_block_needs_prepare(const strait_block *block) {
-    return block->conv.taps != NULL || block->token_table.table != NULL;
+    return strait_parts_are_present(STRAIT_PART_STREAM, block->parts);
 }
 
 strait_tensor strait_block_input(const strait_block *block, const strait_block_acts *acts) {
     if (block->bottleneck.dec != NULL) return acts->bottleneck.code;
-    return block->conv.taps != NULL ? acts->conv.input : acts->x;
+    return strait_parts_input(STRAIT_PART_STREAM, block->parts, acts->parts, acts->x);
+}
+
+void strait_block_set_input(const strait_block *block, strait_block_acts *acts,
+                            strait_tensor input) {
+    strait_tensor *const kept = strait_parts_kept_input(STRAIT_PART_STREAM, block->parts,
+                                                        acts->parts);
+    if (block->bottleneck.dec != NULL)
+        acts->bottleneck.code = input;
+    else if (kept != NULL)
+        *kept = input;
+    else
+        acts->x = input;
 }
 
 strait_err strait_block_prepare(const strait_work *work, const strait_block *block,
@@ -121,15 +158,14 @@ strait_err strait_block_prepare(const strait_work *work, const strait_block *blo
                                 strait_tensor delta) {
     const strait_tensor stream = strait_block_input(block, acts);
     if (delta.data != NULL) STRAIT_TRY(work->kernels->add(work->stream, stream, x, delta));
-    STRAIT_TRY(strait_token_table_forward(work, &block->token_table, stream));
-    return strait_local_conv_forward(work, &block->conv, &acts->conv, acts->x);
+    return strait_parts_forward(work, STRAIT_PART_STREAM, block->parts, acts->parts, acts->x);
 }
 
 strait_err strait_block_prepare_backward(const strait_work *work, const strait_block *block,
                                          const strait_block_acts *acts,
                                          const strait_block_scratch *scratch, strait_tensor d) {
-    STRAIT_TRY(strait_local_conv_backward(work, &block->conv, &acts->conv, d, scratch->d_x));
-    return strait_token_table_weight_grads(work, &block->token_table, d);
+    return strait_parts_backward(work, STRAIT_PART_STREAM, block->parts, acts->parts, d,
+                                 scratch->part);
 }
 
 strait_err strait_block_decode_input(const strait_work *work, const strait_block *block,
@@ -140,13 +176,25 @@ strait_err strait_block_decode_input(const strait_work *work, const strait_block
                                     scratch->bottleneck);
 }
 
-strait_err strait_block_forward_mlp(const strait_work *work, const strait_block *block,
-                                    strait_block_acts *acts, const strait_block_scratch *scratch) {
-    const strait_tensor stream = block->bottleneck.dec != NULL ? scratch->bottleneck : acts->x;
-    const strait_tensor branch = block->bottleneck.enc != NULL ? acts->bottleneck.mlp_out
-                                                               : scratch->delta;
-    return strait_mlp_forward(work, &block->mlp, &acts->mlp, branch, acts->mid, stream,
+strait_tensor strait_block_attention_out(const strait_block *block, const strait_block_acts *acts,
+                                         const strait_block_scratch *scratch) {
+    return strait_parts_input(STRAIT_PART_ATTENTION_OUT, block->parts, acts->parts,
                               scratch->branch);
+}
+
+strait_err strait_block_after_attention(const strait_work *work, const strait_block *block,
+                                        strait_block_acts *acts,
+                                        const strait_block_scratch *scratch) {
+    const strait_tensor stream = block->bottleneck.dec != NULL ? scratch->bottleneck : acts->x;
+    const strait_tensor out = block->bottleneck.enc != NULL ? acts->bottleneck.mlp_out
+                                                            : scratch->delta;
+    const strait_tensor mlp_out = strait_parts_input(STRAIT_PART_MLP_OUT, block->parts, acts->parts,
+                                                     out);
+    STRAIT_TRY(strait_parts_forward(work, STRAIT_PART_ATTENTION_OUT, block->parts, acts->parts,
+                                    scratch->branch));
+    STRAIT_TRY(strait_mlp_forward(work, &block->mlp, &acts->mlp, mlp_out, acts->mid, stream,
+                                  scratch->branch));
+    return strait_parts_forward(work, STRAIT_PART_MLP_OUT, block->parts, acts->parts, out);
 }
 
 strait_err strait_block_forward(const strait_work *work, const strait_block *block,
@@ -155,10 +203,10 @@ strait_err strait_block_forward(const strait_work *work, const strait_block *blo
     /* With delta, attention's norm writes the sum to acts->x, where backward reads it. */
     const int is_sum = delta.data != NULL;
     STRAIT_TRY(strait_block_decode_input(work, block, acts, scratch));
-    STRAIT_TRY(strait_attention_forward(work, &block->attention, &acts->attention, scratch->branch,
-                                        is_sum ? acts->x : (strait_tensor){0}, is_sum ? x : acts->x,
-                                        delta));
-    return strait_block_forward_mlp(work, block, acts, scratch);
+    STRAIT_TRY(strait_attention_forward(
+        work, &block->attention, &acts->attention, strait_block_attention_out(block, acts, scratch),
+        is_sum ? acts->x : (strait_tensor){0}, is_sum ? x : acts->x, delta));
+    return strait_block_after_attention(work, block, acts, scratch);
 }
 
 strait_err strait_block_output(const strait_work *work, const strait_block *block,
@@ -208,11 +256,25 @@ static void swap(strait_tensor *a, strait_tensor *b) {
     *b = kept;
 }
 
+/* From d_out, the gradient of what a branch adds to the stream, to that of the branch before its
+ * optional parts. In a copy: d_out is also the gradient of the stream itself. */
+static strait_err branch_parts_backward(const strait_work *work, const strait_block *block,
+                                        const strait_block_acts *acts,
+                                        const strait_block_scratch *scratch,
+                                        strait_part_place place, strait_tensor *d_out) {
+    if (!strait_parts_are_present(place, block->parts)) return STRAIT_OK;
+    STRAIT_TRY(work->kernels->cast(work->stream, scratch->d_branch, *d_out));
+    *d_out = scratch->d_branch;
+    return strait_parts_backward(work, place, block->parts, acts->parts, scratch->d_branch,
+                                 scratch->part);
+}
+
 /* From d.stream, the gradient of the output, to the gradient of mid. */
 static strait_err mlp_backward(const strait_work *work, const strait_block *block,
                                strait_block_acts *acts, strait_block_scratch *scratch,
                                strait_block_grads d, int defers) {
-    const strait_tensor d_out = block->bottleneck.enc != NULL ? scratch->bottleneck : d.stream;
+    strait_tensor d_out = block->bottleneck.enc != NULL ? scratch->bottleneck : d.stream;
+    STRAIT_TRY(branch_parts_backward(work, block, acts, scratch, STRAIT_PART_MLP_OUT, &d_out));
     STRAIT_TRY(strait_mlp_backward(work, &block->mlp, &acts->mlp, &scratch->mlp, d_out, defers));
     if (defers) STRAIT_TRY(work->kernels->cast(work->stream, scratch->spare, d_out));
     STRAIT_TRY(strait_mlp_norm_backward(work, &block->mlp, &acts->mlp, &scratch->mlp, acts->mid,
@@ -225,9 +287,12 @@ static strait_err mlp_backward(const strait_work *work, const strait_block *bloc
 static strait_err attention_backward(const strait_work *work, const strait_block *block,
                                      strait_block_acts *acts, strait_block_scratch *scratch,
                                      strait_block_grads d, int defers) {
+    strait_tensor d_out = d.stream;
+    STRAIT_TRY(
+        branch_parts_backward(work, block, acts, scratch, STRAIT_PART_ATTENTION_OUT, &d_out));
     STRAIT_TRY(strait_attention_backward(work, &block->attention, &acts->attention,
-                                         &scratch->attention, d.stream, defers));
-    if (defers) STRAIT_TRY(work->kernels->cast(work->stream, scratch->spare, d.stream));
+                                         &scratch->attention, d_out, defers));
+    if (defers) STRAIT_TRY(work->kernels->cast(work->stream, scratch->spare, d_out));
     if (block->bottleneck.dec != NULL)
         STRAIT_TRY(decode_backward(work, block, acts, scratch, d, defers));
     else

@@ -1,5 +1,10 @@
 /* block.h - one layer of the transformer: attention and mlp with their residual connections, and
- * the optional parts around them. block.c is the only file that knows the order of the parts.
+ * the optional parts around them (parts.def). block.c is the only file that knows the order:
+ *
+ *   decoder of a bottleneck, or optional parts of the stream
+ *   attention, optional parts of its output
+ *   mlp, optional parts of its output
+ *   encoder of a bottleneck
  *
  * A block passes its output on as a pair (mid, delta) whose sum is the residual stream: the next
  * reader adds them while it normalises, which saves a pass over memory for the addition. */
@@ -7,23 +12,20 @@
 
 #include "model/parts/attention.h"
 #include "model/parts/bottleneck.h"
-#include "model/parts/local_conv.h"
 #include "model/parts/mlp.h"
-#include "model/parts/token_table.h"
+#include "model/parts/parts.h"
 
-/* The parts of a block, in the order of the forward pass. */
 typedef struct strait_block {
-    strait_token_table token_table;
-    strait_local_conv conv;
     strait_attention attention;
     strait_mlp mlp;
-    strait_bottleneck bottleneck; // decodes before attention, encodes after the mlp
+    strait_bottleneck bottleneck;    // decodes before attention, encodes after the mlp
+    strait_part parts[STRAIT_PARTS]; // the optional ones
 } strait_block;
 
 /* Which optional memory a block needs, or any block of a range. */
 typedef struct strait_block_spec {
     strait_bottleneck_ends bottleneck;
-    int has_conv; // a convolution of the stream
+    strait_part_set parts;
 } strait_block_spec;
 
 strait_block_spec strait_block_spec_of_range(const strait_shape *shape, strait_layer_range range);
@@ -36,7 +38,6 @@ typedef struct strait_passes {
 } strait_passes;
 
 typedef struct strait_block_acts {
-    strait_local_conv_acts conv;
     strait_tensor x;   // the input of attention: the residual stream, or u of a decoded code
     strait_tensor mid; // the residual stream after attention
     /* A deferred backward pass leaves gradients in activations that it has read for the last time:
@@ -44,6 +45,7 @@ typedef struct strait_block_acts {
     strait_attention_acts attention;
     strait_mlp_acts mlp;
     strait_bottleneck_acts bottleneck;
+    strait_part_acts parts[STRAIT_PARTS];
 } strait_block_acts;
 
 /* Memory that all blocks of a stage use in turn. */
@@ -51,7 +53,8 @@ typedef struct strait_block_scratch {
     strait_tensor branch;     // attention's output
     strait_tensor delta;      // the mlp's output: kept until the next block has read it
     strait_tensor bottleneck; // [N x D]: pad(z) in forward, gradients in backward
-    strait_tensor d_x;        // [N x D], of the stream's convolution
+    strait_tensor part;       // [N x D], of optional parts in backward
+    strait_tensor d_branch;   // [N x D], of a branch whose output an optional part changed
     strait_tensor spare;      // [N x D], swapped with activations that a deferred pass has read
     strait_attention_scratch attention;
     strait_mlp_scratch mlp;
@@ -81,16 +84,21 @@ strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n_tokens
                                      const strait_passes *passes, struct strait_slab *slab,
                                      strait_block_scratch *out);
 
+/* With recomputation all blocks use the activations `shared`, except for what plan_input planned.
+ */
+void strait_block_share_acts(strait_block_acts *acts, const strait_block_acts *shared);
+
 /* After the commit of both: points activations that are not kept to the scratch. */
 void strait_block_use_scratch(strait_block_acts *acts, const strait_block_scratch *scratch);
 
 /* Where the caller writes the input of a block that it does not pass as x + delta. */
 strait_tensor strait_block_input(const strait_block *block, const strait_block_acts *acts);
+void strait_block_set_input(const strait_block *block, strait_block_acts *acts,
+                            strait_tensor input);
 
-/* Applies the parts that change the stream before the block (token table, convolution), once per
- * microbatch: computes acts->x from x + delta or, without delta, from strait_block_input.
- * needs_prepare tells whether there are any. The backward function turns d, the gradient of
- * acts->x, into that of the stream. */
+/* Applies the optional parts of the stream, once per microbatch: computes acts->x from x + delta
+ * or, without delta, from strait_block_input. needs_prepare tells whether there are any. The
+ * backward function turns d, the gradient of acts->x, into that of the stream. */
 int strait_block_needs_prepare(const strait_block *block);
 strait_err strait_block_prepare(const strait_work *work, const strait_block *block,
                                 const strait_block_acts *acts, strait_tensor x,
@@ -107,12 +115,16 @@ strait_err strait_block_forward(const strait_work *work, const strait_block *blo
                                 strait_tensor x, strait_tensor delta);
 
 /* The steps of forward around attention, for generation, which has its own attention:
- * decode_input computes acts->x from a code; forward_mlp continues from scratch->branch. */
+ * decode_input computes acts->x from a code; attention writes to attention_out; after_attention
+ * continues from there. */
 strait_err strait_block_decode_input(const strait_work *work, const strait_block *block,
                                      const strait_block_acts *acts,
                                      const strait_block_scratch *scratch);
-strait_err strait_block_forward_mlp(const strait_work *work, const strait_block *block,
-                                    strait_block_acts *acts, const strait_block_scratch *scratch);
+strait_tensor strait_block_attention_out(const strait_block *block, const strait_block_acts *acts,
+                                         const strait_block_scratch *scratch);
+strait_err strait_block_after_attention(const strait_work *work, const strait_block *block,
+                                        strait_block_acts *acts,
+                                        const strait_block_scratch *scratch);
 
 /* The output of a block in one tensor: the sum of the pair, or the code computed from it. */
 strait_err strait_block_output(const strait_work *work, const strait_block *block,

@@ -4,9 +4,8 @@
 
 #include <math.h>
 
-/* The convolutions of a block; each keeps its last inputs. */
+/* The convolutions of attention and mlp; each keeps its last inputs. */
 enum {
-    STREAM_PAST,
     ATTENTION_PAST,
     MLP_PAST,
     QKV_PAST,
@@ -17,6 +16,7 @@ enum {
 struct block_cache {
     strait_tensor keys, values;   // [context x kv_heads head_dim]
     strait_tensor pasts[N_PASTS]; // [2 taps x columns], see strait_layer_conv
+    strait_tensor part_pasts[STRAIT_PARTS];
 };
 
 struct strait_generator {
@@ -31,11 +31,11 @@ struct strait_generator {
     strait_block_scratch scratch;
     strait_head_scratch head;
     strait_tensor token, output;
-    strait_tensor logits;       // f32
-    strait_tensor input, inner; // inputs of the first block and of the others
-    strait_tensor conv_input;   // of blocks but the first that convolve the stream
-    strait_tensor conv_output;  // of the first block, if it convolves the stream
-    float *host_logits;         // NULL without the head
+    strait_tensor logits;                    // f32
+    strait_tensor input, inner;              // inputs of the first block and of the others
+    strait_tensor part_inputs[STRAIT_PARTS]; // of blocks but the first
+    strait_tensor changed; // of the first block: what optional parts made of the input they keep
+    float *host_logits;    // NULL without the head
     int n_blocks;
     int64_t position;
 };
@@ -50,8 +50,20 @@ static strait_err plan_pasts(struct strait_generator *g, const strait_shape *sha
                 strait_layer_plan_acts(shape, &g->slab, (int64_t)2 * shape->conv,
                                        p == QKV_PAST ? strait_shape_qkv_cols(shape) : shape->width,
                                        &g->caches[i].pasts[p]));
-    STRAIT_TRY(strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->conv_input));
-    return strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->conv_output);
+    return STRAIT_OK;
+}
+
+/* What optional parts keep: of earlier tokens per block, of the current one for all blocks. */
+static strait_err plan_parts(struct strait_generator *g, const strait_stage_spec *spec,
+                             const strait_block_spec *block) {
+    const strait_shape *shape = &spec->shape;
+    for (int i = 0; i < g->n_blocks; i++) {
+        const strait_part_set set = strait_parts_of_block(shape, spec->layers.first + i);
+        STRAIT_TRY(strait_parts_plan_pasts(shape, &set, &g->slab, g->caches[i].part_pasts));
+    }
+    STRAIT_TRY(strait_layer_plan_acts(shape, &g->slab, 1, shape->width, &g->changed));
+    return strait_parts_plan_acts(shape, STRAIT_PART_STREAM, &block->parts, 1, &g->slab,
+                                  g->acts.parts);
 }
 
 /* Caches for every block; activations and scratch for one token, which all blocks share. */
@@ -93,7 +105,10 @@ static strait_err open_into(struct strait_generator *g, const strait_stage_spec 
                                 (void **)&g->host_logits));
     const strait_block_spec block = strait_block_spec_of_range(shape, spec->layers);
     STRAIT_TRY(plan(g, shape, &block));
+    STRAIT_TRY(plan_parts(g, spec, &block));
     STRAIT_TRY(strait_slab_commit(&g->slab, g->backend));
+    for (int p = 0; p < STRAIT_PARTS; p++)
+        g->part_inputs[p] = g->acts.parts[p].input; // which bind_block replaces
     strait_block_use_scratch(&g->acts, &g->scratch);
     g->work.tokens = g->token;
     return STRAIT_OK;
@@ -137,8 +152,9 @@ int64_t strait_generator_position(const struct strait_generator *g) {
 
 /* strait_attention_forward for one token: keys and values of earlier tokens come from the cache, to
  * which the kernel adds those of this token. */
-static strait_err attend(struct strait_generator *g, const strait_attention *layer,
+static strait_err attend(struct strait_generator *g, const strait_block *block,
                          const struct block_cache *cache) {
+    const strait_attention *layer = &block->attention;
     const strait_shape *shape = g->work.shape;
     const strait_attention_acts *acts = &g->acts.attention;
     strait_heads heads = strait_shape_heads(shape, 1);
@@ -150,7 +166,9 @@ static strait_err attend(struct strait_generator *g, const strait_attention *lay
     heads.seq_len = shape->context;
     STRAIT_TRY(work.kernels->attention_cached(g->stream, acts->attended, cache->keys, cache->values,
                                               acts->qkv, g->position, heads));
-    return strait_layer_residual_out(&work, g->scratch.branch, acts->attended, layer->out->compute);
+    return strait_layer_residual_out(&work,
+                                     strait_block_attention_out(block, &g->acts, &g->scratch),
+                                     acts->attended, layer->out->compute);
 }
 
 strait_err strait_generator_embed(struct strait_generator *g, int32_t token) {
@@ -168,7 +186,9 @@ strait_tensor strait_generator_input(struct strait_generator *g) {
 }
 
 strait_tensor strait_generator_first_block_input(struct strait_generator *g) {
-    return g->weights->blocks[0].conv.taps != NULL ? g->conv_output : g->input;
+    const strait_part *parts = g->weights->blocks[0].parts;
+    return strait_parts_kept_input(STRAIT_PART_STREAM, parts, g->acts.parts) != NULL ? g->changed
+                                                                                     : g->input;
 }
 
 strait_tensor strait_generator_token(struct strait_generator *g) {
@@ -179,25 +199,30 @@ strait_tensor strait_generator_token(struct strait_generator *g) {
 static void bind_block(struct strait_generator *g, int i) {
     const strait_block *block = &g->weights->blocks[i];
     const strait_tensor *pasts = g->caches[i].pasts;
-    const int has_conv = block->conv.taps != NULL;
-    g->acts.x = i > 0 || block->bottleneck.dec != NULL ? g->inner
-                : has_conv                             ? g->conv_output
-                                                       : g->input;
-    g->acts.bottleneck.code = g->input;
-    g->acts.conv = (strait_local_conv_acts){.input = i == 0 ? g->input : g->conv_input,
-                                            .past = pasts[STREAM_PAST]};
+    g->acts.x = i > 0 || block->bottleneck.dec != NULL ? g->inner : g->changed;
+    for (int p = 0; p < STRAIT_PARTS; p++) {
+        g->acts.parts[p].input = g->part_inputs[p];
+        g->acts.parts[p].past = g->caches[i].part_pasts[p];
+    }
+    if (i == 0) strait_block_set_input(block, &g->acts, g->input);
     g->acts.attention.past = pasts[ATTENTION_PAST];
     g->acts.attention.qkv_past = pasts[QKV_PAST];
     g->acts.mlp.past = pasts[MLP_PAST];
 }
 
+static strait_err clear(struct strait_generator *g, const strait_tensor *pasts, int n) {
+    for (int i = 0; i < n; i++)
+        if (pasts[i].data != NULL) STRAIT_TRY(g->work.kernels->fill(g->stream, pasts[i], 0.0f));
+    return STRAIT_OK;
+}
+
 /* At the start of a sequence the inputs before the first token count as zero. Keys and values need
  * no reset: attention reads only those up to the position. */
 static strait_err clear_pasts(struct strait_generator *g) {
-    if (g->position > 0 || g->work.shape->conv == 0) return STRAIT_OK;
-    for (int i = 0; i < N_PASTS * g->n_blocks; i++) {
-        const strait_tensor past = g->caches[i / N_PASTS].pasts[i % N_PASTS];
-        if (past.data != NULL) STRAIT_TRY(g->work.kernels->fill(g->stream, past, 0.0f));
+    if (g->position > 0) return STRAIT_OK;
+    for (int i = 0; i < g->n_blocks; i++) {
+        STRAIT_TRY(clear(g, g->caches[i].pasts, N_PASTS));
+        STRAIT_TRY(clear(g, g->caches[i].part_pasts, STRAIT_PARTS));
     }
     return STRAIT_OK;
 }
@@ -225,8 +250,8 @@ strait_err strait_generator_run(struct strait_generator *g) {
         const strait_block *block = &g->weights->blocks[i];
         STRAIT_TRY(start_block(g, i));
         STRAIT_TRY(strait_block_decode_input(&g->work, block, &g->acts, &g->scratch));
-        STRAIT_TRY(attend(g, &block->attention, &g->caches[i]));
-        STRAIT_TRY(strait_block_forward_mlp(&g->work, block, &g->acts, &g->scratch));
+        STRAIT_TRY(attend(g, block, &g->caches[i]));
+        STRAIT_TRY(strait_block_after_attention(&g->work, block, &g->acts, &g->scratch));
     }
     g->position++;
     return STRAIT_OK;

@@ -3,8 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Whether the gradient is one matrix product per microbatch: the first can overwrite it. */
-static int is_product(strait_role role) {
+int strait_param_list_is_product(strait_role role) {
     return role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
            role == STRAIT_ROLE_HEAD;
 }
@@ -19,13 +18,15 @@ static strait_err add_with(struct strait_param_list *list, plan_fn plan, const s
                            strait_param **out) {
     const strait_dtype precision = list->shape->precision;
     const int64_t rows = param->value.rows, cols = param->value.cols;
+    /* The first product of a step can overwrite the gradient. */
+    const int is_product = !list->sums_grads && strait_param_list_is_product(param->role);
     assert(list->n < list->capacity);
     strait_param *slot = &list->params[list->n++];
     *slot = *param;
     STRAIT_TRY(plan(list->values, STRAIT_F32, rows, cols, &slot->value));
     if (list->is_training)
-        STRAIT_TRY(plan(is_product(param->role) ? list->grads : list->sums, STRAIT_F32, rows, cols,
-                        &slot->grad));
+        STRAIT_TRY(
+            plan(is_product ? list->grads : list->sums, STRAIT_F32, rows, cols, &slot->grad));
     if (!strait_role_is_gain(param->role) && precision != STRAIT_F32)
         STRAIT_TRY(plan(list->copies, precision, rows, cols, &slot->compute));
     *out = slot;

@@ -14,12 +14,17 @@ struct strait_param_list {
     int n, capacity;
     const strait_shape *shape;
     int is_training;           // plan gradients too
+    int sums_grads;            // also gradients of matrices go to sums
     int block;                 // index in the model of the block being listed; -1 outside of blocks
     int64_t residual_out_rows; // of matrices that add to the residual stream
     /* Gradients of matrices are overwritten by the first product of a step; the other gradients are
      * only ever added to, so they lie together and are zeroed at once. */
     struct strait_slab *values, *grads, *sums, *copies;
 };
+
+/* Whether a parameter of this role is a factor of one matrix product per microbatch: its gradient
+ * is one too. */
+int strait_param_list_is_product(strait_role role);
 
 /* Adds a parameter [rows x cols]. In a block its full name is "blocks.N.NAME". *out points into
  * list->params. STRAIT_ENOMEM if a slab cannot grow. */

@@ -1,5 +1,7 @@
 #include "model/shape.h"
 
+#include "model/parts/parts.h"
+
 #include <math.h>
 
 /* Grouped queries share keys evenly, and the rotation takes values in pairs. */
@@ -18,7 +20,7 @@ static strait_err check_heads(const strait_shape *s) {
     return STRAIT_OK;
 }
 
-/* Local parts, and the codecs whose models have no place for them. */
+/* Local parts; and optional parts with the codecs whose models have no place for them. */
 static strait_err check_local(const strait_shape *s) {
     if (s->conv < 0 || s->conv > STRAIT_CONV_TAPS)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.conv (%d) must be from 0 to %d taps", s->conv,
@@ -28,10 +30,12 @@ static strait_err check_local(const strait_shape *s) {
     if (s->local_every < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.local_every (%d) must not be negative",
                            s->local_every);
-    if ((s->conv > 0 || s->has_token_tables) && (s->subspace > 0 || s->bottleneck > 0))
+    const char *option = strait_parts_option(s);
+    if (option != NULL && (s->subspace > 0 || s->bottleneck > 0))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "model.conv and model.anchors change the residual stream: codecs "
-                           "subspace and resbm b cannot be used with them");
+                           "%s changes the residual stream: codecs subspace and resbm b cannot be "
+                           "used with it",
+                           option);
     return STRAIT_OK;
 }
 
@@ -55,6 +59,10 @@ strait_err strait_shape_check(const strait_shape *s) {
 
 int strait_shape_has_local(const strait_shape *s, int i) {
     return i % (s->local_every > 0 ? s->local_every : 1) == 0;
+}
+
+int strait_shape_reads_tokens(const strait_shape *s) {
+    return s->has_value_tables || strait_parts_read_tokens(s);
 }
 
 int64_t strait_shape_qkv_cols(const strait_shape *s) {
@@ -83,9 +91,8 @@ int64_t strait_shape_block_params(const strait_shape *s) {
 
 /* Parameters that only some blocks have. */
 static int64_t local_params(const strait_shape *s, int i) {
-    if (!strait_shape_has_local(s, i)) return 0;
-    return (int64_t)s->conv * s->width + (s->has_token_tables && i > 0 ? s->vocab * s->width : 0) +
-           (s->has_value_tables ? s->vocab * s->kv_heads * s->head_dim : 0);
+    const int has_values = s->has_value_tables && strait_shape_has_local(s, i);
+    return strait_parts_count(s, i, 0) + (has_values ? s->vocab * s->kv_heads * s->head_dim : 0);
 }
 
 int64_t strait_shape_params(const strait_shape *s) {
@@ -100,11 +107,13 @@ int64_t strait_shape_params(const strait_shape *s) {
 double strait_shape_train_flops(const strait_shape *s) {
     /* Each weight of a product costs 2 operations forward and 4 backward per token; look-ups, norms
      * and convolutions are not counted. */
-    const double products = (double)(s->layers * block_matrix_params(s) + s->vocab * s->width);
+    int64_t weights = s->layers * block_matrix_params(s) + s->vocab * s->width;
+    for (int i = 0; i < s->layers; i++)
+        weights += strait_parts_count(s, i, 1);
     /* Scores and mixing are two products of context x head_dim per token, halved by causality. */
     const double attention = 0.5 * 2.0 *
                              (double)(s->layers * s->context * strait_shape_attention_cols(s));
-    return 6.0 * (products + attention);
+    return 6.0 * ((double)weights + attention);
 }
 
 int64_t strait_shape_residual_out_rows(const strait_shape *s, int has_head) {

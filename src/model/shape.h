@@ -41,10 +41,11 @@ typedef struct strait_shape {
      * embedding adds to a fixed table. */
     int subspace;
     int bottleneck; // k > 0: what crosses a boundary is a code of k values (bottleneck.h)
-    /* Local parts: they let a token see the few before it, and its own id, at little cost. */
-    int conv;             // taps of causal convolutions; 0: none
-    int has_qkv_conv;     // also of queries, keys and values, with as many taps
-    int has_token_tables; // model.anchors: a row per token id is added to the stream
+    /* Switches and sizes of the optional parts. */
+#define PART(name, place, members) members;
+#include "model/parts/parts.def"
+    /* Local parts let a token see the few before it, and its own id, at little cost. */
+    int has_qkv_conv;     // convolve queries, keys and values too, with as many taps as `conv`
     int has_value_tables; // a row per token id is added to attention's values
     int local_every;      // token tables, value tables and the stream's convolution are in block 0
                           // and every so many blocks from there; 0: in every block
@@ -67,7 +68,10 @@ int64_t strait_shape_qkv_cols(const strait_shape *shape);       // queries, keys
 int64_t strait_shape_attention_cols(const strait_shape *shape); // attention's output, all heads
 int64_t strait_shape_mlp_cols(const strait_shape *shape); // the mlp's up projection, with gate
 
-/* Parameters of a block without local parts, and of the whole model; codecs not included. */
+/* Whether any block looks up rows by token id: every stage then needs the tokens. */
+int strait_shape_reads_tokens(const strait_shape *shape);
+
+/* Parameters of a block without optional parts, and of the whole model; codecs not included. */
 int64_t strait_shape_block_params(const strait_shape *shape);
 int64_t strait_shape_params(const strait_shape *shape);
 

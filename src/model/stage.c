@@ -75,7 +75,7 @@ static strait_err plan_boundaries(struct strait_stage *stage, const strait_block
 static strait_err plan_table_rows(struct strait_stage *stage, int64_t n) {
     const strait_shape *shape = &stage->spec.shape;
     const int keys = shape->has_value_tables ? shape->kv_heads * shape->head_dim : 0;
-    const int width = shape->has_token_tables ? shape->width : 0;
+    const int width = strait_parts_read_tokens(shape) ? shape->width : 0;
     if (keys == 0 && width == 0) return STRAIT_OK;
     return strait_layer_plan_acts(shape, &stage->slab, n, keys > width ? keys : width,
                                   &stage->work.table_rows);
@@ -120,21 +120,12 @@ static strait_err plan(struct strait_stage *stage) {
     return plan_slab(stage);
 }
 
-/* With recomputation all blocks of all slots use the same activations, except for their inputs. */
-static void share_recomputed(const struct strait_stage *stage, strait_block_acts *acts) {
-    const strait_tensor x = acts->x, code = acts->bottleneck.code, input = acts->conv.input;
-    *acts = stage->shared;
-    acts->x = x;
-    acts->conv.input = input;
-    acts->bottleneck.code = code;
-}
-
 /* After the commit, when tensors have addresses that can be copied. */
 static void share_activations(struct strait_stage *stage) {
     for (int i = 0; i < stage->spec.n_slots; i++) {
         for (int b = 0; b < stage->n_blocks; b++) {
             strait_block_acts *acts = &stage->slots[i].acts[b];
-            if (stage->spec.recomputes) share_recomputed(stage, acts);
+            if (stage->spec.recomputes) strait_block_share_acts(acts, &stage->shared);
             strait_block_use_scratch(acts, &stage->scratch);
         }
     }
@@ -157,8 +148,7 @@ static strait_err upload_rope(struct strait_stage *stage) {
 
 /* Allocates what plan listed and completes the context of passes. */
 static strait_err commit(struct strait_stage *stage) {
-    if (stage->spec.shape.conv > 0)
-        STRAIT_TRY(strait_backend_require(stage->backend, STRAIT_NEEDS_CONV, "model.conv"));
+    STRAIT_TRY(strait_parts_require(&stage->spec.shape, stage->backend));
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
     STRAIT_TRY(strait_slab_commit(&stage->slab, stage->backend));

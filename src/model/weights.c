@@ -7,8 +7,9 @@
 #include <string.h>
 
 enum {
-    BLOCK_PARAMS_MAX = 18, // of one block, all parts together; param_list.c asserts it
-    OTHER_PARAMS = 3       // embedding, last norm, head
+    /* Of one block: the fixed parts have 16 together; param_list.c asserts it. */
+    BLOCK_PARAMS_MAX = 16 + STRAIT_PARTS * STRAIT_PART_PARAMS,
+    OTHER_PARAMS = 3 // embedding, last norm, head
 };
 
 /* Lists all parameters of the range in the order of the model. */

@@ -1,29 +1,52 @@
-#include "model/parts/local_conv.h"
+/* local_conv.c - a short causal convolution of the residual stream before a block: each token sees
+ * the few before it at little cost.
+ *
+ *   x_i = s_i + sum over j of w_j s_{i-j}
+ *
+ * Blocks with local parts have one (strait_shape_has_local) if model.conv is not 0. Taps start at
+ * 0: at first x is s. */
+#include "model/parts/part.h"
 
-strait_err strait_local_conv_add_params(struct strait_param_list *list, strait_local_conv *out) {
-    const strait_shape *s = list->shape;
-    if (s->conv == 0 || !strait_shape_has_local(s, list->block)) return STRAIT_OK;
-    return strait_param_list_add(list, "conv", STRAIT_ROLE_CONV, s->conv, s->width, &out->taps);
+enum {
+    TAPS // [taps x D]
+};
+
+static int is_in_block(const strait_shape *s, int i) {
+    return s->conv > 0 && strait_shape_has_local(s, i);
 }
 
-strait_err strait_local_conv_plan_acts(const strait_shape *shape, int64_t n,
-                                       struct strait_slab *slab, strait_local_conv_acts *out) {
-    return strait_layer_plan_acts(shape, slab, n, shape->width, &out->input);
+static int params(const strait_shape *s, strait_part_param *out) {
+    out[TAPS] = (strait_part_param){"conv", STRAIT_ROLE_CONV, s->conv, s->width};
+    return 1;
 }
 
-strait_err strait_local_conv_forward(const strait_work *work, const strait_local_conv *part,
-                                     const strait_local_conv_acts *acts, strait_tensor x) {
-    if (part->taps == NULL) return STRAIT_OK;
-    return strait_layer_conv(work, x, acts->input, part->taps->value, acts->past);
+static int64_t past_rows(const strait_shape *s) {
+    return (int64_t)2 * s->conv; // strait_layer_conv
 }
 
-strait_err strait_local_conv_backward(const strait_work *work, const strait_local_conv *part,
-                                      const strait_local_conv_acts *acts, strait_tensor d,
-                                      strait_tensor scratch) {
+static strait_err forward(const strait_work *work, const strait_part *part,
+                          const strait_part_acts *acts, strait_tensor y, strait_tensor x) {
+    return strait_layer_conv(work, y, x, part->params[TAPS]->value, acts->past);
+}
+
+static strait_err backward(const strait_work *work, const strait_part *part,
+                           const strait_part_acts *acts, strait_tensor d, strait_tensor scratch) {
     const struct strait_kernels *k = work->kernels;
-    if (part->taps == NULL) return STRAIT_OK;
+    const strait_param *taps = part->params[TAPS];
     /* The kernel cannot work in place: a tap reads gradients of later tokens. */
-    STRAIT_TRY(k->conv->back(work->stream, scratch, part->taps->grad, d, acts->input,
-                             part->taps->value, work->seq_len));
+    STRAIT_TRY(k->conv->back(work->stream, scratch, taps->grad, d, acts->input, taps->value,
+                             work->seq_len));
     return k->cast(work->stream, d, scratch);
 }
+
+const struct strait_part_ops strait_part_local_conv = {
+    .option = "model.conv",
+    .keeps_input = 1,
+    .needs_scratch = 1,
+    .needs = STRAIT_NEEDS_CONV,
+    .is_in_block = is_in_block,
+    .params = params,
+    .past_rows = past_rows,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,23 +1,44 @@
-#include "model/parts/token_table.h"
+/* token_table.c - adds a row of a table to the residual stream, chosen by the token id (the option
+ * model.anchors): later stages see the token itself, whatever a compressed boundary lost of it.
+ *
+ * Blocks with local parts have one (strait_shape_has_local), except block 0, whose stream is the
+ * embedding already. A table starts as a copy of the embedding's first values. */
+#include "model/parts/part.h"
 
-strait_err strait_token_table_add_params(struct strait_param_list *list, strait_token_table *out) {
-    const strait_shape *s = list->shape;
-    if (!s->has_token_tables || list->block == 0 || !strait_shape_has_local(s, list->block))
-        return STRAIT_OK;
-    return strait_param_list_add(list, "anchor", STRAIT_ROLE_TOKEN_TABLE, s->vocab, s->width,
-                                 &out->table);
+enum {
+    TABLE // [V x D]
+};
+
+static int is_in_block(const strait_shape *s, int i) {
+    return s->has_token_tables && i > 0 && strait_shape_has_local(s, i);
 }
 
-strait_err strait_token_table_forward(const strait_work *work, const strait_token_table *part,
-                                      strait_tensor stream) {
+static int params(const strait_shape *s, strait_part_param *out) {
+    out[TABLE] = (strait_part_param){"anchor", STRAIT_ROLE_TOKEN_TABLE, s->vocab, s->width};
+    return 1;
+}
+
+/* y += table[tokens]; y is x. */
+static strait_err forward(const strait_work *work, const strait_part *part,
+                          const strait_part_acts *acts, strait_tensor y, strait_tensor x) {
     strait_tensor rows;
-    if (part->table == NULL) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_lookup(work, part->table->compute, &rows));
-    return work->kernels->add(work->stream, stream, stream, rows);
+    (void)acts;
+    STRAIT_TRY(strait_layer_lookup(work, part->params[TABLE]->compute, &rows));
+    return work->kernels->add(work->stream, y, x, rows);
 }
 
-strait_err strait_token_table_weight_grads(const strait_work *work, const strait_token_table *part,
-                                           strait_tensor d_stream) {
-    if (part->table == NULL) return STRAIT_OK;
-    return work->kernels->embed_back(work->stream, part->table->grad, d_stream, work->tokens);
+/* The gradient of the stream passes through unchanged; its rows are added to those of the table. */
+static strait_err backward(const strait_work *work, const strait_part *part,
+                           const strait_part_acts *acts, strait_tensor d, strait_tensor scratch) {
+    (void)acts, (void)scratch;
+    return work->kernels->embed_back(work->stream, part->params[TABLE]->grad, d, work->tokens);
 }
+
+const struct strait_part_ops strait_part_token_table = {
+    .option = "model.anchors",
+    .reads_tokens = 1,
+    .is_in_block = is_in_block,
+    .params = params,
+    .forward = forward,
+    .backward = backward,
+};

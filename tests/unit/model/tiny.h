@@ -42,13 +42,16 @@ static inline strait_shape tiny_yardstick(void) {
     return shape;
 }
 
-/* The same shape with all local parts (token and value tables, convolutions). */
+/* The same shape with all local and optional parts. */
 static inline strait_shape tiny_local(strait_shape shape, int every) {
     shape.conv = 4;
     shape.has_qkv_conv = every > 1;
     shape.has_token_tables = 1;
     shape.has_value_tables = 1;
     shape.local_every = every;
+#ifdef TEST_PARTS // those of tests/unit/model/parts
+    shape.has_test_scale = shape.has_test_mix = shape.has_test_mlp_scale = 1;
+#endif
     return shape;
 }
 
