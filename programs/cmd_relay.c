@@ -1,4 +1,4 @@
-/* cmd_relay.c - strait relay: forwards bytes between machines that cannot reach each other. */
+/* cmd_relay.c - strait relay: forwards bytes between workers that cannot reach each other. */
 #include "commands.h"
 #include "net/core/identity.h"
 #include "net/relay/relay.h"
@@ -34,7 +34,8 @@ static void interrupted(int number) {
     strait_relay_stop(relay);
 }
 
-static void heed_signals(void) {
+/* Not the handlers of util/signals.h: the event loop of the relay has to be woken. */
+static void install_signal_handlers(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = interrupted;
@@ -72,7 +73,7 @@ static strait_err announce(const char *where) {
     STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
     STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
     printf("relay at %s\n", where);
-    printf("use %s on both machines (any other random token works as well)\n", address);
+    printf("use %s on both sides (any other random token works as well)\n", address);
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "cannot write to standard output");
     return STRAIT_OK;
 }
@@ -83,7 +84,7 @@ static strait_err serve(void) {
     if (err == STRAIT_EINVAL) return STRAIT_ECONFIG; // the address is from the command line
     STRAIT_TRY(err);
     STRAIT_TRY(announce(where));
-    heed_signals();
+    install_signal_handlers();
     strait_relay_run(relay);
     strait_relay_stats stats;
     strait_relay_read_stats(relay, &stats);
@@ -106,8 +107,8 @@ static strait_err run_relay(int n_args, const char **args) {
 const strait_command strait_cmd_relay = {
     .name = "relay",
     .usage = "[flags]",
-    .summary = "forward bytes between machines that cannot reach each other",
-    .about = "Two machines that accept no connections both connect to the relay, with the same\n"
+    .summary = "forward bytes between workers that cannot reach each other",
+    .about = "Two workers that accept no connections both connect to the relay, with the same\n"
              "address relay://HOST:PORT/TOKEN, and it forwards what one sends to the other. They\n"
              "use TLS through it and know each other's keys, so the relay can neither read nor\n"
              "change anything. Runs until it is interrupted.",

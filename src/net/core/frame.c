@@ -78,7 +78,7 @@ int strait_frame_version(const struct strait_frame_reader *reader) {
 strait_err strait_frame_refuse_version(int theirs) {
     return STRAIT_FAIL(STRAIT_EPROTO,
                        "the peer uses protocol version %d, this program version %d: install the "
-                       "same release of strait on both machines",
+                       "same release of strait on both sides",
                        theirs, STRAIT_FRAME_VERSION);
 }
 

@@ -68,6 +68,7 @@ static void run_text(const strait_hello *hello, char out[RUN_TEXT]) {
     out[RUN_TEXT - 1] = 0;
 }
 
+/* A peer of another run may have a valid key, for example after a restart with a new folder. */
 strait_err strait_hello_match(const strait_hello *ours, const strait_hello *theirs) {
     if (memcmp(ours->run, theirs->run, sizeof ours->run) == 0) return STRAIT_OK;
     char our_run[RUN_TEXT], their_run[RUN_TEXT];
@@ -79,6 +80,7 @@ strait_err strait_hello_match(const strait_hello *ours, const strait_hello *thei
                        theirs->name, their_run, ours->name, our_run);
 }
 
+/* A long reason is cut rather than rejected: the peer should always learn why. */
 strait_err strait_bye_pack(struct strait_msg_pool *pool, const strait_bye *bye,
                            struct strait_msg **out) {
     const size_t bytes = strnlen(bye->reason, STRAIT_BYE_REASON_MAX - 1);

@@ -51,6 +51,7 @@ static int digit_value(char c) {
     return -1;
 }
 
+/* Strict, because a fingerprint that people compare or paste must not match by its first half. */
 strait_err strait_fingerprint_parse(const char *text, strait_fingerprint *out) {
     strait_fingerprint f = {{0}};
     size_t n = 0;
@@ -78,8 +79,7 @@ strait_err strait_identity_of_key(EVP_PKEY *key, strait_fingerprint *out) {
     return STRAIT_OK;
 }
 
-/* Never expires: clocks of private machines are often wrong, and peers pin the key, not the date.
- */
+/* Never expires: the clocks of workers are often wrong, and peers pin the key, not the date. */
 static int fill_certificate(X509 *x, EVP_PKEY *key) {
     X509_NAME *name = X509_get_subject_name(x);
     return X509_set_version(x, X509_VERSION_3) == 1 &&
@@ -182,6 +182,7 @@ strait_err strait_identity_save(const struct strait_identity *identity, const ch
     return err;
 }
 
+/* EVP_PKEY_free overwrites the private key. */
 void strait_identity_close(struct strait_identity **identity) {
     if (*identity == NULL) return;
     X509_free((*identity)->certificate);
@@ -202,6 +203,7 @@ X509 *strait_identity_certificate(const struct strait_identity *identity) {
     return identity->certificate;
 }
 
+/* From OpenSSL: tokens and keys need random numbers that nobody can predict, unlike base/rng. */
 strait_err strait_identity_random(void *out, size_t bytes) {
     if (bytes > INT_MAX || RAND_bytes(out, (int)bytes) != 1)
         return STRAIT_FAIL(STRAIT_EDEVICE, "the system's random number generator failed");

@@ -75,9 +75,9 @@ void strait_mesh_close(struct strait_mesh **mesh) {
         pthread_join(self->thread, NULL);
     }
     strait_transport_close(&self->t); // still open only if the thread never started
-    for (int i = 0; i < self->n_members; i++) {
-        strait_priority_queue_clear(&self->members[i]->out);
-        strait_alloc_free(self->members[i]);
+    for (int i = 0; i < self->n_peers; i++) {
+        strait_priority_queue_clear(&self->peers[i]->out);
+        strait_alloc_free(self->peers[i]);
     }
     strait_priority_queue_clear(&self->inbox);
     strait_msg_pool_close(&self->pool);
@@ -127,18 +127,18 @@ strait_err strait_mesh_listen(struct strait_mesh *mesh, const char *address,
     return STRAIT_OK;
 }
 
-/* Call with the mesh locked. */
-static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_member *m) {
-    if (mesh->n_members == STRAIT_PEERS_MAX)
+/* Adds a peer and has the net thread dial it. Call with the mesh locked. */
+static strait_err insert(struct strait_mesh *mesh, struct strait_mesh_peer_state *m) {
+    if (mesh->n_peers == STRAIT_PEERS_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "cannot add '%s': a mesh has at most %d peers", m->name,
                            STRAIT_PEERS_MAX);
-    for (int i = 0; i < mesh->n_members; i++)
-        if (strait_fingerprint_equal(&mesh->members[i]->key, &m->key))
+    for (int i = 0; i < mesh->n_peers; i++)
+        if (strait_fingerprint_equal(&mesh->peers[i]->key, &m->key))
             return STRAIT_FAIL(STRAIT_EINVAL, "cannot add '%s': it has the same key as '%s'",
-                               m->name, mesh->members[i]->name);
-    /* Members are never removed, so the net thread may use a pointer without the mutex. */
-    m->index = mesh->n_members;
-    mesh->members[mesh->n_members++] = m;
+                               m->name, mesh->peers[i]->name);
+    /* Peers are never removed, so the net thread may use a pointer without the mutex. */
+    m->index = mesh->n_peers;
+    mesh->peers[mesh->n_peers++] = m;
     wake(mesh);
     return STRAIT_OK;
 }
@@ -148,8 +148,8 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
         return STRAIT_FAIL(STRAIT_EINVAL, "address '%.60s...' of '%s': longer than %d characters",
                            peer->address, peer->name, STRAIT_ADDRESS_MAX - 1);
     void *memory = NULL;
-    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mesh_member), "peer", &memory));
-    struct strait_mesh_member *m = memory;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_mesh_peer_state), "peer", &memory));
+    struct strait_mesh_peer_state *m = memory;
     memcpy(m->name, peer->name, sizeof m->name);
     m->name[sizeof m->name - 1] = 0;
     m->key = peer->key;
@@ -161,11 +161,10 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
         (void)snprintf(m->reason, sizeof m->reason, "%s at %s: has not answered yet", m->name,
                        m->address);
     else
-        (void)snprintf(
-            m->reason, sizeof m->reason,
-            "%s: has not connected to this machine yet; check that it runs and can reach "
-            "the address we listen at",
-            m->name);
+        (void)snprintf(m->reason, sizeof m->reason,
+                       "%s: has not connected to us yet; check that it runs and can reach "
+                       "the address we listen at",
+                       m->name);
     m->redial_ms = mesh->config.redial_ms;
     pthread_mutex_lock(&mesh->mutex);
     const strait_err err = insert(mesh, m);
@@ -192,17 +191,17 @@ static int64_t deadline(int timeout_ms) {
 }
 
 /* Call with the mesh locked. */
-static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_member **out) {
-    if (peer < 0 || peer >= mesh->n_members)
+static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_peer_state **out) {
+    if (peer < 0 || peer >= mesh->n_peers)
         return STRAIT_FAIL(STRAIT_EINVAL, "unknown peer number %d, expected 0 to %d", peer,
-                           mesh->n_members - 1);
-    *out = mesh->members[peer];
+                           mesh->n_peers - 1);
+    *out = mesh->peers[peer];
     return STRAIT_OK;
 }
 
 /* Describes why the link to `m` is not up. A peer that dials us has failed before it could be told
  * apart from others, for example by its protocol version, so the latest refusal is named too. */
-static strait_err no_link(const struct strait_mesh *mesh, const struct strait_mesh_member *m,
+static strait_err no_link(const struct strait_mesh *mesh, const struct strait_mesh_peer_state *m,
                           int timeout_ms) {
     if (m->address[0] == 0 && mesh->n_refused > 0)
         return STRAIT_FAIL(STRAIT_ETIMEDOUT,
@@ -213,7 +212,7 @@ static strait_err no_link(const struct strait_mesh *mesh, const struct strait_me
 
 /* Call with the mesh locked. */
 static strait_err wait_up(struct strait_mesh *mesh, int peer, int timeout_ms) {
-    struct strait_mesh_member *m = NULL;
+    struct strait_mesh_peer_state *m = NULL;
     STRAIT_TRY(find(mesh, peer, &m));
     const int64_t until = deadline(timeout_ms);
     while (!m->is_up) {
@@ -234,7 +233,7 @@ strait_err strait_mesh_wait_up(struct strait_mesh *mesh, int peer, int timeout_m
 
 int strait_mesh_is_up(struct strait_mesh *mesh, int peer) {
     pthread_mutex_lock(&mesh->mutex);
-    const int is_up = peer >= 0 && peer < mesh->n_members && mesh->members[peer]->is_up;
+    const int is_up = peer >= 0 && peer < mesh->n_peers && mesh->peers[peer]->is_up;
     pthread_mutex_unlock(&mesh->mutex);
     return is_up;
 }
@@ -261,7 +260,7 @@ static strait_err check_message(const struct strait_mesh *mesh, const struct str
  */
 static strait_err enqueue(struct strait_mesh *mesh, int peer, int64_t until_ns,
                           struct strait_msg **msg) {
-    struct strait_mesh_member *m = NULL;
+    struct strait_mesh_peer_state *m = NULL;
     STRAIT_TRY(check_message(mesh, *msg));
     STRAIT_TRY(find(mesh, peer, &m));
     while (strait_priority_queue_is_full(&m->out, *msg, mesh->config.queue_bytes))
@@ -288,7 +287,7 @@ strait_err strait_mesh_send_wait(struct strait_mesh *mesh, int peer, int timeout
             STRAIT_ETIMEDOUT,
             "%s: its send queue stayed full for %d ms: the peer or the network is too "
             "slow, or the link is down",
-            mesh->members[peer]->name, timeout_ms);
+            mesh->peers[peer]->name, timeout_ms);
     pthread_mutex_unlock(&mesh->mutex);
     return err;
 }
@@ -309,6 +308,7 @@ strait_err strait_mesh_receive(struct strait_mesh *mesh, int timeout_ms, struct 
     return STRAIT_OK;
 }
 
+/* Only the net thread may ask the transport for counters, so the request is passed to it. */
 struct stats_args {
     int peer;
     strait_link_stats *out;
@@ -316,7 +316,7 @@ struct stats_args {
 
 static strait_err run_stats(struct strait_mesh *mesh, void *arg) {
     const struct stats_args *a = arg;
-    struct strait_mesh_member *m = NULL;
+    struct strait_mesh_peer_state *m = NULL;
     pthread_mutex_lock(&mesh->mutex); // not held while the transport is asked below
     const strait_err err = find(mesh, a->peer, &m);
     strait_link_stats past = {0};
@@ -342,7 +342,7 @@ strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_sta
 
 strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
                                     char out[STRAIT_ADDRESS_MAX]) {
-    struct strait_mesh_member *m = NULL;
+    struct strait_mesh_peer_state *m = NULL;
     pthread_mutex_lock(&mesh->mutex);
     const strait_err err = find(mesh, peer, &m);
     if (err == STRAIT_OK) memcpy(out, m->dialled, sizeof m->dialled);

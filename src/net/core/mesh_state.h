@@ -21,7 +21,7 @@ struct strait_mesh_call {
     char reason[STRAIT_REASON_MAX]; // error details are per thread, so they are copied
 };
 
-struct strait_mesh_member { // guarded by mesh->mutex, except `link` and what follows
+struct strait_mesh_peer_state { // guarded by mesh->mutex, except `link` and what follows
     int index;
     char name[STRAIT_NAME_MAX];
     strait_fingerprint key;
@@ -55,8 +55,8 @@ struct strait_mesh {
     pthread_cond_t changed; // a link went up or down, a queue has capacity, or a call is done
 
     /* All guarded by mutex. */
-    struct strait_mesh_member *members[STRAIT_PEERS_MAX];
-    int n_members;
+    struct strait_mesh_peer_state *peers[STRAIT_PEERS_MAX];
+    int n_peers;
     struct strait_priority_queue inbox;
     int is_paused; // links are paused because the inbox is too full
     int is_stopping;

@@ -13,18 +13,18 @@ enum {
 /* ---- events of the transport ---- */
 
 /* Call with the mesh locked. */
-static struct strait_mesh_member *find_member(struct strait_mesh *mesh,
-                                              const strait_fingerprint *key) {
-    for (int i = 0; i < mesh->n_members; i++)
-        if (strait_fingerprint_equal(&mesh->members[i]->key, key)) return mesh->members[i];
+static struct strait_mesh_peer_state *find_peer(struct strait_mesh *mesh,
+                                                const strait_fingerprint *key) {
+    for (int i = 0; i < mesh->n_peers; i++)
+        if (strait_fingerprint_equal(&mesh->peers[i]->key, key)) return mesh->peers[i];
     return NULL;
 }
 
-/* Admits the keys of members only. */
+/* Admits only keys of peers that were added. */
 static strait_err admit(void *user, const strait_fingerprint *peer, strait_emulate_spec *emulate) {
     struct strait_mesh *mesh = user;
     pthread_mutex_lock(&mesh->mutex);
-    const struct strait_mesh_member *m = find_member(mesh, peer);
+    const struct strait_mesh_peer_state *m = find_peer(mesh, peer);
     if (m != NULL && m->has_emulate) *emulate = m->emulate;
     pthread_mutex_unlock(&mesh->mutex);
     if (m != NULL) return STRAIT_OK;
@@ -46,7 +46,7 @@ static void refused(void *user, strait_err why) {
 }
 
 /* Puts UP or DOWN into the inbox. Call with the mesh locked. */
-static void notify(struct strait_mesh *mesh, const struct strait_mesh_member *m, uint8_t type) {
+static void notify(struct strait_mesh *mesh, const struct strait_mesh_peer_state *m, uint8_t type) {
     struct strait_msg *msg = NULL;
     const size_t bytes = type == STRAIT_MSG_DOWN ? strlen(m->reason) + 1 : 0;
     /* Without memory the notice is lost; strait_mesh_is_up still tells the truth. */
@@ -61,7 +61,7 @@ static void notify(struct strait_mesh *mesh, const struct strait_mesh_member *m,
 
 /* Moves queued messages to the link until it is full. The mutex is released around every send,
  * because send() may deliver events that take it. */
-static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+static void drain(struct strait_mesh *mesh, struct strait_mesh_peer_state *m) {
     strait_err err = STRAIT_OK;
     for (int n = 0; m->link != NULL && err == STRAIT_OK; n++) {
         if (n == DRAIN_MAX) {
@@ -81,13 +81,13 @@ static void drain(struct strait_mesh *mesh, struct strait_mesh_member *m) {
     }
 }
 
-/* A member's link is ready: replaces an older link and sends what is queued. */
+/* A peer's link is ready: replaces an older link and sends what is queued. */
 static void opened(void *user, struct strait_link *link) {
     struct strait_mesh *mesh = user;
     pthread_mutex_lock(&mesh->mutex);
-    struct strait_mesh_member *m = find_member(mesh, &link->peer);
+    struct strait_mesh_peer_state *m = find_peer(mesh, &link->peer);
     pthread_mutex_unlock(&mesh->mutex);
-    if (m == NULL) { // cannot happen: admit() or the dialled key named a member
+    if (m == NULL) { // cannot happen: admit() or the dialled key named a peer
         strait_link_close(link, STRAIT_FAIL(STRAIT_EAUTH, "no peer of this mesh has this key"));
         return;
     }
@@ -113,7 +113,7 @@ static void opened(void *user, struct strait_link *link) {
 /* Queues a message in the inbox; pauses all links when the inbox is too full. */
 static void received(void *user, struct strait_link *link, struct strait_msg **msg) {
     struct strait_mesh *mesh = user;
-    const struct strait_mesh_member *m = link->user;
+    const struct strait_mesh_peer_state *m = link->user;
     if (m == NULL) return;
     (*msg)->peer = m->index;
     pthread_mutex_lock(&mesh->mutex);
@@ -123,26 +123,26 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
                            !mesh->is_paused;
     if (must_pause) mesh->is_paused = 1;
     pthread_cond_signal(&mesh->arrived);
-    const int n_members = mesh->n_members;
+    const int n_peers = mesh->n_peers;
     pthread_mutex_unlock(&mesh->mutex);
-    for (int i = 0; must_pause && i < n_members; i++)
-        if (mesh->members[i]->link != NULL) link->transport->ops->pause(mesh->members[i]->link, 1);
+    for (int i = 0; must_pause && i < n_peers; i++)
+        if (mesh->peers[i]->link != NULL) link->transport->ops->pause(mesh->peers[i]->link, 1);
 }
 
 static void writable(void *user, struct strait_link *link) {
     if (link->user != NULL) drain(user, link->user);
 }
 
-static int count_addresses(const struct strait_mesh_member *m) {
+static int count_addresses(const struct strait_mesh_peer_state *m) {
     int n = 1;
     for (const char *c = m->address; *c != '\0'; c++)
         n += *c == ',';
     return n;
 }
 
-/* Decides whether a refusal is final. Another machine may answer at one of several addresses, so it
+/* Decides whether a refusal is final. Another program may answer at one of several addresses, so it
  * is final only after every address has refused us in a row. */
-static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
+static strait_err final_error(struct strait_mesh_peer_state *m, strait_err why) {
     if (why == STRAIT_OK) return STRAIT_ECLOSED;
     if (why != STRAIT_EAUTH && why != STRAIT_EPROTO) return why;
     return ++m->n_rejected < count_addresses(m) ? STRAIT_ECLOSED : why;
@@ -152,7 +152,7 @@ static strait_err final_error(struct strait_mesh_member *m, strait_err why) {
  * reset when a link opens. */
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct strait_mesh *mesh = user;
-    struct strait_mesh_member *m = link->user;
+    struct strait_mesh_peer_state *m = link->user;
     if (m == NULL || m->link != link) return; // replaced by a newer link
     strait_link_stats stats;
     link->transport->ops->stats(link, &stats);
@@ -204,7 +204,7 @@ static void run_calls(struct strait_mesh *mesh) {
 }
 
 /* Copies the address that is next in turn to m->dialled. */
-static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+static void choose_address(struct strait_mesh *mesh, struct strait_mesh_peer_state *m) {
     const char *part = m->address;
     for (int i = m->next_address % count_addresses(m); i > 0; i--)
         part = strchr(part, ',') + 1;
@@ -213,7 +213,7 @@ static void choose_address(struct strait_mesh *mesh, struct strait_mesh_member *
     pthread_mutex_unlock(&mesh->mutex);
 }
 
-static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
+static void dial(struct strait_mesh *mesh, struct strait_mesh_peer_state *m) {
     const strait_dial_params params = {
         .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
     choose_address(mesh, m);
@@ -229,9 +229,9 @@ static void dial(struct strait_mesh *mesh, struct strait_mesh_member *m) {
 
 /* Dials peers whose pause is over and sends what is queued. Returns the milliseconds until the next
  * dial, -1 when none is planned; *out_queued tells whether messages for open links remain. */
-static int serve_members(struct strait_mesh *mesh, int *out_queued) {
+static int serve_peers(struct strait_mesh *mesh, int *out_queued) {
     pthread_mutex_lock(&mesh->mutex);
-    const int n_members = mesh->n_members;
+    const int n_peers = mesh->n_peers;
     const int is_stopping = mesh->is_stopping;
     const int must_resume = mesh->is_paused && !strait_priority_queue_is_over(
                                                    &mesh->inbox, mesh->config.inbox_bytes / 2, 2);
@@ -240,8 +240,8 @@ static int serve_members(struct strait_mesh *mesh, int *out_queued) {
 
     int64_t wait_ns = INT64_MAX;
     *out_queued = 0;
-    for (int i = 0; i < n_members; i++) {
-        struct strait_mesh_member *m = mesh->members[i];
+    for (int i = 0; i < n_peers; i++) {
+        struct strait_mesh_peer_state *m = mesh->peers[i];
         if (must_resume && m->link != NULL) mesh->t->ops->pause(m->link, 0);
         drain(mesh, m);
         pthread_mutex_lock(&mesh->mutex);
@@ -263,7 +263,7 @@ void *strait_mesh_thread(void *arg) {
     int is_queued = 0;
     while (strait_clock_ns() < stop_ns) {
         run_calls(mesh);
-        const int timeout_ms = serve_members(mesh, &is_queued);
+        const int timeout_ms = serve_peers(mesh, &is_queued);
         pthread_mutex_lock(&mesh->mutex);
         const int is_stopping = mesh->is_stopping;
         pthread_mutex_unlock(&mesh->mutex);

@@ -5,6 +5,7 @@ enum {
     MESSAGES_MAX = 65536 // bounds the memory of messages without a body
 };
 
+/* Bytes are also counted per priority: is_full ignores less urgent messages. */
 static void count_in(struct strait_priority_queue *queue, const struct strait_msg *msg) {
     queue->n_messages++;
     queue->n_bytes += msg->size;
@@ -24,6 +25,7 @@ void strait_priority_queue_push(struct strait_priority_queue *queue, struct stra
     count_in(queue, m);
 }
 
+/* Keeps the place of a message that a full link declined, so that order is preserved. */
 void strait_priority_queue_push_front(struct strait_priority_queue *queue,
                                       struct strait_msg **msg) {
     struct strait_msg *m = *msg;

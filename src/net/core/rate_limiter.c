@@ -47,6 +47,7 @@ static void refill(const struct strait_rate_limiter *limiter,
     entry->refilled_ns = now_ns;
 }
 
+/* A new address starts with a full bucket, so that a worker with several streams can connect. */
 static strait_err find(struct strait_rate_limiter *limiter, const unsigned char address[8],
                        int64_t now_ns, struct strait_rate_limiter_entry **out) {
     struct strait_rate_limiter_entry **bucket = &limiter->buckets[bucket_of(address)];

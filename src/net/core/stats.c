@@ -3,7 +3,7 @@
 
 static const int64_t longest_ns = (int64_t)3600 * 1000000000; // a longer round trip is not credible
 
-void strait_stats_learn_rtt(strait_link_stats *stats, int64_t ns) {
+void strait_stats_add_rtt(strait_link_stats *stats, int64_t ns) {
     if (ns <= 0 || ns > longest_ns) return;
     const double rtt = (double)ns * 1e-9;
     /* The same smoothing factor as TCP's (RFC 6298). */

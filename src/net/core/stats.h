@@ -26,7 +26,7 @@ typedef struct strait_link_stats {
 
 /* Records the round trip of one PING. A time that is not positive or exceeds an hour is ignored:
  * the peer echoes our clock and could have changed it. */
-void strait_stats_learn_rtt(strait_link_stats *stats, int64_t ns);
+void strait_stats_add_rtt(strait_link_stats *stats, int64_t ns);
 
 /* Adds the counters of `more` to `sum`; measurements are left alone. */
 void strait_stats_add(strait_link_stats *sum, const strait_link_stats *more);

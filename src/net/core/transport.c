@@ -9,7 +9,7 @@
 
 enum {
     MESSAGE_MAX = 64 * 1024 * 1024,
-    QUEUE_BYTES = 1024 * 1024
+    QUEUE_BYTES = 1024 * 1024 // per link; the mesh queues the rest
 };
 
 static void set_defaults(strait_transport_config *c) {
@@ -56,6 +56,7 @@ strait_err strait_transport_open(const char *scheme, const struct strait_transpo
     return STRAIT_OK;
 }
 
+/* fini runs first, since it delivers closed() events that may still use the transport. */
 void strait_transport_close(struct strait_transport **t) {
     if (*t == NULL) return;
     (*t)->ops->fini(*t);
@@ -113,6 +114,7 @@ void strait_link_close(struct strait_link *link, strait_err why) {
     link->transport->ops->close(link, why);
 }
 
+/* Anyone who reads the token of a relay address in a log could take the place of a peer there. */
 void strait_peer_describe(const char *address, const strait_fingerprint *key,
                           char out[STRAIT_PEER_TEXT]) {
     static const char relay[] = "relay://";
@@ -135,6 +137,7 @@ void strait_link_prefix_error(const struct strait_link *link) {
     strait_err_prefix("%s", text);
 }
 
+/* A dialled link accepts only the key it expects; who dials us is for the owner to decide. */
 strait_err strait_transport_authorize(struct strait_transport *t, const struct strait_link *link,
                                       const strait_fingerprint *peer,
                                       strait_emulate_spec *emulate) {

@@ -23,7 +23,7 @@ enum {
 
 typedef struct strait_emulate_spec {
     double rate_bps;             // bits per second; 0: unlimited
-    int64_t delay_ns, jitter_ns; // one way; jitter is uniform in [0, jitter_ns)
+    int64_t delay_ns, jitter_ns; // in one direction; jitter is uniform in [0, jitter_ns)
     double loss;                 // fraction of packets lost, 0 <= loss < 1
     int64_t drop_after_ns;       // nothing arrives after this time; 0: never
     uint64_t drop_after_bytes;   // nothing arrives after so many bytes; 0: never

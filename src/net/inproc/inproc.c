@@ -316,7 +316,7 @@ static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
         mail->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
         (void)send_mail(link, *mail);
         break;
-    case STRAIT_MAIL_PONG: strait_stats_learn_rtt(&l->stats, now - (int64_t)mail->number); break;
+    case STRAIT_MAIL_PONG: strait_stats_add_rtt(&l->stats, now - (int64_t)mail->number); break;
     case STRAIT_MAIL_BYE: on_bye(link, mail); break;
     }
 }

@@ -55,6 +55,7 @@ void strait_inproc_network_close(struct strait_inproc_network **network) {
     *network = NULL;
 }
 
+/* Allocated ahead, so that the first messages of a measured step allocate nothing. */
 static strait_err add_spare_mails(struct strait_inproc_network *network, int n) {
     for (int i = 0; i < n; i++) {
         void *memory = NULL;
@@ -185,7 +186,8 @@ strait_err strait_mailbox_send(struct strait_inproc_network *network, struct str
     return err;
 }
 
-/* Call with the network locked. */
+/* Waits until a mail is due, the deadline passes or another thread wakes us. Call with the network
+ * locked. */
 static void wait_for_mail(struct strait_mailbox *mailbox, int64_t until_ns) {
     while (!mailbox->is_woken) {
         /* An earlier mail may have arrived meanwhile: compute the deadline anew. */

@@ -1,7 +1,7 @@
-/* relay.h - a relay: forwards bytes between two machines that cannot accept connections.
+/* relay.h - a relay: forwards bytes between two peers that cannot accept connections.
  *
  * Both connect to the relay and present the same token of 32 bytes; the relay pairs them and from
- * then on copies what one sends to the other, unread. The machines use TLS through it and know each
+ * then on copies what one sends to the other, unread. The peers use TLS through it and know each
  * other's keys, so the relay can neither read nor change anything unnoticed, nor pose as a peer;
  * all it can do is to delay or stop the traffic.
  *
@@ -27,7 +27,7 @@ typedef struct strait_relay_config {
     int waiting_timeout_ms; // for the peer to come; 30000
     int idle_timeout_ms;    // a pair that sends nothing for this long is closed; 60000
     int64_t bytes_per_s;    // of each pair and direction; 0: unlimited
-    /* A machine of another relay protocol version was refused; strait_err_detail() names both
+    /* A peer of another relay protocol version was refused; strait_err_detail() names both
      * versions. Called once per version, so that it cannot flood a log. May be NULL. */
     void (*version_refused)(void *user);
     void *user;

@@ -20,7 +20,7 @@ enum strait_relay_state {
     STRAIT_RELAY_N_STATES
 };
 
-struct strait_relay_conn { // one connection of a machine
+struct strait_relay_conn { // one connection of a peer
     struct strait_relay *relay;
     struct strait_relay_conn *prev, *next; // in the list of its state, oldest first
     enum strait_relay_state state;
@@ -41,7 +41,7 @@ struct strait_relay_conn { // one connection of a machine
     size_t n_unwritten;     // bytes of it that the peer's socket has not accepted
     uv_write_t write;       // to the peer's socket
     uv_shutdown_t shutdown; // of this socket
-    int is_eof;             // the machine has closed its direction
+    int is_eof;             // the peer has closed its direction
     int is_paused;          // reading is stopped
     int64_t received_ns;
     int64_t read_budget; // bytes that may be read until the next tick, under a rate limit

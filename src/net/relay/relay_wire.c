@@ -39,11 +39,10 @@ strait_err strait_relay_request_unpack(const unsigned char in[STRAIT_RELAY_REQUE
     if (memcmp(in, magic, sizeof magic) != 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "not a relay request");
     if (in[AT_VERSION] != STRAIT_RELAY_VERSION)
-        return STRAIT_FAIL(
-            STRAIT_ENOTSUP,
-            "a machine uses relay protocol version %d, this relay version %d: install "
-            "the same release of strait on both",
-            in[AT_VERSION], STRAIT_RELAY_VERSION);
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "a peer uses relay protocol version %d, this relay version %d: install "
+                           "the same release of strait on both",
+                           in[AT_VERSION], STRAIT_RELAY_VERSION);
     /* Reserved bytes must be zero, so that a later version can give them a meaning. */
     if (in[AT_ROLE] > STRAIT_RELAY_LISTENS || in[6] != 0 || in[7] != 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "malformed relay request");
@@ -66,7 +65,7 @@ strait_err strait_relay_reply_unpack(const unsigned char in[STRAIT_RELAY_REPLY])
     if (in[AT_VERSION] != STRAIT_RELAY_VERSION)
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "the relay uses relay protocol version %d, this program version %d: "
-                           "install the same release of strait on both machines",
+                           "install the same release of strait on both sides",
                            in[AT_VERSION], STRAIT_RELAY_VERSION);
     switch (in[AT_STATUS]) {
     case STRAIT_RELAY_OK: return STRAIT_OK;

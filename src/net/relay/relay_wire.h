@@ -1,8 +1,7 @@
-/* relay_wire.h - the messages between a machine and a relay, before the TLS handshake with the
- * peer.
+/* relay_wire.h - the messages between a peer and a relay, before the TLS handshake between peers.
  *
- * A machine sends a request: its role and a token. The relay replies when the peer with the same
- * token and the other role is there, or with the reason why it refuses. From then on the relay
+ * A peer sends a request: its role and a token. The relay replies when another peer with the same
+ * token and the other role has connected, or with the reason why it refuses. From then on the relay
  * forwards bytes. docs/wire.md defines the layout. Pure functions; any thread. */
 #pragma once
 

@@ -28,6 +28,7 @@ static void on_closed(uv_handle_t *handle) {
     strait_alloc_free(c);
 }
 
+/* Closing a handle is asynchronous in libuv, which may still use the conn until on_closed. */
 void strait_conn_abort(struct strait_conn *c, strait_err why) {
     if (c->state == STRAIT_CONN_CLOSED) return;
     strait_conn_set_reason(c, why);

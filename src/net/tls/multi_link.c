@@ -149,7 +149,7 @@ static strait_err deliver(struct strait_link *link, struct strait_msg **msg) {
                            "unexpected frame of type %d with %zu bytes on an open link", m->type,
                            m->size);
     if (m->type == STRAIT_MSG_PONG)
-        strait_stats_learn_rtt(&ml->stats, strait_clock_ns() - (int64_t)strait_get_u64(m->body));
+        strait_stats_add_rtt(&ml->stats, strait_clock_ns() - (int64_t)strait_get_u64(m->body));
     else if (ml->out.n_messages < PONG_QUEUE_MAX)
         queue_ping(link, STRAIT_MSG_PONG, strait_get_u64(m->body));
     return STRAIT_OK;

@@ -1,7 +1,8 @@
 /* multi_link_list.c - what the transport does for all its links: deadlines, pumping, closing. */
 #include "net/tls/multi_link.h"
 
-#define LONGEST_TICK_NS INT64_C(1000000000) // between ticks unless the event loop was blocked
+#define LONGEST_TICK_NS \
+    INT64_C(1000000000) // normal time between ticks; more: the event loop was blocked
 
 /* Checks the deadlines of one link. A link is alive if any of its streams is. */
 static void tick_link(struct strait_link *link, int64_t now_ns) {

@@ -75,6 +75,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo 
     uv_freeaddrinfo(found);
 }
 
+/* Name lookups run in a thread of libuv, because getaddrinfo blocks. */
 static void dial(struct strait_relay_listener *listener) {
     struct sockaddr_storage where;
     char service[8];
@@ -107,6 +108,7 @@ static void serve(struct strait_relay_listener *listener, int64_t now_ns) {
         dial(listener);
 }
 
+/* No new connections once the transport closes: it waits until all streams have ended. */
 void strait_relay_listeners_serve(struct strait_relay_listeners *listeners, int64_t now_ns) {
     for (struct strait_relay_listener *listener = listeners->first;
          listener != NULL && !listeners->is_closed; listener = listener->next)

@@ -1,4 +1,4 @@
-/* relay_listener.h - listening at a relay: the tls transport of a machine that accepts no
+/* relay_listener.h - listening at a relay: for a worker that cannot accept
  * connections.
  *
  * One of our connections always waits at the relay. When the relay pairs it with a peer's, it

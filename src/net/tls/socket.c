@@ -12,6 +12,7 @@ enum {
     STREAMS_WITHOUT_BBR = 4
 };
 
+/* Failures are ignored: an old kernel or a container may lack an option (socket.h). */
 static void set_int(int fd, int option, int value) {
     (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
 }
@@ -44,7 +45,7 @@ int strait_socket_streams(int asked) {
 
 void strait_socket_measure(int fd, strait_link_stats *stats) {
     struct tcp_info info;
-    memset(&info, 0, sizeof info);
+    memset(&info, 0, sizeof info); // older kernels fill in only the first fields
     socklen_t size = sizeof info;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
     stats->n_streams++;

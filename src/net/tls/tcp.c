@@ -258,7 +258,7 @@ static strait_err listen_at(struct strait_transport *t, const char *address,
 
 /* ---- dialling ---- */
 
-/* Connects all streams of a link to the same address: they have to reach the same machine. */
+/* Connects all streams of a link to the same address: they have to reach the same process. */
 static strait_err connect_streams(struct strait_link *link, const struct sockaddr *where) {
     struct tcp *self = link->transport->state;
     struct tcp_link *l = link->state;

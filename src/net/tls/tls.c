@@ -135,6 +135,7 @@ strait_err strait_tls_read(struct strait_tls *tls, void *out, size_t capacity, s
     }
 }
 
+/* May accept less than `bytes` while the BIO is full; the caller offers the rest again. */
 size_t strait_tls_feed(struct strait_tls *tls, const void *data, size_t bytes) {
     const int n = BIO_write(tls->wire, data, bytes > INT32_MAX ? INT32_MAX : (int)bytes);
     return n > 0 ? (size_t)n : 0;
