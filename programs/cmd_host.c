@@ -95,7 +95,7 @@ static void on_invited(void *user, const char *line) {
 static void on_changed(void *user, const strait_host_status *now) {
     static strait_status status; // large
     const struct host_log *log = user;
-    strait_status_take(now, &status);
+    strait_status_collect(now, &status);
     (void)strait_status_save(&status, log->progress.folder);
 }
 
@@ -251,6 +251,8 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
                    .approves = must_approve ? approves : NULL}};
     strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
+    /* Only the metastore times out: workers that do are replaced. */
+    if (err == STRAIT_ETIMEDOUT) strait_err_prefix("--store-wait %g", store_wait_s);
     if (err == STRAIT_OK) strait_progress_say(&log.progress.progress, "done: %s", folder);
     log_event(&log, err == STRAIT_OK ? "done" : strait_err_detail());
     if (log.file != NULL) (void)fclose(log.file);
@@ -321,8 +323,9 @@ static strait_err run_host(int n_args, const char **args) {
     STRAIT_TRY(check_addresses());
     STRAIT_TRY(check_store_files());
     STRAIT_TRY(strait_run_init_file(args[0], sets.items, sets.n, &run));
-    STRAIT_TRY(strait_keys_open_host(key_folder, &identity));
-    const strait_err err = host(&run, identity);
+    strait_err err = strait_keys_open_host(key_folder, &identity);
+    if (err != STRAIT_OK) strait_err_prefix("--keys DIR");
+    if (err == STRAIT_OK) err = host(&run, identity);
     strait_identity_close(&identity);
     return err;
 }

@@ -64,7 +64,7 @@ static int must_stop(void *user) {
 }
 
 /* SIGKILL cannot be handled: nothing is flushed or closed, as after a power cut. */
-static void on_passed(void *user, strait_worker_point point, int stage, int64_t step) {
+static void on_reached(void *user, strait_worker_point point, int stage, int64_t step) {
     (void)user;
     if (point != fault.point || stage != fault.stage || step < fault.step) return;
     fprintf(stderr, "--fault: killing this worker at %s, stage %d, step %lld\n",
@@ -105,7 +105,9 @@ static strait_err run_join(int n_args, const char **args) {
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);
     if (fault_text != NULL) STRAIT_TRY(parse_fault());
-    STRAIT_TRY(strait_keys_open_worker(key_folder, &lock, &identity));
+    const strait_err opened = strait_keys_open_worker(key_folder, &lock, &identity);
+    if (opened != STRAIT_OK) strait_err_prefix("--keys DIR");
+    STRAIT_TRY(opened);
     spec.identity = identity;
     if (worker_name != NULL)
         (void)snprintf(spec.name, sizeof spec.name, "%s", worker_name);
@@ -119,7 +121,7 @@ static strait_err run_join(int n_args, const char **args) {
     spec.ordinal = (int)ordinal;
     spec.give_up_ms = (int64_t)(give_up * 1e3);
     spec.events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
-    if (fault_text != NULL) spec.events.passes = on_passed;
+    if (fault_text != NULL) spec.events.reached = on_reached;
     strait_signals_listen(2); // the first hands the stage over, the second leaves at once
     const strait_err err = strait_worker_run(&spec);
     strait_identity_close(&identity);

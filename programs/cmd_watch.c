@@ -69,7 +69,7 @@ static void show_step(const char *folder) {
 }
 
 /* The key is shown because names are chosen by the workers and need not be unique. */
-static void show_member(const strait_status_member *m) {
+static void show_worker(const strait_status_worker *m) {
     char sent[32];
     char received[32];
     char stage[24] = "spare";
@@ -132,10 +132,10 @@ static strait_err show(const char *folder) {
            (long long)status.committed, ids, (long long)status.refused);
     show_step(folder);
     for (int stage = 0; stage < status.n_stages; stage++)
-        for (int i = 0; i < status.n_members; i++)
-            if (status.members[i].stage == stage) show_member(&status.members[i]);
-    for (int i = 0; i < status.n_members; i++)
-        if (status.members[i].stage < 0) show_member(&status.members[i]);
+        for (int i = 0; i < status.n_workers; i++)
+            if (status.workers[i].stage == stage) show_worker(&status.workers[i]);
+    for (int i = 0; i < status.n_workers; i++)
+        if (status.workers[i].stage < 0) show_worker(&status.workers[i]);
     show_events(folder);
     show_silence(folder);
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");

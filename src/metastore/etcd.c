@@ -2,8 +2,9 @@
  * standby.
  *
  *     strait/RUN/leader    the leader's name, bound to its lease; its create revision is the term
- *     strait/RUN/commit    a random number of the latest commit; its revision chains commits
- *     strait/RUN/fact/KEY  the entries (the name of this key is older than the word "entry")
+ *     strait/RUN/commit    a random number of the latest commit; every commit requires the revision
+ * of the previous one strait/RUN/fact/KEY  the entries (the name of this key is older than the word
+ * "entry")
  *
  * A commit is one transaction with two conditions besides those of its changes: the leader's key is
  * the one we created, and the previous commit is the one we know of. The first fences a deposed
@@ -43,9 +44,9 @@ strait_err strait_etcd_ask(struct strait_etcd *self, const char *path, json_t *r
 
 /* ---- the lease ---- */
 
-/* Counts from before the request, on our own clock: etcd's lease ends later than that. */
-static void hold_until(struct strait_etcd *self, int64_t asked_ns, uint64_t ttl_s) {
-    self->sure_ns = asked_ns + (int64_t)(ttl_s < 86400 ? ttl_s : 86400) * 1000 * NS_PER_MS;
+/* Counts from before the request was sent, on our own clock: etcd's lease ends later than that. */
+static void set_lease_end(struct strait_etcd *self, int64_t asked_ns, uint64_t ttl_s) {
+    self->lease_end_ns = asked_ns + (int64_t)(ttl_s < 86400 ? ttl_s : 86400) * 1000 * NS_PER_MS;
 }
 
 static strait_err grant(struct strait_etcd *self, int ttl_ms) {
@@ -60,7 +61,7 @@ static strait_err grant(struct strait_etcd *self, int ttl_ms) {
     json_decref(answer);
     if (err == STRAIT_OK && self->lease == 0)
         err = STRAIT_FAIL(STRAIT_EDATA, "etcd granted a lease without an id");
-    hold_until(self, asked_ns, ttl_s);
+    set_lease_end(self, asked_ns, ttl_s);
     return err;
 }
 
@@ -76,7 +77,7 @@ static strait_err keep_alive(struct strait_etcd *self, uint64_t *out_ttl_s) {
     STRAIT_TRY(asked);
     const strait_err err = strait_etcd_get(json_object_get(answer, "result"), "TTL", out_ttl_s);
     json_decref(answer);
-    if (err == STRAIT_OK && *out_ttl_s > 0) hold_until(self, asked_ns, *out_ttl_s);
+    if (err == STRAIT_OK && *out_ttl_s > 0) set_lease_end(self, asked_ns, *out_ttl_s);
     return err;
 }
 
@@ -105,7 +106,7 @@ static json_t *claim_request(const struct strait_metastore *store) {
 
 /* Three outcomes: we lead now, another one leads, or an earlier attempt that timed out made us the
  * leader after all. */
-static strait_err judge_claim(struct strait_metastore *store, const json_t *answer) {
+static strait_err finish_claim(struct strait_metastore *store, const json_t *answer) {
     struct strait_etcd *self = store->state;
     strait_etcd_pair leader = {.key = NULL};
     uint64_t revision = 0;
@@ -121,8 +122,8 @@ static strait_err judge_claim(struct strait_metastore *store, const json_t *answ
         strait_etcd_pair_fini(&leader);
         STRAIT_TRY(err);
     }
-    self->chain = revision;
-    self->has_doubt = 0;
+    self->latest_commit = revision;
+    self->has_unknown_commit = 0;
     store->term = revision;
     return STRAIT_OK;
 }
@@ -138,7 +139,7 @@ static strait_err claim(struct strait_metastore *store) {
     if (err == STRAIT_EAGAIN)
         err = STRAIT_FAIL(STRAIT_EAGAIN, "run '%s': the lease expired before the claim was made",
                           store->config.run);
-    if (err == STRAIT_OK) err = judge_claim(store, answer);
+    if (err == STRAIT_OK) err = finish_claim(store, answer);
     json_decref(answer);
     if (err == STRAIT_OK) return STRAIT_OK;
     char detail[256];
@@ -156,7 +157,7 @@ static strait_err renew(struct strait_metastore *store) {
     return strait_metastore_fail_deposed(store);
 }
 
-/* Does not wait long: the lease expires by itself. */
+/* Waits only briefly: if etcd is unreachable, the lease expires by itself. */
 static strait_err resign(struct strait_metastore *store) {
     struct strait_etcd *self = store->state;
     const int timeout_ms = self->http.timeout_ms;
@@ -166,8 +167,9 @@ static strait_err resign(struct strait_metastore *store) {
     return err;
 }
 
-static int64_t sure_ms(const struct strait_metastore *store) {
-    const int64_t left_ns = ((const struct strait_etcd *)store->state)->sure_ns - strait_clock_ns();
+static int64_t lease_left_ms(const struct strait_metastore *store) {
+    const int64_t left_ns = ((const struct strait_etcd *)store->state)->lease_end_ns -
+                            strait_clock_ns();
     return left_ns > 0 ? left_ns / NS_PER_MS : 0;
 }
 
@@ -235,7 +237,7 @@ const struct strait_metastore_ops strait_metastore_etcd = {
     .claim = claim,
     .renew = renew,
     .resign = resign,
-    .sure_ms = sure_ms,
+    .lease_left_ms = lease_left_ms,
     .await = await,
     .who = who,
     .commit = strait_etcd_commit,

@@ -1,4 +1,5 @@
-/* etcd_entries.c - entries in etcd: commits, each chained to the one before, and reads by page. */
+/* etcd_entries.c - entries in etcd: commits, each conditional on the one before, and reads by page.
+ */
 #include "metastore/etcd_state.h"
 #include "net/core/identity.h"
 
@@ -6,9 +7,9 @@
 #include <string.h>
 
 enum {
-    PAGE = 16, // entries per answer
-    NONCE = 16,
-    CHAIN_TRIES = 8
+    PAGE = 16,  // entries per answer: with values of 1 MiB an answer stays within what we accept
+    NONCE = 16, // bytes, to recognise our own commit after a timeout
+    COMMIT_ATTEMPTS = 8
 };
 
 /* ---- committing ---- */
@@ -21,47 +22,49 @@ static const char *entry_key(const struct strait_etcd *self, const char *key,
 
 /* Adds one change to the lists of a transaction; returns 0 on success, as jansson does. */
 static int add_change(const struct strait_etcd *self, const strait_metastore_change *c,
-                      json_t *asked, json_t *done, json_t *otherwise) {
+                      json_t *compare, json_t *success, json_t *failure) {
     char path[STRAIT_ETCD_PATH];
     const char *key = entry_key(self, c->key, path);
     int failed = 0;
     if (c->expected != STRAIT_METASTORE_ANY) {
         const uint64_t expected = c->expected == STRAIT_METASTORE_ABSENT ? 0 : c->expected;
-        failed |= json_array_append_new(asked,
+        failed |= json_array_append_new(compare,
                                         strait_etcd_compare(key, "MOD", "mod_revision", expected));
-        failed |= json_array_append_new(otherwise, strait_etcd_range(key));
+        failed |= json_array_append_new(failure, strait_etcd_range(key));
     }
     json_t *change = c->data != NULL ? strait_etcd_put(key, c->data, c->bytes)
                                      : json_pack("{s:{s:o}}", "request_delete_range", "key",
                                                  strait_etcd_text(key));
-    return failed | json_array_append_new(done, change);
+    return failed | json_array_append_new(success, change);
 }
 
 /* If a condition fails, the transaction returns the leader and the latest commit first, then the
- * entries with expected versions: judge_refusal and check_expected rely on this order. */
+ * entries with expected versions: handle_failed_commit and check_expected rely on this order. */
 static json_t *commit_request(const struct strait_metastore *store,
                               const strait_metastore_change *changes, int n_changes,
                               const unsigned char nonce[NONCE]) {
     const struct strait_etcd *self = store->state;
-    json_t *asked = json_pack(
+    json_t *compare = json_pack(
         "[o,o]", strait_etcd_compare(self->leader, "CREATE", "create_revision", store->term),
-        strait_etcd_compare(self->commit, "MOD", "mod_revision", self->chain));
-    json_t *done = json_pack("[o]", strait_etcd_put(self->commit, nonce, NONCE));
-    json_t *otherwise = json_pack("[o,o]", strait_etcd_range(self->leader),
-                                  strait_etcd_range(self->commit));
+        strait_etcd_compare(self->commit, "MOD", "mod_revision", self->latest_commit));
+    json_t *success = json_pack("[o]", strait_etcd_put(self->commit, nonce, NONCE));
+    json_t *failure = json_pack("[o,o]", strait_etcd_range(self->leader),
+                                strait_etcd_range(self->commit));
     int failed = 0;
     for (int i = 0; i < n_changes; i++)
-        failed |= add_change(self, &changes[i], asked, done, otherwise);
-    json_t *request = json_pack("{s:o,s:o,s:o}", "compare", asked, "success", done, "failure",
-                                otherwise);
+        failed |= add_change(self, &changes[i], compare, success, failure);
+    json_t *request = json_pack("{s:o,s:o,s:o}", "compare", compare, "success", success, "failure",
+                                failure);
     if (failed == 0) return request;
     json_decref(request);
     return NULL;
 }
 
+/* The version of every entry with an expected version was returned: names the first that differs.
+ */
 static strait_err check_expected(const json_t *answer, const strait_metastore_change *changes,
                                  int n_changes) {
-    size_t at = 2;
+    size_t at = 2; // after the leader and the latest commit
     for (int i = 0; i < n_changes; i++) {
         if (changes[i].expected == STRAIT_METASTORE_ANY) continue;
         const json_t *range = strait_etcd_range_of(answer, at++);
@@ -78,10 +81,10 @@ static strait_err check_expected(const json_t *answer, const strait_metastore_ch
 }
 
 /* Finds out why a transaction was refused. Sets *out_version if it had been executed before, by an
- * attempt that timed out. STRAIT_OK with *out_version 0: our chain was out of date and is now
- * current. */
-static strait_err judge_refusal(struct strait_metastore *store, const json_t *answer,
-                                const unsigned char nonce[NONCE], uint64_t *out_version) {
+ * attempt that timed out. STRAIT_OK with *out_version 0: we did not know the latest commit,
+ * and do now: the caller tries again. */
+static strait_err handle_failed_commit(struct strait_metastore *store, const json_t *answer,
+                                       const unsigned char nonce[NONCE], uint64_t *out_version) {
     struct strait_etcd *self = store->state;
     strait_etcd_pair leader = {.key = NULL}, latest = {.key = NULL};
     const json_t *first = strait_etcd_range_of(answer, 0),
@@ -91,11 +94,11 @@ static strait_err judge_refusal(struct strait_metastore *store, const json_t *an
     strait_etcd_pair_fini(&leader);
     if (strait_etcd_pairs(second) > 0) STRAIT_TRY(strait_etcd_pair_parse(second, 0, &latest));
     const int is_done = latest.bytes == NONCE && memcmp(latest.data, nonce, NONCE) == 0;
-    const uint64_t chain = latest.modified;
+    const uint64_t revision = latest.modified;
     strait_etcd_pair_fini(&latest);
-    *out_version = is_done ? chain : 0;
+    *out_version = is_done ? revision : 0;
     if (!is_done && term != store->term) return strait_metastore_fail_deposed(store);
-    self->chain = chain;
+    self->latest_commit = revision;
     return STRAIT_OK;
 }
 
@@ -109,9 +112,9 @@ static strait_err try_commit(struct strait_metastore *store, const strait_metast
     strait_err err = STRAIT_OK;
     if (json_is_true(json_object_get(answer, "succeeded"))) {
         err = strait_etcd_revision(answer, out_version);
-        if (err == STRAIT_OK) self->chain = *out_version;
+        if (err == STRAIT_OK) self->latest_commit = *out_version;
     } else {
-        err = judge_refusal(store, answer, nonce, out_version);
+        err = handle_failed_commit(store, answer, nonce, out_version);
         if (err == STRAIT_OK && *out_version == 0) err = check_expected(answer, changes, n_changes);
     }
     json_decref(answer);
@@ -125,15 +128,16 @@ strait_err strait_etcd_commit(struct strait_metastore *store,
     unsigned char nonce[NONCE];
     uint64_t version = 0;
     STRAIT_TRY(strait_identity_random(nonce, sizeof nonce));
-    for (int i = 0; i < CHAIN_TRIES && version == 0; i++) {
+    for (int i = 0; i < COMMIT_ATTEMPTS && version == 0; i++) {
         const strait_err err = try_commit(store, changes, n_changes, nonce, &version);
-        if (err == STRAIT_ETIMEDOUT) self->has_doubt = 1;
+        /* It may have been executed, or may be executed later: reads settle that first. */
+        if (err == STRAIT_ETIMEDOUT) self->has_unknown_commit = 1;
         if (err == STRAIT_EDEPOSED) self->lease = 0;
         STRAIT_TRY(err);
     }
     if (version == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "etcd: another program writes to '%s'", self->commit);
-    self->has_doubt = 0;
+    self->has_unknown_commit = 0;
     *out_version = version;
     return STRAIT_OK;
 }
@@ -194,7 +198,7 @@ strait_err strait_etcd_read(struct strait_metastore *store, const char *prefix,
     struct strait_etcd *self = store->state;
     struct reading r = {.self = self, .visit = visit, .user = user};
     uint64_t version = 0;
-    if (store->term != 0 && self->has_doubt) { // afterwards a delayed commit has no effect
+    if (store->term != 0 && self->has_unknown_commit) { // afterwards a delayed commit has no effect
         const strait_err err = strait_etcd_commit(store, NULL, 0, &version);
         if (err == STRAIT_EDEPOSED) store->term = 0;
         STRAIT_TRY(err);

@@ -1,3 +1,5 @@
+/* etcd_json.c - see etcd_json.h. Answers are checked like any other input: a malfunctioning proxy
+ * in front of etcd must not make us read out of bounds or believe in a wrong revision. */
 #include "metastore/etcd_json.h"
 
 #include "base/alloc.h"
@@ -9,7 +11,7 @@
 #include <string.h>
 
 enum {
-    TEXT_MAX = 64 * 1024 * 1024
+    TEXT_MAX = 64 * 1024 * 1024 // of a base64 text: EVP_DecodeBlock takes an int
 };
 
 /* ---- building ---- */
@@ -50,6 +52,7 @@ json_t *strait_etcd_compare(const char *key, const char *what, const char *field
 
 /* ---- parsing ---- */
 
+/* 64-bit numbers are strings in etcd's JSON, small ones may be numbers. */
 strait_err strait_etcd_get(const json_t *object, const char *name, uint64_t *out) {
     const json_t *value = json_object_get(object, name);
     char *end = NULL;
@@ -100,6 +103,8 @@ static int64_t decode(const json_t *text, unsigned char *out) {
     return all - (from[n - 1] == '=') - (from[n - 2] == '=');
 }
 
+/* Key and value are decoded into one allocation, each followed by a zero. Keys with a zero byte
+ * are rejected: they would compare equal to shorter ones. */
 static strait_err parse_bytes(const json_t *item, strait_etcd_pair *out) {
     const json_t *key = json_object_get(item, "key"), *value = json_object_get(item, "value");
     const int64_t key_capacity = decoded_bytes(key), value_capacity = decoded_bytes(value);

@@ -13,10 +13,10 @@ enum {
 
 struct strait_etcd {
     struct strait_etcd_http http;
-    uint64_t lease;  // 0: none
-    int64_t sure_ns; // the lease cannot have expired before
-    uint64_t chain;  // revision of the latest commit we know of
-    int has_doubt;   // a commit that timed out may still arrive
+    uint64_t lease;         // 0: none
+    int64_t lease_end_ns;   // on our clock; etcd ends it no earlier
+    uint64_t latest_commit; // revision of the latest commit we know of
+    int has_unknown_commit; // one timed out: it may still take effect
     char leader[STRAIT_ETCD_BASE], commit[STRAIT_ETCD_BASE], entries[STRAIT_ETCD_BASE];
 };
 
@@ -24,7 +24,7 @@ struct strait_etcd {
 strait_err strait_etcd_ask(struct strait_etcd *self, const char *path, json_t *request,
                            json_t **out);
 
-/* As in metastore_ops.h. A commit without changes settles whether earlier ones took effect. */
+/* As in metastore_ops.h. After a commit without changes, delayed earlier ones have no effect. */
 strait_err strait_etcd_commit(struct strait_metastore *store,
                               const strait_metastore_change *changes, int n_changes,
                               uint64_t *out_version);

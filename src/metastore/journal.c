@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 enum {
-    POLL_MS = 20
+    POLL_MS = 20 // while another process leads: flock cannot be waited for with a timeout
 };
 
 static strait_err init(struct strait_metastore *store, const char *where) {
@@ -21,6 +21,7 @@ static void fini(struct strait_metastore *store) {
     strait_journal_file_fini(store->state);
 }
 
+/* Folders are copied and renamed; the name inside tells whose journal it is. */
 static strait_err check_run(const struct strait_metastore *store,
                             const struct strait_journal_file *j,
                             const struct strait_journal_contents *contents) {
@@ -66,6 +67,7 @@ static strait_err claim(struct strait_metastore *store) {
     return err;
 }
 
+/* The lock cannot expire, but the lock file may have been deleted and created anew by another. */
 static strait_err renew(struct strait_metastore *store) {
     struct strait_journal_file *j = store->state;
     if (strait_journal_file_has_lock(j)) return STRAIT_OK;
@@ -88,7 +90,7 @@ static void discard(struct strait_metastore *store) {
 }
 
 /* The kernel holds the lock for as long as the process lives, so the lease never expires. */
-static int64_t sure_ms(const struct strait_metastore *store) {
+static int64_t lease_left_ms(const struct strait_metastore *store) {
     return store->config.ttl_ms;
 }
 
@@ -129,6 +131,7 @@ static strait_err await(struct strait_metastore *store, int wait_ms) {
 
 /* ---- entries ---- */
 
+/* The version is part of the record, so it is set before packing. */
 static strait_err append_entries(struct strait_journal_file *j,
                                  struct strait_metastore_batch *batch, uint64_t version) {
     for (int i = 0; i < batch->n_rows; i++)
@@ -137,13 +140,15 @@ static strait_err append_entries(struct strait_journal_file *j,
         j, strait_journal_entries_pack(&j->contents, batch->rows, batch->n_rows, j->buffer));
 }
 
+/* The order matters: all memory is allocated before the record is appended, so that after the
+ * append nothing can fail and the table equals the file. */
 static strait_err commit(struct strait_metastore *store, const strait_metastore_change *changes,
                          int n_changes, uint64_t *out_version) {
     struct strait_journal_file *j = store->state;
     struct strait_metastore_batch batch = {.n_rows = 0};
     STRAIT_TRY(renew(store));
     STRAIT_TRY(strait_metastore_table_check(&j->contents.entries, changes, n_changes));
-    STRAIT_TRY(strait_journal_file_tidy(j));
+    STRAIT_TRY(strait_journal_file_rewrite_if_needed(j));
     strait_err err = STRAIT_OK;
     for (int i = 0; i < n_changes && err == STRAIT_OK; i++)
         err = strait_metastore_table_prepare(&j->contents.entries, &batch, &changes[i]);
@@ -154,7 +159,7 @@ static strait_err commit(struct strait_metastore *store, const strait_metastore_
         j->contents.version = version;
         *out_version = version;
     }
-    strait_metastore_batch_drop(&batch);
+    strait_metastore_batch_fini(&batch);
     return err;
 }
 
@@ -163,6 +168,7 @@ static strait_err read_entries(struct strait_metastore *store, const char *prefi
     struct strait_journal_file *j = store->state;
     if (store->term != 0)
         return strait_metastore_table_read(&j->contents.entries, prefix, visit, user);
+    /* Without the lock the file may be changing: parse a copy of it. */
     struct strait_journal_contents contents = {.term = 0};
     strait_err err = strait_journal_file_read(j, &contents);
     if (err == STRAIT_OK) err = check_run(store, j, &contents);
@@ -180,7 +186,7 @@ const struct strait_metastore_ops strait_metastore_journal = {
     .renew = renew,
     .resign = resign,
     .discard = discard,
-    .sure_ms = sure_ms,
+    .lease_left_ms = lease_left_ms,
     .await = await,
     .who = who,
     .commit = commit,

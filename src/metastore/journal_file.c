@@ -1,3 +1,5 @@
+/* journal_file.c - see journal_file.h. What a commit acknowledged must survive a power cut at any
+ * moment, so every write is synced, and a file is only ever replaced by a complete one. */
 #include "metastore/journal_file.h"
 
 #include "base/alloc.h"
@@ -124,6 +126,7 @@ static strait_err read_all(int fd, const char *path, unsigned char **out, size_t
     return STRAIT_OK;
 }
 
+/* Parse errors do not know the path. */
 static strait_err read_contents(int fd, const char *path, struct strait_journal_contents *out) {
     unsigned char *data = NULL;
     size_t bytes = 0;
@@ -143,7 +146,7 @@ strait_err strait_journal_file_read(const struct strait_journal_file *j,
     return err;
 }
 
-static void plan_rewrite(struct strait_journal_file *j) {
+static void set_rewrite_limit(struct strait_journal_file *j) {
     j->rewrite_at = 2 * j->contents.entries.n_bytes + SLACK;
 }
 
@@ -154,7 +157,7 @@ strait_err strait_journal_file_load(struct strait_journal_file *j) {
         return fail(j->path, "open");
     }
     STRAIT_TRY(read_contents(j->fd, j->path, &j->contents));
-    plan_rewrite(j);
+    set_rewrite_limit(j);
     if (ftruncate(j->fd, (off_t)j->contents.valid_bytes) != 0 || fsync(j->fd) != 0)
         return fail(j->path, "truncate its torn end");
     return STRAIT_OK;
@@ -192,12 +195,12 @@ strait_err strait_journal_file_append(struct strait_journal_file *j, size_t byte
 }
 
 /* Returns how many rows from `first` on fit into one record. */
-static int chunk_of(const struct strait_metastore_table *table, size_t first) {
+static int count_rows_that_fit(const struct strait_metastore_table *table, size_t first) {
     size_t bytes = 0;
     int n = 0;
     while (n < STRAIT_METASTORE_CHANGES_MAX && first + (size_t)n < table->n_rows) {
-        const strait_metastore_entry *f = &table->rows[first + (size_t)n]->entry;
-        bytes += strlen(f->key) + f->bytes;
+        const strait_metastore_entry *entry = &table->rows[first + (size_t)n]->entry;
+        bytes += strlen(entry->key) + entry->bytes;
         if (bytes > STRAIT_METASTORE_COMMIT_MAX) break;
         n++;
     }
@@ -215,7 +218,7 @@ static strait_err write_contents(struct strait_journal_file *j, int fd,
     contents->sequence = 1;
     contents->valid_bytes = STRAIT_JOURNAL_HEADER + bytes;
     for (size_t i = 0; i < contents->entries.n_rows;) {
-        const int n = chunk_of(&contents->entries, i);
+        const int n = count_rows_that_fit(&contents->entries, i);
         bytes = strait_journal_entries_pack(contents, contents->entries.rows + i, n, j->buffer);
         STRAIT_TRY(write_all(fd, j->temporary, j->buffer, bytes));
         contents->sequence++;
@@ -245,15 +248,16 @@ strait_err strait_journal_file_rewrite(struct strait_journal_file *j) {
     j->fd = fd;
     j->contents = contents;
     j->must_rewrite = 0;
-    plan_rewrite(j);
+    set_rewrite_limit(j);
     return STRAIT_OK;
 }
 
-strait_err strait_journal_file_tidy(struct strait_journal_file *j) {
+strait_err strait_journal_file_rewrite_if_needed(struct strait_journal_file *j) {
     struct stat info;
     const int is_gone = fstat(j->fd, &info) != 0 || info.st_nlink == 0;
     if (j->must_rewrite || is_gone) return strait_journal_file_rewrite(j);
     if (j->contents.valid_bytes <= j->rewrite_at) return STRAIT_OK;
+    /* A long file is still correct, so a failed rewrite is only tried again later. */
     if (strait_journal_file_rewrite(j) != STRAIT_OK)
         j->rewrite_at = j->contents.valid_bytes + SLACK;
     return j->must_rewrite ? strait_journal_file_rewrite(j) : STRAIT_OK;

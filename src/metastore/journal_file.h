@@ -40,7 +40,7 @@ strait_err strait_journal_file_rewrite(struct strait_journal_file *j);
  */
 strait_err strait_journal_file_append(struct strait_journal_file *j, size_t bytes);
 /* Rewrites the file if appending is not safe or the file has grown too long. */
-strait_err strait_journal_file_tidy(struct strait_journal_file *j);
+strait_err strait_journal_file_rewrite_if_needed(struct strait_journal_file *j);
 
 /* Closes the file, releases the lock and frees the contents. */
 void strait_journal_file_release(struct strait_journal_file *j);

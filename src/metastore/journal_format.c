@@ -1,3 +1,4 @@
+/* journal_format.c - see journal_format.h and docs/formats.md. */
 #include "metastore/journal_format.h"
 
 #include "base/bytes.h"
@@ -42,8 +43,8 @@ static uint64_t checksum(uint64_t salt, const unsigned char *record, size_t payl
 }
 
 /* Writes the prefix of a payload that ends at the writer's position. */
-static size_t seal(const struct strait_journal_contents *contents, const strait_writer *w,
-                   unsigned char *out) {
+static size_t finish_record(const struct strait_journal_contents *contents, const strait_writer *w,
+                            unsigned char *out) {
     const size_t bytes = (size_t)(w->at - out);
     strait_put_u32(out, RECORD_MAGIC);
     strait_put_u32(out + 4, (uint32_t)(bytes - STRAIT_JOURNAL_PREFIX));
@@ -62,7 +63,7 @@ size_t strait_journal_term_pack(const struct strait_journal_contents *contents, 
     strait_writer_uint(&w, contents->version, 8);
     strait_writer_uint(&w, n, 2);
     strait_writer_copy(&w, owner, n);
-    return seal(contents, &w, out);
+    return finish_record(contents, &w, out);
 }
 
 size_t strait_journal_entries_pack(const struct strait_journal_contents *contents,
@@ -72,15 +73,15 @@ size_t strait_journal_entries_pack(const struct strait_journal_contents *content
     strait_writer_uint(&w, KIND_ENTRIES, 1);
     strait_writer_uint(&w, (uint64_t)n_rows, 2);
     for (int i = 0; i < n_rows; i++) {
-        const strait_metastore_entry *f = &rows[i]->entry;
-        strait_writer_uint(&w, f->version, 8);
-        strait_writer_uint(&w, f->data != NULL, 1);
-        strait_writer_uint(&w, strlen(f->key), 1);
-        strait_writer_copy(&w, f->key, strlen(f->key));
-        strait_writer_uint(&w, f->bytes, 4);
-        if (f->bytes > 0) strait_writer_copy(&w, f->data, f->bytes);
+        const strait_metastore_entry *entry = &rows[i]->entry;
+        strait_writer_uint(&w, entry->version, 8);
+        strait_writer_uint(&w, entry->data != NULL, 1);
+        strait_writer_uint(&w, strlen(entry->key), 1);
+        strait_writer_copy(&w, entry->key, strlen(entry->key));
+        strait_writer_uint(&w, entry->bytes, 4);
+        if (entry->bytes > 0) strait_writer_copy(&w, entry->data, entry->bytes);
     }
-    return seal(contents, &w, out);
+    return finish_record(contents, &w, out);
 }
 
 /* ---- parsing ---- */
@@ -128,6 +129,7 @@ static int has_complete_record(uint64_t salt, const unsigned char *data, size_t 
     return 0;
 }
 
+/* Terms and versions only grow: a smaller one means that records of two journals were mixed. */
 static strait_err parse_term(strait_reader *r, struct strait_journal_contents *out) {
     const uint64_t term = strait_reader_uint(r, 8), version = strait_reader_uint(r, 8);
     const size_t n = strait_reader_uint(r, 2);
@@ -140,6 +142,7 @@ static strait_err parse_term(strait_reader *r, struct strait_journal_contents *o
     return STRAIT_OK;
 }
 
+/* Applied one at a time rather than per record: the record is complete, so all will be. */
 static strait_err parse_change(strait_reader *r, struct strait_journal_contents *out,
                                struct strait_metastore_batch *batch) {
     char key[STRAIT_METASTORE_KEY_MAX] = "";
@@ -171,10 +174,11 @@ static strait_err parse_entries(strait_reader *r, struct strait_journal_contents
         err = STRAIT_FAIL(STRAIT_EDATA, "too many entries in one record");
     for (uint64_t i = 0; i < n && err == STRAIT_OK; i++)
         err = parse_change(r, out, &batch);
-    strait_metastore_batch_drop(&batch);
+    strait_metastore_batch_fini(&batch);
     return err;
 }
 
+/* The checksum is valid, so anything wrong here was written so: never accept it as torn. */
 static strait_err parse_record(const unsigned char *record, size_t bytes,
                                struct strait_journal_contents *out) {
     strait_reader r = {record + STRAIT_JOURNAL_PREFIX, bytes - STRAIT_JOURNAL_PREFIX, 0};
@@ -204,7 +208,7 @@ strait_err strait_journal_parse(const unsigned char *data, size_t bytes,
                                "damaged at byte %zu, followed by complete records; restore a "
                                "backup; nothing was changed",
                                out->valid_bytes);
-        if (n == 0) return STRAIT_OK; // torn
+        if (n == 0) return STRAIT_OK; // torn: it was never acknowledged
         const strait_err err = parse_record(at, n, out);
         if (err == STRAIT_EDATA) strait_err_prefix("at byte %zu", out->valid_bytes);
         STRAIT_TRY(err);

@@ -1,19 +1,20 @@
-/* memory_hub.h - the memory backend for tests: all metastores of a process that share a hub share
- * its entries, its leader and a clock that the test moves.
+/* memory_store.h - the storage of the memory backend, for tests: all metastores that use one memory
+ * store share its entries, its leader and a clock that the test advances.
  *
- * Entries live as long as the hub. One thread at a time uses a hub. */
+ * Entries live as long as the memory store. One thread at a time uses it. */
 #pragma once
 
 #include "metastore/metastore.h"
 
-/* The clock starts at 0 and moves only by strait_metastore_hub_pass. */
-strait_err strait_metastore_hub_open(struct strait_metastore_hub **out);
-void strait_metastore_hub_close(
-    struct strait_metastore_hub **hub); // accepts NULL; close its metastores first
+/* The clock starts at 0 and moves only by strait_memory_store_advance_clock. STRAIT_ENOMEM. */
+strait_err strait_memory_store_open(struct strait_memory_store **out);
+void strait_memory_store_close(
+    struct strait_memory_store **memory); // accepts NULL; close its metastores first
 
 /* Advances the clock: leases expire. */
-void strait_metastore_hub_pass(struct strait_metastore_hub *hub, int64_t ms);
+void strait_memory_store_advance_clock(struct strait_memory_store *memory, int64_t ms);
 
 /* From now on every call fails with `err`, as with an unreachable cluster or a full disk; STRAIT_OK
  * ends that. With `is_late`, commits take effect and are then reported as failed. */
-void strait_metastore_hub_break(struct strait_metastore_hub *hub, strait_err err, int is_late);
+void strait_memory_store_inject_error(struct strait_memory_store *memory, strait_err err,
+                                      int is_late);

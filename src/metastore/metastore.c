@@ -1,3 +1,4 @@
+/* metastore.c - checks arguments, keeps the term, and passes calls on to the backend. */
 #include "base/alloc.h"
 #include "metastore/metastore_ops.h"
 
@@ -15,9 +16,9 @@ static const struct strait_metastore_ops *const backends[] = {
 };
 enum {
     N_BACKENDS = sizeof backends / sizeof *backends,
-    TTL_MS = 6000,
+    TTL_MS = 6000, // a standby takes over after this time; long enough for a slow disk of etcd
     TTL_MAX_MS = 3600 * 1000,
-    TIMEOUT_MS = 5000
+    TIMEOUT_MS = 5000 // below the lease, so that a leader notices in time that it cannot renew
 };
 
 /* ---- bounds ---- */
@@ -42,6 +43,7 @@ static strait_err check_key(const char *key) {
                        key != NULL ? key : "", STRAIT_METASTORE_KEY_MAX - 1);
 }
 
+/* A key may occur once per commit: etcd rejects transactions that write a key twice. */
 static strait_err check_changes(const strait_metastore_change *changes, int n_changes) {
     if (n_changes < 1 || n_changes > STRAIT_METASTORE_CHANGES_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "metastore: %d changes at once, expected 1 to %d",
@@ -53,16 +55,18 @@ static strait_err check_changes(const strait_metastore_change *changes, int n_ch
         const size_t bytes = c->data != NULL ? c->bytes : 0;
         if (bytes > left || strlen(c->key) > left - bytes)
             return STRAIT_FAIL(STRAIT_EINVAL,
-                               "metastore: '%s' is too much for one commit of %d bytes", c->key,
+                               "metastore: '%s' does not fit into one commit of %d bytes", c->key,
                                STRAIT_METASTORE_COMMIT_MAX);
         left -= bytes + strlen(c->key);
         for (int k = 0; k < i; k++)
             if (strcmp(changes[k].key, c->key) == 0)
-                return STRAIT_FAIL(STRAIT_EINVAL, "metastore: '%s' twice in one commit", c->key);
+                return STRAIT_FAIL(STRAIT_EINVAL, "metastore: '%s' occurs twice in one commit",
+                                   c->key);
     }
     return STRAIT_OK;
 }
 
+/* The name of the run becomes part of keys; that of the owner is only shown. */
 static strait_err check_config(const strait_metastore_config *config) {
     if (config->run == NULL || !is_word(config->run, "._-", STRAIT_METASTORE_NAME_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -80,8 +84,9 @@ static strait_err check_config(const strait_metastore_config *config) {
     return STRAIT_OK;
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
+/* "journal:PATH" names a backend and a place; "memory" needs no place. */
 static const struct strait_metastore_ops *find_backend(const char *store, const char **out_where) {
     for (int i = 0; i < N_BACKENDS; i++) {
         const size_t n = strlen(backends[i]->scheme);
@@ -100,6 +105,7 @@ static void texts_of(strait_metastore_config *config, const char **out[6]) {
     memcpy((void *)out, (const void *)texts, sizeof texts);
 }
 
+/* Copies all texts, so that the caller's may be temporary. */
 static strait_err copy_config(struct strait_metastore *store,
                               const strait_metastore_config *config) {
     strait_metastore_config given = *config;
@@ -149,7 +155,7 @@ strait_err strait_metastore_open(const strait_metastore_config *config,
 
 /* Keeps the caller's error detail: why it closes matters more than whether resigning worked. A
  * lease that was not revoked expires by itself. */
-static void resign_quietly(struct strait_metastore *store) {
+static void resign_keeping_detail(struct strait_metastore *store) {
     char detail[512];
     (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
     if (strait_metastore_resign(store) != STRAIT_OK)
@@ -159,7 +165,7 @@ static void resign_quietly(struct strait_metastore *store) {
 void strait_metastore_close(struct strait_metastore **store) {
     struct strait_metastore *r = *store;
     if (r == NULL) return;
-    resign_quietly(r);
+    resign_keeping_detail(r);
     r->ops->fini(r);
     const char **texts[6];
     texts_of(&r->config, texts);
@@ -216,6 +222,8 @@ strait_err strait_metastore_renew(struct strait_metastore *store) {
     return forget_if_deposed(store, store->ops->renew(store));
 }
 
+/* The term is cleared even after an error: a leader that wants to resign must not commit any more.
+ */
 strait_err strait_metastore_resign(struct strait_metastore *store) {
     if (store->term == 0) return STRAIT_OK;
     const strait_err err = store->ops->resign(store);
@@ -225,7 +233,7 @@ strait_err strait_metastore_resign(struct strait_metastore *store) {
 
 void strait_metastore_discard(struct strait_metastore *store) {
     if (store->term > 0 && store->ops->discard != NULL) store->ops->discard(store);
-    resign_quietly(store);
+    resign_keeping_detail(store);
 }
 
 strait_err strait_metastore_await(struct strait_metastore *store, int wait_ms) {
@@ -240,8 +248,8 @@ uint64_t strait_metastore_term(const struct strait_metastore *store) {
     return store->term;
 }
 
-int64_t strait_metastore_sure_ms(const struct strait_metastore *store) {
-    return store->term != 0 ? store->ops->sure_ms(store) : 0;
+int64_t strait_metastore_lease_left_ms(const struct strait_metastore *store) {
+    return store->term != 0 ? store->ops->lease_left_ms(store) : 0;
 }
 
 /* ---- entries ---- */

@@ -6,7 +6,7 @@
  *
  *     journal:PATH                     a file of this machine; the default
  *     etcd:http://A:2379,http://B:...  an etcd cluster, which several coordinators may share
- *     memory                           a hub inside this process, for tests (memory_hub.h)
+ *     memory                           the memory of this process, for tests (memory_store.h)
  *
  * A coordinator opens the metastore, claims leadership until it succeeds (awaiting in between) and
  * reads all entries. It then commits each change before it relies on it, renews its lease in time,
@@ -47,9 +47,9 @@ enum {
     STRAIT_METASTORE_NAME_MAX = 256 // of the owner and of the run, with the final zero
 };
 
-struct strait_metastore_hub;
+struct strait_memory_store;
 
-/* Zeros mean the defaults. open copies the texts; `hub` is borrowed until close. */
+/* Zeros mean the defaults. open copies the texts; `memory` is borrowed until close. */
 typedef struct strait_metastore_config {
     const char *store; // backend and place, as above
     const char *run;   // whose entries; letters, digits and . _ -
@@ -58,7 +58,7 @@ typedef struct strait_metastore_config {
     int timeout_ms;    // the longest a call blocks; default 5000
     /* PEM files for etcd over https; NULL: the system's certificate authorities, no client key. */
     const char *ca_file, *cert_file, *key_file;
-    struct strait_metastore_hub *hub; // memory only
+    struct strait_memory_store *memory; // memory only
 } strait_metastore_config;
 
 typedef struct strait_metastore_leader {
@@ -116,10 +116,10 @@ strait_err strait_metastore_who(struct strait_metastore *store, strait_metastore
 
 /* Returns our term while we lead, else 0. Does not contact the backend. */
 uint64_t strait_metastore_term(const struct strait_metastore *store);
-/* Returns for how long no other coordinator can lead, counted from the last renewal on our own
- * clock; 0 when that time is over or we do not lead. A leader that cannot renew must pause before
- * it reaches 0. */
-int64_t strait_metastore_sure_ms(const struct strait_metastore *store);
+/* Returns for how long our lease cannot expire and so no other coordinator can lead, counted from
+ * the last renewal on our own clock; 0 when that time is over or we do not lead. A leader that
+ * cannot renew must pause before it reaches 0. */
+int64_t strait_metastore_lease_left_ms(const struct strait_metastore *store);
 
 /* Commits all changes or none, as one version, which all changed entries then have (out_version may
  * be NULL). STRAIT_EAGAIN when an entry does not have the expected version: nothing has changed;

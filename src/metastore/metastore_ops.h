@@ -22,7 +22,7 @@ struct strait_metastore_ops {
     strait_err (*renew)(struct strait_metastore *store);
     strait_err (*resign)(struct strait_metastore *store);
     void (*discard)(struct strait_metastore *store);
-    int64_t (*sure_ms)(const struct strait_metastore *store);
+    int64_t (*lease_left_ms)(const struct strait_metastore *store);
     strait_err (*await)(struct strait_metastore *store, int wait_ms);
     strait_err (*who)(struct strait_metastore *store, strait_metastore_leader *out);
     strait_err (*commit)(struct strait_metastore *store, const strait_metastore_change *changes,

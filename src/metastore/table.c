@@ -1,3 +1,5 @@
+/* table.c - see table.h. A sorted array of pointers: a run has few entries and rarely changes them,
+ * and reads are by prefix in the order of keys. */
 #include "metastore/table.h"
 
 #include "base/alloc.h"
@@ -16,7 +18,7 @@ void strait_metastore_table_fini(struct strait_metastore_table *table) {
     *table = (struct strait_metastore_table){0};
 }
 
-void strait_metastore_batch_drop(struct strait_metastore_batch *batch) {
+void strait_metastore_batch_fini(struct strait_metastore_batch *batch) {
     for (int i = 0; i < batch->n_rows; i++)
         strait_alloc_free(batch->rows[i]);
     *batch = (struct strait_metastore_batch){.n_rows = 0};
@@ -39,7 +41,8 @@ static int is_at(const struct strait_metastore_table *table, size_t i, const cha
     return i < table->n_rows && strcmp(table->rows[i]->entry.key, key) == 0;
 }
 
-static size_t weight(const strait_metastore_entry *entry) {
+/* Returns what an entry counts towards the limit of bytes. */
+static size_t counted_bytes(const strait_metastore_entry *entry) {
     return strlen(entry->key) + entry->bytes;
 }
 
@@ -49,12 +52,13 @@ strait_err strait_metastore_table_check(const struct strait_metastore_table *tab
     for (int i = 0; i < n_changes; i++) {
         const strait_metastore_change *c = &changes[i];
         const size_t at = lower_bound(table, c->key);
-        const int is_there = is_at(table, at, c->key);
-        const uint64_t found = is_there ? table->rows[at]->entry.version : 0;
+        const int exists = is_at(table, at, c->key);
+        const uint64_t found = exists ? table->rows[at]->entry.version : 0;
         const uint64_t expected = c->expected == STRAIT_METASTORE_ABSENT ? 0 : c->expected;
         if (c->expected != STRAIT_METASTORE_ANY && found != expected)
             return strait_metastore_fail_expected(c, found);
-        n_rows += c->data != NULL && !is_there;
+        /* Replaced and removed bytes are not subtracted: the bound is checked on the safe side. */
+        n_rows += c->data != NULL && !exists;
         if (c->data != NULL) n_bytes += strlen(c->key) + c->bytes;
     }
     if (n_rows > STRAIT_METASTORE_ENTRIES_MAX || n_bytes > STRAIT_METASTORE_TOTAL_MAX)
@@ -87,6 +91,7 @@ strait_err strait_metastore_table_prepare(struct strait_metastore_table *table,
     STRAIT_TRY(reserve(table, batch->n_rows + 1));
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metastore_row) + key_bytes + bytes + 1,
                             "metastore entry", &memory));
+    /* Row, key and value share one allocation, so that apply has nothing to allocate. */
     struct strait_metastore_row *row = memory;
     char *key = (char *)(row + 1);
     memcpy(key, change->key, key_bytes);
@@ -99,11 +104,12 @@ strait_err strait_metastore_table_prepare(struct strait_metastore_table *table,
     return STRAIT_OK;
 }
 
+/* Replaces, inserts or removes one entry. Takes `row`. */
 static void apply_row(struct strait_metastore_table *table, struct strait_metastore_row *row) {
     const size_t at = lower_bound(table, row->entry.key);
     const size_t n_after = table->n_rows - at;
     if (is_at(table, at, row->entry.key)) {
-        table->n_bytes -= weight(&table->rows[at]->entry);
+        table->n_bytes -= counted_bytes(&table->rows[at]->entry);
         strait_alloc_free(table->rows[at]);
         if (row->entry.data == NULL) {
             memmove((void *)&table->rows[at], (void *)&table->rows[at + 1],
@@ -119,7 +125,7 @@ static void apply_row(struct strait_metastore_table *table, struct strait_metast
         return;
     }
     table->rows[at] = row;
-    table->n_bytes += weight(&row->entry);
+    table->n_bytes += counted_bytes(&row->entry);
 }
 
 void strait_metastore_table_apply(struct strait_metastore_table *table,
@@ -128,7 +134,7 @@ void strait_metastore_table_apply(struct strait_metastore_table *table,
         batch->rows[i]->entry.version = version;
         apply_row(table, batch->rows[i]);
     }
-    batch->n_rows = 0;
+    batch->n_rows = 0; // the table owns the rows now
 }
 
 strait_err strait_metastore_table_read(const struct strait_metastore_table *table,

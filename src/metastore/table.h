@@ -38,7 +38,7 @@ strait_err strait_metastore_table_prepare(struct strait_metastore_table *table,
 void strait_metastore_table_apply(struct strait_metastore_table *table,
                                   struct strait_metastore_batch *batch, uint64_t version);
 /* Frees the changes that were not applied. */
-void strait_metastore_batch_drop(struct strait_metastore_batch *batch);
+void strait_metastore_batch_fini(struct strait_metastore_batch *batch);
 
 /* Visits the entries whose keys begin with `prefix`, by key. */
 strait_err strait_metastore_table_read(const struct strait_metastore_table *table,

@@ -1,3 +1,5 @@
+/* assign.c - see assign.h. Workers report their own speed, so unknown and noisy values must not
+ * lead to a lopsided split. */
 #include "swarm/assign.h"
 
 #include "plan/split.h"
@@ -29,6 +31,7 @@ static void fill_speeds(const strait_assign_spec *spec, double *speeds) {
                                                  : 1.0;
 }
 
+/* A worker with less memory than one layer can serve no stage at all, however fast it is. */
 static int fits_a_layer(const strait_assign_spec *spec, int i) {
     return spec->workers[i].memory_bytes <= 0.0 ||
            spec->workers[i].memory_bytes >= spec->layer_bytes;
@@ -62,11 +65,13 @@ static void quantise(double *speeds, int n) {
                                                : exp2(round(4.0 * log2(speeds[i] / least)) / 4.0);
 }
 
+/* Returns how many layers fit into the memory of a worker; unknown memory counts as enough. */
 static double layers_in(const strait_assign_spec *spec, int worker) {
     const double memory = spec->workers[worker].memory_bytes;
     return memory > 0.0 && spec->layer_bytes > 0.0 ? memory / spec->layer_bytes : 1e9;
 }
 
+/* For a split from the run file, which the splitter has not checked. */
 static strait_err check_memory(const strait_assign_spec *spec, const int *workers,
                                const int *counts) {
     for (int i = 0; i < spec->n_stages; i++) {
@@ -114,5 +119,6 @@ strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_
                                      .speeds = chosen,
                                      .memories = memories};
     const strait_err err = strait_split_auto(&split, counts);
+    /* No split fits these workers. Others may join, so this is not final. */
     return err == STRAIT_ECONFIG ? STRAIT_EAGAIN : err;
 }

@@ -1,3 +1,5 @@
+/* invite.c - packs an invite into base64url. The alphabet has no character that a shell, a chat
+ * program or a URL changes, so a line survives being pasted. */
 #include "swarm/invite.h"
 
 #include "base/bytes.h"
@@ -6,7 +8,7 @@
 #include <string.h>
 
 enum {
-    VERSION = 1,
+    VERSION = 1, // rises with every change of the fields
     SUM_BYTES = 4,
     FIXED_BYTES = 1 + STRAIT_RUN_BYTES + STRAIT_FINGERPRINT_BYTES + STRAIT_TOKEN_BYTES + 4 + 8 + 1,
     ADDRESS_LONGEST = 200,
@@ -52,6 +54,7 @@ static size_t decode(const char *text, size_t n, unsigned char *out, size_t capa
         n_bits -= 8;
         out[bytes++] = (unsigned char)(bits >> n_bits);
     }
+    /* Left-over bits must be zero, so that every invite has exactly one text. */
     return (bits & ((1u << n_bits) - 1)) == 0 ? bytes : 0;
 }
 
@@ -77,6 +80,7 @@ strait_err strait_invite_format(const strait_invite *invite, char out[STRAIT_INV
     return STRAIT_OK;
 }
 
+/* Every defect has the same remedy, which the message ends with. */
 static strait_err fail_invalid(const char *what) {
     return STRAIT_FAIL(STRAIT_ECONFIG,
                        "the invite %s: paste the whole line that \"strait host\" printed", what);
@@ -94,8 +98,9 @@ static strait_err parse_fields(const unsigned char *bytes, size_t n, strait_invi
     invite.expires = strait_reader_uint(&r, 8);
     const size_t length = (size_t)strait_reader_uint(&r, 1);
     if (r.is_short || length == 0 || length != r.left || length > ADDRESS_LONGEST)
-        return fail_invalid("is inconsistent");
+        return fail_invalid("has fields that do not match its length");
     strait_reader_copy(&r, invite.address, length);
+    /* The address is printed and passed to the resolver: only visible ASCII. */
     for (size_t i = 0; i < length; i++)
         if (invite.address[i] <= ' ' || invite.address[i] > '~')
             return fail_invalid("has an invalid address");
@@ -127,7 +132,7 @@ strait_err strait_invite_parse(const char *text, strait_invite *out) {
 
 int strait_invite_is_token(const unsigned char a[STRAIT_TOKEN_BYTES],
                            const unsigned char b[STRAIT_TOKEN_BYTES]) {
-    volatile unsigned char differs = 0;
+    volatile unsigned char differs = 0; // volatile: the compiler must not return early
     for (int i = 0; i < STRAIT_TOKEN_BYTES; i++)
         differs = (unsigned char)(differs | (a[i] ^ b[i]));
     return differs == 0;

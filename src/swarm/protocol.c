@@ -1,3 +1,7 @@
+/* protocol.c - the tables of all swarm messages, and packing and unpacking by them.
+ *
+ * One table per message serves both directions, so that sender and receiver cannot disagree. Values
+ * from a peer are checked right after they are read: no caller sees one that is out of bounds. */
 #include "swarm/protocol.h"
 
 #include <string.h>
@@ -9,16 +13,16 @@
 #define TASK(type, member)       STRAIT_FIELD(type, strait_task, member)
 #define TASK_REPLY(type, member) STRAIT_FIELD(type, strait_task_reply, member)
 #define PIECE(type, member)      STRAIT_FIELD(type, strait_piece, member)
-#define WANT(type, member)       STRAIT_FIELD(type, strait_want, member)
+#define REQUEST(type, member)    STRAIT_FIELD(type, strait_snapshot_request, member)
 
-/* Which snapshots of one stage a worker has. */
+/* The fields of strait_snapshot_set. Unused entries are sent too, so that the size is fixed. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
-#define RANGE(field, range)                                                               \
-    field(INT, inventory.range.stage), field(INT, inventory.range.n),                     \
-        field(I64, inventory.range.steps[0]), field(U32, inventory.range.generations[0]), \
-        field(I64, inventory.range.steps[1]), field(U32, inventory.range.generations[1]), \
-        field(I64, inventory.range.steps[2]), field(U32, inventory.range.generations[2])
-_Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "RANGE lists three snapshots");
+#define SNAPSHOTS(field, set)                                                         \
+    field(INT, inventory.set.stage), field(INT, inventory.set.n),                     \
+        field(I64, inventory.set.steps[0]), field(U32, inventory.set.generations[0]), \
+        field(I64, inventory.set.steps[1]), field(U32, inventory.set.generations[1]), \
+        field(I64, inventory.set.steps[2]), field(U32, inventory.set.generations[2])
+_Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "SNAPSHOTS lists three snapshots");
 
 #define PEER(side)                                                            \
     TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key), \
@@ -28,20 +32,20 @@ _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "RANGE lists three snapshots");
 static const strait_field join_fields[] = {JOIN(BYTES, token),      JOIN(F64, report.memory_bytes),
                                            JOIN(F64, report.flops), JOIN(FLAG, report.is_reachable),
                                            JOIN(NAME, report.name), JOIN(NAME, report.device),
-                                           RANGE(JOIN, own),        RANGE(JOIN, prev),
-                                           RANGE(JOIN, next)};
-static const strait_field heartbeat_fields[] = {RANGE(HEARTBEAT, own), RANGE(HEARTBEAT, prev),
-                                                RANGE(HEARTBEAT, next), HEARTBEAT(U32, progress),
-                                                HEARTBEAT(FLAG, is_waiting)};
+                                           SNAPSHOTS(JOIN, own),    SNAPSHOTS(JOIN, prev),
+                                           SNAPSHOTS(JOIN, next)};
+static const strait_field heartbeat_fields[] = {
+    SNAPSHOTS(HEARTBEAT, own), SNAPSHOTS(HEARTBEAT, prev), SNAPSHOTS(HEARTBEAT, next),
+    HEARTBEAT(U32, progress), HEARTBEAT(FLAG, is_waiting)};
 static const strait_field piece_fields[] = {PIECE(INT, stage), PIECE(I64, step),
                                             PIECE(U32, generation), PIECE(U64, offset),
                                             PIECE(U64, total)};
-static const strait_field want_fields[] = {WANT(U32, generation), WANT(REST, list)};
+static const strait_field request_fields[] = {REQUEST(U32, generation), REQUEST(REST, list)};
 
 static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation),
                                            TASK(U32, sequence)};
-static const strait_field take[] = {TASK(INT, take.stage), TASK(I64, take.valid_windows),
-                                    TASK(TEXT, take.run_text)};
+static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.valid_windows),
+                                      TASK(TEXT, assign.run_text)};
 static const strait_field neighbours[] = {PEER(prev), PEER(next)};
 static const strait_field restore[] = {TASK(I64, restore.step), TASK(INT, restore.source),
                                        TASK(FLAG, restore.gives_prev),
@@ -55,8 +59,8 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(REASON, reason),
                                                  TASK_REPLY(INT, rejected_copies_prev),
                                                  TASK_REPLY(INT, rejected_copies_next)};
-static const strait_field taken[] = {TASK_REPLY(REASON, take.address)};
-static const strait_field dialled[] = {TASK_REPLY(INT, dial.missing_boundary)};
+static const strait_field assigned[] = {TASK_REPLY(REASON, assign.address)};
+static const strait_field connected[] = {TASK_REPLY(INT, connect.missing_boundary)};
 static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_prev_bad),
                                         TASK_REPLY(FLAG, restore.is_next_bad)};
 
@@ -64,7 +68,7 @@ enum {
     LAYOUT_JOIN,
     LAYOUT_HEARTBEAT,
     LAYOUT_PIECE,
-    LAYOUT_WANT,
+    LAYOUT_SNAPSHOT_REQUEST,
     LAYOUT_TASK,
     LAYOUT_TASK_REPLY,
     N_LAYOUTS
@@ -74,26 +78,26 @@ static const strait_layout layouts[N_LAYOUTS] = {
     [LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
     [LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
     [LAYOUT_PIECE] = STRAIT_LAYOUT("snapshot", piece_fields), // the bytes of the piece follow
-    [LAYOUT_WANT] = STRAIT_LAYOUT("want", want_fields),
+    [LAYOUT_SNAPSHOT_REQUEST] = STRAIT_LAYOUT("snapshot_request", request_fields),
     [LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields),
     [LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
 };
 
 static const strait_layout tasks[STRAIT_TASK_KINDS] = {
-    [STRAIT_TASK_REST] = {"rest", NULL, 0},
-    [STRAIT_TASK_TAKE] = STRAIT_LAYOUT("take", take),
-    [STRAIT_TASK_MEET] = STRAIT_LAYOUT("meet", neighbours),
-    [STRAIT_TASK_DIAL] = STRAIT_LAYOUT("dial", neighbours),
+    [STRAIT_TASK_RELEASE] = {"release", NULL, 0},
+    [STRAIT_TASK_ASSIGN] = STRAIT_LAYOUT("assign", assign),
+    [STRAIT_TASK_LISTEN] = STRAIT_LAYOUT("listen", neighbours),
+    [STRAIT_TASK_CONNECT] = STRAIT_LAYOUT("connect", neighbours),
     [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restore),
-    [STRAIT_TASK_KEEP] = {"keep", NULL, 0},
+    [STRAIT_TASK_SNAPSHOT] = {"snapshot", NULL, 0},
     [STRAIT_TASK_REFUSE] = STRAIT_LAYOUT("refuse", refuse),
     [STRAIT_TASK_END] = {"end", NULL, 0},
 };
 
 /* Kinds that are not listed answer with the header alone, or not at all. */
 static const strait_layout task_replies[STRAIT_TASK_KINDS] = {
-    [STRAIT_TASK_TAKE] = STRAIT_LAYOUT("take", taken),
-    [STRAIT_TASK_DIAL] = STRAIT_LAYOUT("dial", dialled),
+    [STRAIT_TASK_ASSIGN] = STRAIT_LAYOUT("assign", assigned),
+    [STRAIT_TASK_CONNECT] = STRAIT_LAYOUT("connect", connected),
     [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restored),
 };
 
@@ -118,6 +122,7 @@ static strait_err malformed(const char *what) {
     return STRAIT_FAIL(STRAIT_EPROTO, "a peer sent a malformed %s", what);
 }
 
+/* Packs the fields of `header` and then of `body`, both members of `object`. */
 static strait_err pack(struct strait_msg_pool *pool, uint8_t type, const strait_layout *header,
                        const strait_layout *body, const void *object, struct strait_msg **out) {
     STRAIT_TRY(strait_msg_open(
@@ -128,20 +133,23 @@ static strait_err pack(struct strait_msg_pool *pool, uint8_t type, const strait_
     return STRAIT_OK;
 }
 
-/* A size or a speed that a worker claims: nonsense counts as unknown. */
+/* A size or speed that a worker claims. An impossible value, also NaN, counts as unknown: it would
+ * otherwise decide which workers are chosen. */
 static double plausible(double value) {
     return value >= 0.0 && value < 1e30 ? value : 0.0;
 }
 
-static int is_range(const strait_snapshot_set *range) {
+/* Checks what later indexes arrays: the number of entries and the stage. */
+static int is_snapshot_set(const strait_snapshot_set *set) {
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (range->steps[i] < 0) return 0;
-    return range->n >= 0 && range->n <= STRAIT_SWARM_SNAPSHOTS && range->stage >= -1 &&
-           range->stage < STRAIT_RUN_STAGES;
+        if (set->steps[i] < 0) return 0;
+    return set->n >= 0 && set->n <= STRAIT_SWARM_SNAPSHOTS && set->stage >= -1 &&
+           set->stage < STRAIT_RUN_STAGES;
 }
 
 static int is_inventory(const strait_snapshot_inventory *inventory) {
-    return is_range(&inventory->own) && is_range(&inventory->prev) && is_range(&inventory->next);
+    return is_snapshot_set(&inventory->own) && is_snapshot_set(&inventory->prev) &&
+           is_snapshot_set(&inventory->next);
 }
 
 /* ---- joining and heartbeats ---- */
@@ -180,11 +188,12 @@ strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *tas
     return pack(pool, STRAIT_MSG_TASK, &layouts[LAYOUT_TASK], &tasks[task->kind], task, out);
 }
 
+/* Checks the fields that a worker uses as an index, a size or a step. */
 static int is_task(const strait_task *task) {
     switch (task->kind) {
-    case STRAIT_TASK_TAKE:
-        return task->take.stage >= 0 && task->take.stage < STRAIT_RUN_STAGES &&
-               task->take.valid_windows >= 0 && strlen(task->take.run_text) < STRAIT_TASK_TEXT;
+    case STRAIT_TASK_ASSIGN:
+        return task->assign.stage >= 0 && task->assign.stage < STRAIT_RUN_STAGES &&
+               task->assign.valid_windows >= 0 && strlen(task->assign.run_text) < STRAIT_TASK_TEXT;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&
                task->restore.source <= STRAIT_SWARM_FROM_HOST;
@@ -219,13 +228,14 @@ strait_err strait_task_reply_unpack(struct strait_msg *msg, strait_task_reply *o
 
 /* ---- token ids ---- */
 
+/* Ids of a small vocabulary take two bytes, which halves the traffic of the host. */
 static void put_ids(strait_writer *w, const int32_t *ids, int64_t n, int width) {
     for (int64_t i = 0; i < n; i++)
         strait_writer_uint(w, (uint64_t)(uint32_t)ids[i] & (width == 4 ? UINT32_MAX : UINT16_MAX),
                            width);
 }
 
-/* All ones means no id: -1. */
+/* A position without a target is -1, all ones on the wire in both widths. */
 static void get_ids(strait_reader *r, int32_t *ids, int64_t n, int width) {
     for (int64_t i = 0; i < n; i++) {
         const uint32_t id = (uint32_t)strait_reader_uint(r, width);
@@ -298,13 +308,16 @@ strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) 
     return STRAIT_OK;
 }
 
-strait_err strait_want_pack(struct strait_msg_pool *pool, const strait_want *want,
-                            struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_WANT, &layouts[LAYOUT_WANT], &nothing, want, out);
+strait_err strait_snapshot_request_pack(struct strait_msg_pool *pool,
+                                        const strait_snapshot_request *request,
+                                        struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_SNAPSHOT_REQUEST, &layouts[LAYOUT_SNAPSHOT_REQUEST], &nothing,
+                request, out);
 }
 
-strait_err strait_want_unpack(const struct strait_msg *msg, strait_want *out) {
+strait_err strait_snapshot_request_unpack(const struct strait_msg *msg,
+                                          strait_snapshot_request *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    strait_layout_read(&layouts[LAYOUT_WANT], &r, no_floats, out);
-    return r.is_short ? malformed("list of wanted tensors") : STRAIT_OK;
+    strait_layout_read(&layouts[LAYOUT_SNAPSHOT_REQUEST], &r, no_floats, out);
+    return r.is_short ? malformed("request for a snapshot") : STRAIT_OK;
 }

@@ -21,10 +21,11 @@ enum {
     STRAIT_MSG_HEARTBEAT = STRAIT_MSG_FIRST + 5, // worker
     STRAIT_MSG_IDS = STRAIT_MSG_FIRST + 6,       // coordinator: tokens of a microbatch
     STRAIT_MSG_SNAPSHOT = STRAIT_MSG_FIRST + 7,  // anyone: a piece of a snapshot
-    STRAIT_MSG_WANT = STRAIT_MSG_FIRST + 8,      // worker: the tensors that it has to restore
-    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9,     // worker: asks to hand its stage over; no body
-    /* From a peer that has not joined: bytes that measure the link and are dropped. The invite's
-     * token alone asks for as many in return, once. */
+    STRAIT_MSG_SNAPSHOT_REQUEST = STRAIT_MSG_FIRST +
+                                  8,         // worker: the tensors it needs from the checkpoint
+    STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9, // worker: asks to hand its stage over; no body
+    /* From a peer that has not joined: bytes that measure the link and are then dropped. A body
+     * that is only the invite's token asks the coordinator to send as many, once. */
     STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
     STRAIT_MSG_TASK_REPLY = STRAIT_MSG_FIRST + 11, // worker: its answer to a task
 
@@ -49,15 +50,15 @@ typedef struct strait_join {
 } strait_join;
 
 typedef enum strait_task_kind {
-    STRAIT_TASK_REST = 1, // own no stage; not answered
-    STRAIT_TASK_TAKE,     // serve a stage, listen for its neighbours
-    STRAIT_TASK_MEET,     // who the neighbours are: admit those who will dial
-    STRAIT_TASK_DIAL,     // the same neighbours: dial the others
-    STRAIT_TASK_RESTORE,  // bring the stage to a step
-    STRAIT_TASK_KEEP,     // take a snapshot and have a neighbour copy it
-    STRAIT_TASK_REFUSE,   // leave and do not come back; not answered
-    STRAIT_TASK_END,      // the run is over; not answered
-    STRAIT_TASK_KINDS     // one more than the last
+    STRAIT_TASK_RELEASE = 1, // own no stage; not answered
+    STRAIT_TASK_ASSIGN,      // serve a stage and open a listener for its neighbours
+    STRAIT_TASK_LISTEN,      // the neighbours are these: admit those that will dial
+    STRAIT_TASK_CONNECT,     // dial the other neighbours and wait until all are connected
+    STRAIT_TASK_RESTORE,     // bring the stage to a step
+    STRAIT_TASK_SNAPSHOT,    // take a snapshot and have a neighbour copy it
+    STRAIT_TASK_REFUSE,      // the worker is not admitted and must leave; not answered
+    STRAIT_TASK_END,         // the run is over; not answered
+    STRAIT_TASK_KINDS        // one more than the last
 } strait_task_kind;
 
 typedef struct strait_task_peer {
@@ -75,10 +76,10 @@ typedef struct strait_task {
             int stage;
             int64_t valid_windows; // sequences of a validation
             const char *run_text;  // the run file
-        } take;
+        } assign;
         struct {
             strait_task_peer prev, next;
-        } neighbours; // of MEET and of DIAL
+        } neighbours; // of LISTEN and of CONNECT
         struct {
             int64_t step;
             strait_swarm_source source;
@@ -100,10 +101,10 @@ typedef struct strait_task_reply {
     union {
         struct {
             const char *address; // where neighbours can dial this worker; empty: they cannot
-        } take;
+        } assign;
         struct {
             int missing_boundary; // with an error: whose other side did not connect; -1: none
-        } dial;
+        } connect;
         struct {
             int is_prev_bad, is_next_bad; // with an error: the copy from there was unusable
         } restore;
@@ -138,10 +139,10 @@ typedef struct strait_piece {
 } strait_piece;
 
 /* The list of tensors (snapshot_header.h) that a worker needs from the checkpoint. */
-typedef struct strait_want {
+typedef struct strait_snapshot_request {
     uint32_t generation;
     strait_view list; // borrowed
-} strait_want;
+} strait_snapshot_request;
 
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
                             struct strait_msg **out);
@@ -169,9 +170,11 @@ strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *p
                              struct strait_msg **out);
 strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out);
 
-strait_err strait_want_pack(struct strait_msg_pool *pool, const strait_want *want,
-                            struct strait_msg **out);
-strait_err strait_want_unpack(const struct strait_msg *msg, strait_want *out);
+strait_err strait_snapshot_request_pack(struct strait_msg_pool *pool,
+                                        const strait_snapshot_request *request,
+                                        struct strait_msg **out);
+strait_err strait_snapshot_request_unpack(const struct strait_msg *msg,
+                                          strait_snapshot_request *out);
 
 /* The tables, for tests that compare them with docs/wire.md; NULL for an unknown kind. */
 const strait_layout *strait_task_layout(strait_task_kind kind);

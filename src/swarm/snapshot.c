@@ -8,13 +8,13 @@
 #include <string.h>
 
 enum {
-    PREFIX_BYTES = 8,             // magic and count
-    ROW_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the header, besides its name
+    PREFIX_BYTES = 8,                // magic and count
+    TENSOR_BYTES = 1 + 1 + 1 + 8 + 8 // of a tensor in the header, besides its name
 };
 
-double strait_snapshot_need(const strait_runner_memory *m) {
-    const double snapshots = STRAIT_SWARM_SNAPSHOTS +
-                             4.0; // its own, and two copies for each neighbour
+double strait_snapshot_memory_bytes(const strait_runner_memory *m) {
+    /* Its own snapshots, and two copies for each of two neighbours. */
+    const double snapshots = STRAIT_SWARM_SNAPSHOTS + 4.0;
     return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->codecs +
                     m->data) +
            snapshots * (double)(m->weights + m->optimizer);
@@ -25,7 +25,7 @@ void strait_snapshot_fini(struct strait_snapshot *snapshot) {
     *snapshot = (struct strait_snapshot){0};
 }
 
-int strait_snapshot_is_whole(const struct strait_snapshot *snapshot) {
+int strait_snapshot_is_complete(const struct strait_snapshot *snapshot) {
     return snapshot->bytes > 0 && snapshot->filled == snapshot->bytes;
 }
 
@@ -43,17 +43,17 @@ static strait_err reserve(struct strait_snapshot *snapshot, size_t bytes) {
 
 /* ---- taking and restoring ---- */
 
-/* Walks over the tensors of a runner, or of a stage that this process does not run, always in the
- * same order: once to count bytes, once to write the header and copy the values. */
+/* A walk over the tensors of a runner, or of a stage that this process does not run. The order is
+ * always the same: the first walk counts bytes, the second writes the header and copies values. */
 struct walk {
     struct strait_runner *runner; // NULL: walk over `stage` of `plan`
     const strait_run_plan *plan;
     int stage;
-    strait_writer list;
-    unsigned char *values;
+    strait_writer list;    // the header
+    unsigned char *values; // NULL: write only the header
     size_t list_bytes, value_bytes;
     uint32_t n;
-    int is_counting, must_load;
+    int is_counting, must_load; // must_load: copy to the runner, not from it
 };
 
 static strait_err visit(void *user, struct strait_stream *stream, const char *name,
@@ -61,7 +61,7 @@ static strait_err visit(void *user, struct strait_stream *stream, const char *na
     struct walk *walk = user;
     const size_t bytes = strait_tensor_bytes(tensor);
     if (walk->is_counting) {
-        walk->list_bytes += ROW_BYTES + strlen(name);
+        walk->list_bytes += TENSOR_BYTES + strlen(name);
         walk->value_bytes += bytes;
         walk->n++;
         return STRAIT_OK;
@@ -93,7 +93,7 @@ static strait_err measure(struct walk *walk) {
     return STRAIT_OK;
 }
 
-static strait_err write_list(struct walk *walk, unsigned char *out) {
+static strait_err copy_state(struct walk *walk, unsigned char *out) {
     walk->list.at = out;
     walk->list.left = walk->list_bytes;
     strait_writer_copy(&walk->list, strait_snapshot_magic, sizeof strait_snapshot_magic);
@@ -101,18 +101,18 @@ static strait_err write_list(struct walk *walk, unsigned char *out) {
     return visit_all(walk);
 }
 
-/* Copies from and to a device are asynchronous. */
+/* Copies from and to a device are asynchronous: the values are valid only after this. */
 static strait_err wait_for_copies(struct strait_runner *runner) {
     return runner->backend->ops->wait(strait_stage_stream(runner->model));
 }
 
-strait_err strait_snapshot_take(struct strait_runner *runner, int64_t step, uint32_t generation,
-                                struct strait_snapshot *snapshot) {
+strait_err strait_snapshot_capture(struct strait_runner *runner, int64_t step, uint32_t generation,
+                                   struct strait_snapshot *snapshot) {
     struct walk walk = {.runner = runner};
     STRAIT_TRY(measure(&walk));
     STRAIT_TRY(reserve(snapshot, walk.list_bytes + walk.value_bytes));
     walk.values = snapshot->data + walk.list_bytes;
-    STRAIT_TRY(write_list(&walk, snapshot->data));
+    STRAIT_TRY(copy_state(&walk, snapshot->data));
     STRAIT_TRY(wait_for_copies(runner));
     snapshot->stage = runner->stage;
     snapshot->step = step;
@@ -121,10 +121,10 @@ strait_err strait_snapshot_take(struct strait_runner *runner, int64_t step, uint
     return STRAIT_OK;
 }
 
-static strait_err list_only(struct walk *walk, struct strait_snapshot *header) {
+static strait_err write_header(struct walk *walk, struct strait_snapshot *header) {
     STRAIT_TRY(measure(walk));
     STRAIT_TRY(reserve(header, walk->list_bytes));
-    STRAIT_TRY(write_list(walk, header->data));
+    STRAIT_TRY(copy_state(walk, header->data));
     header->filled = header->bytes;
     return STRAIT_OK;
 }
@@ -132,29 +132,30 @@ static strait_err list_only(struct walk *walk, struct strait_snapshot *header) {
 strait_err strait_snapshot_header(struct strait_runner *runner, struct strait_snapshot *header,
                                   size_t *total_bytes) {
     struct walk walk = {.runner = runner};
-    STRAIT_TRY(list_only(&walk, header));
+    STRAIT_TRY(write_header(&walk, header));
     *total_bytes = walk.list_bytes + walk.value_bytes;
     return STRAIT_OK;
 }
 
-strait_err strait_snapshot_expect(const strait_run_plan *plan, int stage,
-                                  struct strait_snapshot *header) {
+strait_err strait_snapshot_expected_header(const strait_run_plan *plan, int stage,
+                                           struct strait_snapshot *header) {
     struct walk walk = {.plan = plan, .stage = stage};
-    return list_only(&walk, header);
+    return write_header(&walk, header);
 }
 
 /* Checks that the sizes in the header add up to exactly the bytes of the snapshot. */
-static strait_err check_sizes(const struct strait_snapshot *snapshot, strait_snapshot_sum *out) {
-    if (!strait_snapshot_is_whole(snapshot)) return strait_snapshot_header_wrong();
-    STRAIT_TRY(strait_snapshot_header_sum(snapshot->data, snapshot->bytes, snapshot->bytes, out));
+static strait_err check_sizes(const struct strait_snapshot *snapshot, strait_snapshot_sizes *out) {
+    if (!strait_snapshot_is_complete(snapshot)) return strait_snapshot_header_fail();
+    STRAIT_TRY(
+        strait_snapshot_header_measure(snapshot->data, snapshot->bytes, snapshot->bytes, out));
     return out->list_bytes + out->value_bytes == snapshot->bytes ? STRAIT_OK
-                                                                 : strait_snapshot_header_wrong();
+                                                                 : strait_snapshot_header_fail();
 }
 
-static strait_err match_list(const struct strait_snapshot *snapshot,
-                             const struct strait_snapshot *header) {
-    strait_snapshot_sum sum = {0};
-    strait_err err = check_sizes(snapshot, &sum);
+static strait_err match_header(const struct strait_snapshot *snapshot,
+                               const struct strait_snapshot *header) {
+    strait_snapshot_sizes sizes = {0};
+    strait_err err = check_sizes(snapshot, &sizes);
     if (err == STRAIT_OK)
         err = strait_snapshot_header_match(snapshot->data, snapshot->bytes, header->data,
                                            header->bytes);
@@ -170,22 +171,22 @@ strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
     if (snapshot->stage < 0 || snapshot->stage >= plan->n_stages)
         return STRAIT_FAIL(STRAIT_EDATA, "a snapshot of stage %d, but the run has %d stages",
                            snapshot->stage, plan->n_stages);
-    strait_err err = strait_snapshot_expect(plan, snapshot->stage, &header);
-    if (err == STRAIT_OK) err = match_list(snapshot, &header);
+    strait_err err = strait_snapshot_expected_header(plan, snapshot->stage, &header);
+    if (err == STRAIT_OK) err = match_header(snapshot, &header);
     strait_snapshot_fini(&header);
     return err;
 }
 
-strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
-                               struct strait_runner *runner) {
+strait_err strait_snapshot_restore(const struct strait_snapshot *snapshot,
+                                   struct strait_runner *runner) {
     struct strait_snapshot header = {0};
     struct walk walk = {.runner = runner, .must_load = 1};
-    strait_err err = list_only(&walk, &header);
-    if (err == STRAIT_OK) err = match_list(snapshot, &header);
+    strait_err err = write_header(&walk, &header);
+    if (err == STRAIT_OK) err = match_header(snapshot, &header);
     if (err == STRAIT_OK) {
-        runner->is_untouched = 0;
+        runner->is_untouched = 0; // no longer the initial weights, even if the copy fails
         walk.values = snapshot->data + header.bytes;
-        err = write_list(&walk, header.data);
+        err = copy_state(&walk, header.data);
     }
     if (err == STRAIT_OK) err = wait_for_copies(runner);
     if (err == STRAIT_OK) err = strait_runner_state_restored(runner);
@@ -193,81 +194,83 @@ strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
     return err;
 }
 
-/* A value is infinite or NaN if all bits of its exponent are set. Testing the bits needs no
- * alignment. */
-static int is_finite_row(const strait_snapshot_row *row, const unsigned char *at) {
-    const size_t width = strait_dtype_bytes(row->dtype);
+/* A value is infinite or NaN if all bits of its exponent are set. The bits are tested because the
+ * values in a snapshot are not aligned. */
+static int is_finite(const strait_snapshot_tensor *tensor, const unsigned char *at) {
+    const size_t width = strait_dtype_bytes(tensor->dtype);
     int n_bad = 0;
-    if (row->dtype != STRAIT_F32 && row->dtype != STRAIT_BF16) return 1;
-    for (size_t i = width; i <= row->bytes; i += width) // the exponent is in the last two bytes
+    if (tensor->dtype != STRAIT_F32 && tensor->dtype != STRAIT_BF16) return 1;
+    for (size_t i = width; i <= tensor->bytes; i += width) // the exponent is in the last two bytes
         n_bad |= (strait_get_u16(at + i - 2) & 0x7f80) == 0x7f80;
     return n_bad == 0;
 }
 
-strait_err strait_snapshot_check(const struct strait_snapshot *snapshot) {
-    strait_snapshot_sum sum = {0};
+strait_err strait_snapshot_check_finite(const struct strait_snapshot *snapshot) {
+    strait_snapshot_sizes sizes = {0};
     int n = 0;
-    STRAIT_TRY(check_sizes(snapshot, &sum));
-    strait_reader r = {snapshot->data, sum.list_bytes, 0};
-    const unsigned char *at = snapshot->data + sum.list_bytes;
-    STRAIT_TRY(strait_snapshot_header_head(&r, &n));
+    STRAIT_TRY(check_sizes(snapshot, &sizes));
+    strait_reader r = {snapshot->data, sizes.list_bytes, 0};
+    const unsigned char *at = snapshot->data + sizes.list_bytes;
+    STRAIT_TRY(strait_snapshot_header_read_count(&r, &n));
     for (int i = 0; i < n; i++) {
-        strait_snapshot_row row;
-        STRAIT_TRY(strait_snapshot_header_row(&r, &row));
-        if (!is_finite_row(&row, at))
+        strait_snapshot_tensor tensor;
+        STRAIT_TRY(strait_snapshot_header_read_tensor(&r, &tensor));
+        if (!is_finite(&tensor, at))
             return STRAIT_FAIL(STRAIT_ENONFINITE,
                                "snapshot of stage %d at step %lld: %s has non-finite values",
-                               snapshot->stage, (long long)snapshot->step, row.name);
-        at += row.bytes;
+                               snapshot->stage, (long long)snapshot->step, tensor.name);
+        at += tensor.bytes;
     }
     return STRAIT_OK;
 }
 
-/* Writes the weights, or the state, of a snapshot as one file of a checkpoint. */
+/* Writes the weights or the optimizer state of a snapshot as one file of a checkpoint. One-row
+ * weights are vectors there, as in checkpoints of local runs. */
 static strait_err write_part(const struct strait_snapshot *snapshot, int is_state, int n,
                              size_t offset, const char *folder, int64_t step) {
     strait_safetensors_item *items = NULL;
-    strait_snapshot_row *rows = NULL;
+    strait_snapshot_tensor *tensors = NULL;
     strait_reader r = {snapshot->data, snapshot->bytes, 0};
     strait_checkpoint_part part = {.stage = snapshot->stage, .is_state = is_state};
     strait_err err = strait_alloc((size_t)n, sizeof *items, "header of tensors", (void **)&items);
     if (err == STRAIT_OK)
-        err = strait_alloc((size_t)n, sizeof *rows, "header of names", (void **)&rows);
-    if (err == STRAIT_OK) err = strait_snapshot_header_head(&r, &n);
+        err = strait_alloc((size_t)n, sizeof *tensors, "header of names", (void **)&tensors);
+    if (err == STRAIT_OK) err = strait_snapshot_header_read_count(&r, &n);
     for (int i = 0; err == STRAIT_OK && i < n; i++) {
-        strait_snapshot_row *row = &rows[i];
-        err = strait_snapshot_header_row(&r, row);
+        strait_snapshot_tensor *tensor = &tensors[i];
+        err = strait_snapshot_header_read_tensor(&r, tensor);
         if (err != STRAIT_OK) break;
-        if (row->is_state == is_state)
+        if (tensor->is_state == is_state)
             items[part.n_items++] = (strait_safetensors_item){
-                row->name,
-                {snapshot->data + offset, row->dtype, row->rows, row->cols},
-                !is_state && row->rows == 1};
-        offset += row->bytes;
+                tensor->name,
+                {snapshot->data + offset, tensor->dtype, tensor->rows, tensor->cols},
+                !is_state && tensor->rows == 1};
+        offset += tensor->bytes;
     }
     part.items = items;
     if (err == STRAIT_OK) err = strait_checkpoint_write(folder, step, &part);
     strait_alloc_free(items);
-    strait_alloc_free(rows);
+    strait_alloc_free(tensors);
     return err;
 }
 
 strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const char *folder,
                                  int64_t step) {
-    strait_snapshot_sum sum = {0};
-    STRAIT_TRY(check_sizes(snapshot, &sum));
-    STRAIT_TRY(write_part(snapshot, 0, sum.n, sum.list_bytes, folder, step));
-    return write_part(snapshot, 1, sum.n, sum.list_bytes, folder, step);
+    strait_snapshot_sizes sizes = {0};
+    STRAIT_TRY(check_sizes(snapshot, &sizes));
+    STRAIT_TRY(write_part(snapshot, 0, sizes.n, sizes.list_bytes, folder, step));
+    return write_part(snapshot, 1, sizes.n, sizes.list_bytes, folder, step);
 }
 
 /* ---- pieces ---- */
 
-strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_piece *piece,
-                               size_t limit) {
+strait_err strait_snapshot_add_piece(struct strait_snapshot *snapshot, const strait_piece *piece,
+                                     size_t limit) {
     const int is_first = piece->offset == 0;
     if (piece->total > limit)
         return STRAIT_FAIL(STRAIT_EPROTO, "a snapshot of %llu bytes, expected at most %zu",
                            (unsigned long long)piece->total, limit);
+    /* The first piece replaces whatever was there: the sender started over. */
     if (is_first) {
         STRAIT_TRY(reserve(snapshot, (size_t)piece->total));
         snapshot->stage = piece->stage;
@@ -276,13 +279,14 @@ strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_pi
     }
     if (snapshot->bytes != piece->total || snapshot->filled != piece->offset ||
         snapshot->step != piece->step || snapshot->stage != piece->stage)
-        return STRAIT_FAIL(STRAIT_EPROTO, "a piece of a snapshot out of order");
+        return STRAIT_FAIL(STRAIT_EPROTO, "a piece of a snapshot arrived out of order");
     memcpy(snapshot->data + snapshot->filled, piece->data, piece->bytes);
     snapshot->filled += piece->bytes;
     return STRAIT_OK;
 }
 
-void strait_snapshot_next(const struct strait_snapshot *snapshot, size_t *at, strait_piece *piece) {
+void strait_snapshot_next_piece(const struct strait_snapshot *snapshot, size_t *at,
+                                strait_piece *piece) {
     const size_t left = snapshot->bytes - *at;
     *piece = (strait_piece){.stage = snapshot->stage,
                             .step = snapshot->step,

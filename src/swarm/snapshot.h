@@ -18,27 +18,27 @@ struct strait_snapshot { // zeroed is empty
     uint32_t generation; // in which it was taken
     unsigned char *data; // owned
     size_t bytes, capacity;
-    size_t filled; // of bytes; less while pieces are still arriving
+    size_t filled; // bytes that have arrived; less than `bytes` while pieces are still arriving
 };
 
 /* Returns the memory that a stage takes with its snapshots and its copies of the neighbours'. */
-double strait_snapshot_need(const strait_runner_memory *memory);
+double strait_snapshot_memory_bytes(const strait_runner_memory *memory);
 
 /* Frees the data; the snapshot is empty afterwards. */
 void strait_snapshot_fini(struct strait_snapshot *snapshot);
 
 /* Returns whether all of its bytes have arrived. */
-int strait_snapshot_is_whole(const struct strait_snapshot *snapshot);
+int strait_snapshot_is_complete(const struct strait_snapshot *snapshot);
 
 /* Copies the state of a runner that has applied `step` steps. Allocates only if the snapshot is too
  * small, so a snapshot that is used again costs no allocation. */
-strait_err strait_snapshot_take(struct strait_runner *runner, int64_t step, uint32_t generation,
-                                struct strait_snapshot *snapshot);
+strait_err strait_snapshot_capture(struct strait_runner *runner, int64_t step, uint32_t generation,
+                                   struct strait_snapshot *snapshot);
 
 /* Restores the state of a runner. STRAIT_EDATA, with nothing changed, when the snapshot is not of
  * this stage (see strait_snapshot_match). */
-strait_err strait_snapshot_put(const struct strait_snapshot *snapshot,
-                               struct strait_runner *runner);
+strait_err strait_snapshot_restore(const struct strait_snapshot *snapshot,
+                                   struct strait_runner *runner);
 
 /* Writes the header alone, which a worker sends to request a snapshot, and the bytes of the
  * complete snapshot. */
@@ -46,8 +46,8 @@ strait_err strait_snapshot_header(struct strait_runner *runner, struct strait_sn
                                   size_t *total_bytes);
 
 /* Writes the same header for a stage that this process does not run. */
-strait_err strait_snapshot_expect(const strait_run_plan *plan, int stage,
-                                  struct strait_snapshot *header);
+strait_err strait_snapshot_expected_header(const strait_run_plan *plan, int stage,
+                                           struct strait_snapshot *header);
 
 /* Checks that a snapshot from an untrusted worker has exactly the tensors of its stage.
  * STRAIT_EDATA names the first tensor that is missing, unexpected, or of another type or shape. It
@@ -57,7 +57,7 @@ strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
 
 /* Checks a snapshot from an untrusted worker for non-finite values: STRAIT_ENONFINITE names the
  * tensor. */
-strait_err strait_snapshot_check(const struct strait_snapshot *snapshot);
+strait_err strait_snapshot_check_finite(const struct strait_snapshot *snapshot);
 
 /* Writes a snapshot from an untrusted worker into a checkpoint that was begun. */
 strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const char *folder,
@@ -65,9 +65,10 @@ strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const c
 
 /* Appends a received piece, which must be the first or the next one. STRAIT_EPROTO when it is not,
  * or when the complete snapshot would be larger than `limit`. */
-strait_err strait_snapshot_add(struct strait_snapshot *snapshot, const strait_piece *piece,
-                               size_t limit);
+strait_err strait_snapshot_add_piece(struct strait_snapshot *snapshot, const strait_piece *piece,
+                                     size_t limit);
 
 /* Writes the piece at offset *at, which is advanced; piece->bytes is 0 at the end. The data is
  * borrowed from the snapshot. */
-void strait_snapshot_next(const struct strait_snapshot *snapshot, size_t *at, strait_piece *piece);
+void strait_snapshot_next_piece(const struct strait_snapshot *snapshot, size_t *at,
+                                strait_piece *piece);

@@ -8,32 +8,32 @@
 #include "tensor/param.h"
 
 /* One tensor. */
-typedef struct strait_snapshot_row {
+typedef struct strait_snapshot_tensor {
     char name[STRAIT_PARAM_NAME + 2];
     strait_dtype dtype;
     int is_state;
     int64_t rows, cols;
     size_t bytes; // of its values
-} strait_snapshot_row;
+} strait_snapshot_tensor;
 
-typedef struct strait_snapshot_sum {
-    int n; // number of tensors
-    size_t list_bytes, value_bytes;
-} strait_snapshot_sum;
+typedef struct strait_snapshot_sizes {
+    int n;                          // number of tensors
+    size_t list_bytes, value_bytes; // of the header, and of all values
+} strait_snapshot_sizes;
 
 extern const char strait_snapshot_magic[4];
 
 /* Reports an invalid header; returns STRAIT_EPROTO. */
-strait_err strait_snapshot_header_wrong(void);
+strait_err strait_snapshot_header_fail(void);
 
-/* Read the beginning of a header, which *n rows follow, and then one row per call. */
-strait_err strait_snapshot_header_head(strait_reader *r, int *n);
-strait_err strait_snapshot_header_row(strait_reader *r, strait_snapshot_row *out);
+/* Read the beginning of a header with the number of tensors, and then one tensor per call. */
+strait_err strait_snapshot_header_read_count(strait_reader *r, int *n);
+strait_err strait_snapshot_header_read_tensor(strait_reader *r, strait_snapshot_tensor *out);
 
-/* Parses all rows at the beginning of `data` and adds up their sizes. STRAIT_EPROTO when header and
+/* Parses the header at the beginning of `data` and adds up the sizes. STRAIT_EPROTO when header and
  * values would exceed `limit` bytes. */
-strait_err strait_snapshot_header_sum(const unsigned char *data, size_t bytes, size_t limit,
-                                      strait_snapshot_sum *out);
+strait_err strait_snapshot_header_measure(const unsigned char *data, size_t bytes, size_t limit,
+                                          strait_snapshot_sizes *out);
 
 /* Checks that the header at the beginning of `data` has exactly the tensors of `wanted`, a header
  * of our own, in the same order. STRAIT_EDATA names the first tensor that is missing, unexpected,

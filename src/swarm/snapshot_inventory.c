@@ -1,3 +1,5 @@
+/* snapshot_inventory.c - see snapshot_inventory.h. The coordinator and the workers both trim, so
+ * that they agree on what exists before the next heartbeat arrives. */
 #include "swarm/snapshot_inventory.h"
 
 int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t step) {
@@ -7,6 +9,7 @@ int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t s
     return 0;
 }
 
+/* Steps after the restored one are computed again, and their values may differ. */
 void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step) {
     int n = 0;
     for (int i = 0; i < set->n; i++) {

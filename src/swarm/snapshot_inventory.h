@@ -35,6 +35,7 @@ int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t s
 /* Removes snapshots after `step`. */
 void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step);
 
+/* Returns an inventory without snapshots. */
 strait_snapshot_inventory strait_snapshot_inventory_empty(void);
 
 /* Returns whether the worker holds a neighbour's copy of `stage` at `step`. */

@@ -12,10 +12,10 @@ struct strait_snapshot_reader {                 // zeroed is empty
     int64_t step;
     uint32_t generation;
     unsigned char *header;
-    size_t header_bytes, bytes; // of the header, and of the whole snapshot
-    size_t at;                  // offset of the next piece
-    strait_reader rows;         // the rest of the header
-    strait_snapshot_row row;    // the current tensor
+    size_t header_bytes, bytes;    // of the header, and of the whole snapshot
+    size_t at;                     // offset of the next piece
+    strait_reader tensors;         // the rest of the header
+    strait_snapshot_tensor tensor; // the current tensor
     const unsigned char *values;
     size_t left; // bytes of its values that were not read yet
 };
@@ -29,8 +29,8 @@ strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *reader,
                                        const unsigned char *header, size_t bytes, size_t limit);
 void strait_snapshot_reader_fini(struct strait_snapshot_reader *reader); // accepts an empty one
 
-/* Returns whether the last piece was read. */
-int strait_snapshot_reader_is_over(const struct strait_snapshot_reader *reader);
+/* Returns whether the last piece was read, or the reader is empty. */
+int strait_snapshot_reader_is_done(const struct strait_snapshot_reader *reader);
 
 /* Writes the next piece; call it only if the reader is not over. The data is borrowed until the
  * next call. */

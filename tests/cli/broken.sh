@@ -177,7 +177,7 @@ for folder in none empty; do
 done
 [ ! -e none ] || fail "a refused host left $(ls -A none)"
 rmdir empty || fail "a refused host left $(ls -A empty)"
-refuses 3 "cannot create the folder of keys .*run.yaml: not a folder" host run.yaml --keys run.yaml --out none
+refuses 3 "--keys DIR: cannot create the folder of keys .*run.yaml: not a folder" host run.yaml --keys run.yaml --out none
 refuses 2 "--relay: .*'nonsense': expected HOST:PORT" host run.yaml --keys keys --out none --relay nonsense
 refuses 2 "--announce: .*'a b': expected HOST or HOST:PORT" host run.yaml --keys keys --out none \
     --announce '10.0.0.1:7,a b'

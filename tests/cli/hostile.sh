@@ -118,8 +118,8 @@ wait $hostile
 [ $? -eq 6 ] || fail "greedy: the hostile worker was not refused"
 join_begin greedy 4
 ends_unharmed greedy
-says greedy/events.log 'hostile, stage [01]: wants tensors that its stage does not have: a worker sent an invalid header' \
-    'hostile, stage [01]: wants tensors that its stage does not have: tensor .* is missing'
+says greedy/events.log 'hostile, stage [01]: requested tensors that its stage does not have: a worker sent an invalid header' \
+    'hostile, stage [01]: requested tensors that its stage does not have: tensor .* is missing'
 
 # A worker's own snapshots become non-finite: no worker restores them, and no step that was computed from
 # them is accepted.

@@ -40,7 +40,7 @@ if [ -s /proc/net/if_inet6 ]; then
 fi
 
 # A metastore that cannot be reached: the host reports it and gives up.
-refuses 4 'metastore etcd:http://127.0.0.1:9: unreachable for [0-9]+ s, longer than --store-wait: .*answered within' \
+refuses 4 '--store-wait 0: metastore etcd:http://127.0.0.1:9: unreachable for [0-9]+ s: .*answered within' \
     host run.yaml --out storeless $sets --listen 127.0.0.1:0 --keys keys-host \
     --store etcd:http://127.0.0.1:9 --store-wait 0
 

@@ -77,7 +77,7 @@ static strait_err parse_piece(struct strait_msg_pool *pool, const struct strait_
     struct strait_snapshot snapshot = {0};
     struct strait_msg *packed = NULL;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    (void)strait_snapshot_add(&snapshot, &piece, 4096);
+    (void)strait_snapshot_add_piece(&snapshot, &piece, 4096);
     strait_snapshot_fini(&snapshot);
     if (strait_piece_pack(pool, &piece, &packed) != STRAIT_OK) abort();
     check_size(&packed, msg);
@@ -94,9 +94,9 @@ static strait_err parse_heartbeat(const struct strait_msg *msg) {
     return strait_heartbeat_unpack(msg, &heartbeat);
 }
 
-static strait_err parse_want(const struct strait_msg *msg) {
-    strait_want want;
-    return strait_want_unpack(msg, &want);
+static strait_err parse_snapshot_request(const struct strait_msg *msg) {
+    strait_snapshot_request request;
+    return strait_snapshot_request_unpack(msg, &request);
 }
 
 static strait_err parse_boundary_check(const struct strait_msg *msg) {
@@ -115,7 +115,7 @@ static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg 
     case STRAIT_MSG_HEARTBEAT: return parse_heartbeat(msg);
     case STRAIT_MSG_IDS: return parse_ids(pool, msg);
     case STRAIT_MSG_SNAPSHOT: return parse_piece(pool, msg);
-    case STRAIT_MSG_WANT: return parse_want(msg);
+    case STRAIT_MSG_SNAPSHOT_REQUEST: return parse_snapshot_request(msg);
     case STRAIT_MSG_BOUNDARY_CHECK: return parse_boundary_check(msg);
     default: return STRAIT_FAIL(STRAIT_EINVAL, "no parser for messages of type %d", msg->type);
     }
@@ -138,7 +138,7 @@ static strait_err parse_snapshot(const unsigned char *data, size_t size) {
     if (snapshot.data == NULL) return STRAIT_ENOMEM;
     memcpy(snapshot.data, data, size);
     (void)strait_snapshot_write(&snapshot, "/nowhere/at/all", 1);
-    strait_err err = strait_snapshot_check(&snapshot);
+    strait_err err = strait_snapshot_check_finite(&snapshot);
     const strait_err matched = strait_snapshot_header_match(snapshot.data, size, snapshot_sample,
                                                             SNAPSHOT_HEADER);
     if (err == STRAIT_OK) err = matched;

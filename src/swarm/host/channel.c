@@ -1,7 +1,7 @@
 /* channel.c - the stage channel of a swarm: commands go to whichever workers own the stages.
  *
- * The coordinator decides who gets a command and when its stage counts as done; the channel feeds
- * it a goal and drives the host until the goal is met or the stages went back. */
+ * The coordinator decides which worker gets a command and when it is done. The channel feeds it a
+ * goal and runs the event loop until the goal is reached or the stages were restored instead. */
 #include "swarm/host/state.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static strait_err send(struct strait_stage_channel *channel, int stage,
     return STRAIT_OK;
 }
 
-/* The step that a command computes, ends or follows; 0 where it has none. */
+/* Returns the step of a command; 0: it has none. */
 static int64_t step_of(const strait_stage_command *command) {
     switch (command->kind) {
     case STRAIT_COMMAND_GRADIENTS: return command->gradients.step;
@@ -40,13 +40,13 @@ static int64_t step_of(const strait_stage_command *command) {
     }
 }
 
-/* While such a command is executed, a worker may be silent for long. */
+/* Returns whether a worker that executes the command may be silent for longer than its lease. */
 static int is_slow(strait_stage_command_kind kind) {
     return kind == STRAIT_COMMAND_OPEN || kind == STRAIT_COMMAND_TIME_PASSES ||
            kind == STRAIT_COMMAND_SEND_SNAPSHOT;
 }
 
-/* One stage or all: the pipeline never asks for anything between. */
+/* The pipeline commands one stage or all, never some of them. */
 static strait_swarm_goal goal_of(const struct host *h) {
     int n_queued = 0;
     int stage = 0;
@@ -62,6 +62,8 @@ static strait_swarm_goal goal_of(const struct host *h) {
                                .is_slow = is_slow(command->kind)};
 }
 
+/* Gives the queued commands to the coordinator and waits for the outcome. STRAIT_EAGAIN: the stages
+ * were restored, so the caller has to replay steps first. */
 static strait_err drive(struct host *h) {
     const strait_swarm_goal goal = goal_of(h);
     STRAIT_TRY(strait_host_wait_ready(h));
@@ -86,7 +88,7 @@ static strait_err gather(struct strait_stage_channel *channel) {
     return err;
 }
 
-/* Workers stay: they are told when the run is over. */
+/* Workers keep their links: end_workers tells them when the run has ended. */
 static void close_channel(struct strait_stage_channel *channel) {
     (void)channel;
 }

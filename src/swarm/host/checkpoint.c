@@ -4,7 +4,7 @@
 #include "swarm/host/state.h"
 
 enum {
-    WRITE_MS = 5
+    WRITE_MS = 5 // per poll, so that a finished write is noticed at once
 };
 
 struct writing {
@@ -22,6 +22,8 @@ static strait_err pump(struct host *h) {
     return strait_host_pump(h, WRITE_MS);
 }
 
+/* Collects the snapshot of one stage and writes it. STRAIT_EAGAIN: the stages were restored, so
+ * that all have to be collected again. */
 static strait_err write_stage(struct strait_executor *executor, int stage, const char *folder,
                               int64_t step) {
     struct host *h = executor->user;
@@ -31,11 +33,12 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
     struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};
-    connection->snapshot = (struct strait_snapshot){0}; // the worker may leave before it is written
+    connection->snapshot = (struct strait_snapshot){
+        0}; // ours now: the connection may close before it is written
     w.snapshot.stage = stage;
     strait_err err = strait_snapshot_match(&w.snapshot, &executor->plan);
-    if (err == STRAIT_OK) err = strait_snapshot_check(&w.snapshot);
-    /* Only its owner can be to blame for a bad snapshot of a stage: restore, and ask again. */
+    if (err == STRAIT_OK) err = strait_snapshot_check_finite(&w.snapshot);
+    /* A snapshot comes from the owner of the stage directly, so no one else can be at fault. */
     if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
         strait_host_feed_coordinator(h,
@@ -52,7 +55,7 @@ strait_err strait_host_write(struct strait_executor *executor, const char *folde
     struct host *h = executor->user;
     /* After a rollback all stages are collected again: snapshots of one step belong together. */
     for (int i = 0; i < executor->plan.n_stages;) {
-        STRAIT_TRY(strait_host_bring_to(executor, step));
+        STRAIT_TRY(strait_host_replay_to(executor, step));
         const strait_err err = write_stage(executor, i, folder, step);
         if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
         i = err == STRAIT_OK ? i + 1 : 0;
@@ -61,7 +64,7 @@ strait_err strait_host_write(struct strait_executor *executor, const char *folde
     return STRAIT_OK;
 }
 
-void strait_host_see_checkpoint(struct host *h) {
+void strait_host_adopt_checkpoint(struct host *h) {
     char path[STRAIT_PATH_MAX];
     if (h->checkpoint.saving < 0) return;
     if (strait_file_path(path, "%s/checkpoints/%08lld/manifest.json", h->spec->folder,
@@ -72,14 +75,16 @@ void strait_host_see_checkpoint(struct host *h) {
 }
 
 strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
-    strait_checkpoint_request o = {.folder = h->spec->folder};
-    const strait_err err = strait_host_run_async(h, strait_checkpoint_open_whole, &o,
-                                                 strait_host_hold_on);
-    if (err != STRAIT_OK) strait_checkpoint_close(&o.checkpoint);
-    *out = o.checkpoint;
+    strait_checkpoint_request request = {.folder = h->spec->folder};
+    const strait_err err = strait_host_run_async(h, strait_checkpoint_open_whole, &request,
+                                                 strait_host_keep_alive);
+    if (err != STRAIT_OK) strait_checkpoint_close(&request.checkpoint);
+    *out = request.checkpoint;
     return err;
 }
 
+/* A run that `strait train` began has checkpoints and no entries in the metastore, so its newest
+ * checkpoint can be ahead of the committed steps. */
 strait_err strait_host_find_checkpoint(struct host *h) {
     struct strait_checkpoint *checkpoint = NULL;
     int64_t *steps = NULL;

@@ -8,8 +8,8 @@
 
 enum {
     VOCAB_NARROW = 65535,             // ids below this take two bytes
-    SNAPSHOT_AHEAD = 8 * 1024 * 1024, // bytes of a snapshot that wait for a link
-    OTHERS_MAX = 16 * 1024 * 1024     // bytes of other messages that may wait
+    SNAPSHOT_AHEAD = 8 * 1024 * 1024, // bytes of a snapshot queued for a link at once
+    OTHERS_MAX = 16 * 1024 * 1024     // reserved in a send queue for other messages
 };
 
 static void send_task(struct host *h, int worker, strait_task *task) {
@@ -20,7 +20,7 @@ static void send_task(struct host *h, int worker, strait_task *task) {
         strait_host_send(h, strait_host_connection(h, worker), &msg);
 }
 
-void strait_host_rest(struct host *h, int worker, strait_task_kind kind) {
+void strait_host_send_task(struct host *h, int worker, strait_task_kind kind) {
     send_task(h, worker, &(strait_task){.kind = kind});
 }
 
@@ -28,15 +28,15 @@ void strait_host_refuse(struct host *h, struct connection *connection, const cha
     struct strait_msg *msg = NULL;
     const strait_task task = {.kind = STRAIT_TASK_REFUSE, .refuse = {reason}};
     if (strait_task_pack(h->pool, &task, &msg) == STRAIT_OK) strait_host_send(h, connection, &msg);
-    strait_host_dismiss(h, connection, STRAIT_OK, reason);
+    strait_host_disconnect(h, connection, STRAIT_OK, reason);
 }
 
-/* How boundary `i`, between stages i and i + 1, is connected. */
-enum way {
+/* How the owners of stages i and i + 1, the sides of boundary `i`, connect to each other. */
+enum route {
     PREV_DIALS,
     NEXT_DIALS,
-    BY_RELAY,
-    N_WAYS
+    VIA_RELAY,
+    N_ROUTES
 };
 
 static int can_dial(struct host *h, int stage) {
@@ -44,62 +44,65 @@ static int can_dial(struct host *h, int stage) {
     return connection != NULL && connection->address[0] != '\0';
 }
 
-/* The first possible way; after each failed attempt, the one after it. */
-static enum way choose_way(struct host *h, int i) {
-    for (int k = 0; k < N_WAYS; k++) {
-        const enum way way = (enum way)((h->ways.n_missed[i] + k) % N_WAYS);
-        if (way == PREV_DIALS && can_dial(h, i + 1)) return way;
-        if (way == NEXT_DIALS && can_dial(h, i)) return way;
-        if (way == BY_RELAY && h->spec->relay != NULL) return way;
+/* Chooses the first possible route; after each failed attempt the next one, since an announced
+ * address may turn out to be unreachable. */
+static enum route choose_route(struct host *h, int i) {
+    for (int k = 0; k < N_ROUTES; k++) {
+        const enum route route = (enum route)((h->routes.n_missed[i] + k) % N_ROUTES);
+        if (route == PREV_DIALS && can_dial(h, i + 1)) return route;
+        if (route == NEXT_DIALS && can_dial(h, i)) return route;
+        if (route == VIA_RELAY && h->spec->relay != NULL) return route;
     }
-    strait_host_note(h, "stages %d and %d cannot reach each other: restart the host with --relay",
+    strait_host_note(h, "stages %d and %d cannot reach each other: restart the host with a relay",
                      i, i + 1);
     return PREV_DIALS;
 }
 
-/* Draws an address at the relay that nobody can guess. */
+/* Draws an address at the relay with a random token, which only the two neighbours learn. */
 static void draw_relay_address(struct host *h, int i) {
     strait_relay_token token;
-    h->ways.relay_address[i][0] = '\0';
+    h->routes.relay_address[i][0] = '\0';
     if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
-        (void)strait_relay_address_print(h->spec->relay, &token, h->ways.relay_address[i],
-                                         sizeof h->ways.relay_address[i]);
+        (void)strait_relay_address_print(h->spec->relay, &token, h->routes.relay_address[i],
+                                         sizeof h->routes.relay_address[i]);
 }
 
-/* Describes the next side of boundary `i` to the previous one (is_next), or the other way round.
- * Tasks are sent in the order of stages, so the way is chosen when the previous side is told. */
+/* Describes one side of boundary `i` to the other: with is_next the next stage to the previous one,
+ * else the reverse. Tasks are sent in the order of stages, so the route is chosen when the previous
+ * stage is told. */
 static void fill_peer(struct host *h, int i, int is_next, strait_task_peer *peer) {
     const int worker = h->coordinator.owner[i + (is_next != 0)];
     const struct connection *connection = strait_host_connection(h, worker);
     const int is_new = is_next && h->coordinator.phase == STRAIT_PHASE_LISTEN;
-    if (is_new) h->ways.chosen[i] = (int)choose_way(h, i);
-    if (is_new && h->ways.chosen[i] == BY_RELAY) draw_relay_address(h, i);
-    const enum way way = (enum way)h->ways.chosen[i];
+    if (is_new) h->routes.chosen[i] = (int)choose_route(h, i);
+    if (is_new && h->routes.chosen[i] == VIA_RELAY) draw_relay_address(h, i);
+    const enum route route = (enum route)h->routes.chosen[i];
     peer->is_present = 1;
     peer->key = h->coordinator.workers[worker].key;
-    peer->must_listen = way == BY_RELAY && !is_next;
-    if (way == BY_RELAY)
-        memcpy(peer->address, h->ways.relay_address[i], sizeof peer->address);
-    else if (connection != NULL && way == (is_next ? PREV_DIALS : NEXT_DIALS))
+    peer->must_listen = route == VIA_RELAY && !is_next;
+    if (route == VIA_RELAY)
+        memcpy(peer->address, h->routes.relay_address[i], sizeof peer->address);
+    else if (connection != NULL && route == (is_next ? PREV_DIALS : NEXT_DIALS))
         memcpy(peer->address, connection->address, sizeof peer->address);
 }
 
 static void send_neighbours(struct host *h, const strait_swarm_action *a) {
-    strait_task task = {.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_MEET
-                                                                            : STRAIT_TASK_DIAL};
+    strait_task task = {.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_LISTEN
+                                                                            : STRAIT_TASK_CONNECT};
     if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &task.neighbours.prev);
     if (a->stage + 1 < h->coordinator.config.n_stages)
         fill_peer(h, a->stage, 1, &task.neighbours.next);
     send_task(h, a->worker, &task);
 }
 
-static void send_take(struct host *h, const strait_swarm_action *a) {
+static void send_assign(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    strait_task task = {.kind = STRAIT_TASK_TAKE,
-                        .take = {.stage = a->stage,
-                                 .valid_windows = strait_loader_valid_windows(h->executor->loader),
-                                 .run_text = h->task_text}};
-    if (connection != NULL) connection->has_valid = 0;
+    strait_task task = {
+        .kind = STRAIT_TASK_ASSIGN,
+        .assign = {.stage = a->stage,
+                   .valid_windows = strait_loader_valid_windows(h->executor->loader),
+                   .run_text = h->task_text}};
+    if (connection != NULL) connection->has_validation_ids = 0;
     send_task(h, a->worker, &task);
 }
 
@@ -132,8 +135,8 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
 }
 
 /* All ids of a validation are queued for a link at once, so their number is limited. */
-strait_err strait_host_check_valid(const struct strait_loader *loader,
-                                   const strait_run_plan *plan) {
+strait_err strait_host_check_validation(const struct strait_loader *loader,
+                                        const strait_run_plan *plan) {
     const int64_t context = plan->shape.context, n_windows = strait_loader_valid_windows(loader);
     const int64_t id_bytes = plan->shape.vocab >= VOCAB_NARROW ? 4 : 2;
     int64_t most = (STRAIT_HOST_OUT_MAX - OTHERS_MAX) / (2 * id_bytes * context);
@@ -152,18 +155,19 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
         for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
             STRAIT_TRY(
                 send_ids(h, a, (strait_batch_ids){.step = command->gradients.step, .batch = i}));
-    if (command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL || connection->has_valid)
+    if (command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL ||
+        connection->has_validation_ids)
         return STRAIT_OK;
     for (int64_t i = 0; i < strait_loader_valid_batches(h->executor->loader); i++)
         STRAIT_TRY(send_ids(h, a, (strait_batch_ids){.is_valid = 1, .batch = i}));
-    connection->has_valid = 1;
+    connection->has_validation_ids = 1;
     return STRAIT_OK;
 }
 
-/* A basis update follows the optimizer's and changes the weights again, so a snapshot between the
- * two would be of no step. */
-static int must_keep(const struct host *h, int64_t step) {
-    return step % h->pace.keep_every == 0 &&
+/* A basis update follows the optimizer's update and changes the weights again, so a snapshot
+ * between the two would belong to no step. */
+static int must_take_snapshot(const struct host *h, int64_t step) {
+    return step % h->pace.snapshot_every == 0 &&
            !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 
@@ -172,11 +176,11 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
     const strait_err err = send_all_ids(h, a, command);
     if (err != STRAIT_OK) strait_host_fail(h, err);
     if (command->kind == STRAIT_COMMAND_UPDATE)
-        command->update.keep_snapshot = must_keep(h, command->update.step + 1);
+        command->update.keep_snapshot = must_take_snapshot(h, command->update.step + 1);
     send_command(h, a->worker, command);
 }
 
-/* The stage may have been opened for another number of slots; weights come with the restore. */
+/* OPEN allocates the slots, whose number may have changed; the weights come with RESTORE. */
 static void send_open(struct host *h, const strait_swarm_action *a) {
     const int window = h->windows[a->stage];
     strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
@@ -189,21 +193,21 @@ static void send_restore(struct host *h, const strait_swarm_action *a) {
     strait_task task = {.kind = STRAIT_TASK_RESTORE,
                         .restore = {a->step, a->source, a->gives_prev, a->gives_next}};
     if (a->source == STRAIT_SWARM_FROM_HOST && connection != NULL)
-        connection->offered = h->coordinator.generation;
+        connection->offered_generation = h->coordinator.generation;
     send_task(h, a->worker, &task);
 }
 
 void strait_host_command(struct host *h, const strait_swarm_action *a) {
     switch (h->coordinator.phase) {
     case STRAIT_PHASE_ASSIGN:
-        h->pace.formed_ns = strait_clock_ns();
-        send_take(h, a);
+        h->pace.assigned_ns = strait_clock_ns();
+        send_assign(h, a);
         break;
     case STRAIT_PHASE_LISTEN:
     case STRAIT_PHASE_CONNECT: send_neighbours(h, a); break;
     case STRAIT_PHASE_OPEN: send_open(h, a); break;
     case STRAIT_PHASE_RESTORE: send_restore(h, a); break;
-    case STRAIT_PHASE_SNAPSHOT: strait_host_rest(h, a->worker, STRAIT_TASK_KEEP); break;
+    case STRAIT_PHASE_SNAPSHOT: strait_host_send_task(h, a->worker, STRAIT_TASK_SNAPSHOT); break;
     case STRAIT_PHASE_WORK: send_work(h, a); break;
     default: break;
     }
@@ -211,30 +215,31 @@ void strait_host_command(struct host *h, const strait_swarm_action *a) {
 
 /* ---- restoring from a checkpoint ---- */
 
-/* A snapshot may be larger than all that may wait for a link, so it is sent in pieces. */
-strait_err strait_host_send_more(struct host *h, struct connection *connection) {
+/* A snapshot may exceed the limit of a send queue, so only some pieces are queued at a time. */
+strait_err strait_host_continue_snapshot(struct host *h, struct connection *connection) {
     struct strait_snapshot_reader *outgoing = &connection->outgoing;
-    while (!strait_snapshot_reader_is_over(outgoing) && connection->out.n_bytes < SNAPSHOT_AHEAD) {
+    while (!strait_snapshot_reader_is_done(outgoing) && connection->out.n_bytes < SNAPSHOT_AHEAD) {
         struct strait_msg *msg = NULL;
         strait_piece piece;
-        if (connection->served != h->coordinator.generation || connection->link == NULL ||
-            connection->must_close)
+        if (connection->served_generation != h->coordinator.generation ||
+            connection->link == NULL || connection->must_close)
             break;
         STRAIT_TRY(strait_snapshot_reader_next(outgoing, &piece));
         STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
         msg->priority = STRAIT_PRIORITY_CONTROL;
         strait_host_send(h, connection, &msg);
     }
-    if (strait_snapshot_reader_is_over(outgoing) || connection->served != h->coordinator.generation)
+    if (strait_snapshot_reader_is_done(outgoing) ||
+        connection->served_generation != h->coordinator.generation)
         strait_snapshot_reader_fini(outgoing);
     return STRAIT_OK;
 }
 
-/* The checkpoint of the step that the stages go back to: open as long as some of it is to be
- * served, because opening reads all of it. */
+/* Opens the checkpoint that the stages are restored from, unless it is still open from another
+ * worker's request: opening reads and hashes all of it. */
 static strait_err open_source(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        if (h->links.items[i].served != h->coordinator.generation)
+        if (h->links.items[i].served_generation != h->coordinator.generation)
             strait_snapshot_reader_fini(&h->links.items[i].outgoing);
     if (h->checkpoint.source != NULL &&
         strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
@@ -254,54 +259,54 @@ void strait_host_close_source(struct host *h) {
     strait_checkpoint_close(&h->checkpoint.source);
 }
 
-/* A worker that wants other tensors than its stage has is faulty or hostile. */
-static strait_err check_wanted(const struct host *h, int stage, const strait_view *list) {
+/* A worker that requests other tensors than those of its stage is faulty or hostile. */
+static strait_err check_request(const struct host *h, int stage, const strait_view *list) {
     struct strait_snapshot wanted = {0};
-    strait_err err = strait_snapshot_expect(&h->executor->plan, stage, &wanted);
+    strait_err err = strait_snapshot_expected_header(&h->executor->plan, stage, &wanted);
     if (err == STRAIT_OK)
         err = strait_snapshot_header_match(list->data, list->bytes, wanted.data, wanted.bytes);
-    if (err == STRAIT_OK && list->bytes != wanted.bytes) err = strait_snapshot_header_wrong();
+    if (err == STRAIT_OK && list->bytes != wanted.bytes) err = strait_snapshot_header_fail();
     strait_snapshot_fini(&wanted);
     return err;
 }
 
-static void blame(struct host *h, int worker, int stage) {
-    strait_host_note(h, "%s, stage %d: wants tensors that its stage does not have: %s",
+static void report_invalid_request(struct host *h, int worker, int stage) {
+    strait_host_note(h, "%s, stage %d: requested tensors that its stage does not have: %s",
                      h->coordinator.workers[worker].report.name, stage, strait_err_detail());
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
 }
 
-strait_err strait_host_send_wanted(struct host *h, struct connection *connection,
-                                   const strait_want *want) {
+strait_err strait_host_begin_snapshot(struct host *h, struct connection *connection,
+                                      const strait_snapshot_request *request) {
     struct strait_snapshot_reader *outgoing = &connection->outgoing;
     const int stage = h->coordinator.workers[connection->worker].stage;
     if (h->coordinator.phase != STRAIT_PHASE_RESTORE ||
-        want->generation != h->coordinator.generation || stage < 0 ||
-        connection->served == h->coordinator.generation || h->executor == NULL)
-        return STRAIT_OK; // late, or already served
+        request->generation != h->coordinator.generation || stage < 0 ||
+        connection->served_generation == h->coordinator.generation || h->executor == NULL)
+        return STRAIT_OK; // late, or answered before
     strait_err err = STRAIT_OK;
-    if (connection->offered == h->coordinator.generation)
-        err = check_wanted(h, stage, &want->list);
+    if (connection->offered_generation == h->coordinator.generation)
+        err = check_request(h, stage, &request->list);
     else
         err = STRAIT_FAIL(STRAIT_EPROTO,
                           "requested tensors of the checkpoint without a task to restore from it");
     if (err == STRAIT_EDATA || err == STRAIT_EPROTO) {
-        blame(h, connection->worker, stage);
+        report_invalid_request(h, connection->worker, stage);
         return STRAIT_OK;
     }
     if (err == STRAIT_OK) err = open_source(h);
     if (err == STRAIT_OK)
         err = strait_snapshot_reader_init(
-            outgoing, h->checkpoint.source, want->list.data, want->list.bytes,
+            outgoing, h->checkpoint.source, request->list.data, request->list.bytes,
             (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
     if (err == STRAIT_EDATA || err == STRAIT_EIO) {
-        strait_host_fail(h, err); // without the checkpoint no worker can help
+        strait_host_fail(h, err); // no worker has the step, so the run cannot continue
         return STRAIT_OK;
     }
     STRAIT_TRY(err);
-    connection->served = outgoing->generation = h->coordinator.generation;
+    connection->served_generation = outgoing->generation = h->coordinator.generation;
     outgoing->stage = stage;
     outgoing->step = h->coordinator.step;
-    return strait_host_send_more(h, connection);
+    return strait_host_continue_snapshot(h, connection);
 }

@@ -1,8 +1,8 @@
-/* connections.c - the links of a host: which are accepted, and what waits on either side.
+/* connections.c - the links of a host: which are accepted, and the queues in both directions.
  *
- * Events of the transport are only recorded here; dispatch.c handles them afterwards. So no message
- * of a worker takes effect in the middle of something else, and links are kept alive while the host
- * waits for the metastore. */
+ * Events of the transport are only queued here; dispatch.c handles them afterwards. A message of a
+ * worker therefore never takes effect in the middle of another operation, and links stay alive
+ * while the host waits for the metastore. */
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
@@ -11,12 +11,12 @@
 
 enum {
     NEWCOMERS_MAX = 64,       // links that have not asked to join
-    ANSWERS = 4,              // messages a peer may send for each that is sent to it
-    MESSAGES_PER_S = 20,      // that it may send unasked
-    BURST_MAX = 1000,         // messages at once
-    IN_MAX = 4 * 1024 * 1024, // bytes of one link that may wait for us before it is paused
+    ANSWERS = 4,              // messages a peer may send for each message we send it
+    MESSAGES_PER_S = 20,      // messages it may send besides: heartbeats
+    BURST_MAX = 1000,         // messages it may send at once
+    IN_MAX = 4 * 1024 * 1024, // received bytes of one link that may be queued before it is paused
     IN_EARLY = 64 * 1024,     // the same before it has joined
-    REFUSAL_MS = 10000        // between two notes about refused connections
+    REFUSAL_MS = 10000        // between two log lines about refused connections
 };
 
 struct connection *strait_host_connection(struct host *h, int worker) {
@@ -47,8 +47,8 @@ void strait_host_send(struct host *h, struct connection *connection, struct stra
     }
     if (connection->out.n_bytes + (*msg)->size > STRAIT_HOST_OUT_MAX) {
         strait_msg_close(msg);
-        strait_host_dismiss(h, connection, STRAIT_ETIMEDOUT,
-                            "send queue full: the worker has stopped reading");
+        strait_host_disconnect(h, connection, STRAIT_ETIMEDOUT,
+                               "send queue full: the worker has stopped reading");
         return;
     }
     strait_priority_queue_push(&connection->out, msg);
@@ -56,8 +56,8 @@ void strait_host_send(struct host *h, struct connection *connection, struct stra
     drain(connection);
 }
 
-void strait_host_dismiss(struct host *h, struct connection *connection, strait_err why,
-                         const char *reason) {
+void strait_host_disconnect(struct host *h, struct connection *connection, strait_err why,
+                            const char *reason) {
     (void)h;
     if (connection->link == NULL || connection->must_close) return;
     connection->must_close = 1;
@@ -71,14 +71,15 @@ static strait_err admit(void *user, const strait_fingerprint *peer, strait_emula
     (void)user;
     (void)peer;
     (void)emulate;
-    return STRAIT_OK; // the token decides, with the first message
+    return STRAIT_OK; // whether it may join depends on the token in its first message
 }
 
 static void refused(void *user, strait_err why) {
     struct host *h = user;
     const int64_t now = strait_clock_ns();
     h->links.n_refused++;
-    /* A peer of another release, say. Anybody can connect, so the log is protected from floods. */
+    /* Only protocol errors are logged: the operator can install the same release everywhere. Anyone
+     * can connect, so the number of lines is limited. */
     if (why != STRAIT_EPROTO ||
         (h->links.refusal_ns != 0 && now - h->links.refusal_ns < REFUSAL_MS * INT64_C(1000000)))
         return;
@@ -90,7 +91,8 @@ static int is_newcomer(const struct connection *connection) {
     return connection->link != NULL && connection->worker < 0 && !connection->must_close;
 }
 
-static int count_alike(const struct host *h, const struct connection *connection) {
+/* Returns how many newcomers connected from the same address as `connection`. */
+static int count_from_address(const struct host *h, const struct connection *connection) {
     int n = 0;
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
         n += is_newcomer(&h->links.items[i]) &&
@@ -104,20 +106,21 @@ static int count_alike(const struct host *h, const struct connection *connection
 static void limit_newcomers(struct host *h) {
     struct connection *worst = NULL;
     int n = 0;
-    int n_alike = 0;
+    int n_worst = 0; // newcomers from its address
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
         struct connection *connection = &h->links.items[i];
         if (!is_newcomer(connection)) continue;
         n++;
-        const int alike = count_alike(h, connection);
-        const int is_younger = worst != NULL && connection->since_ns >= worst->since_ns;
-        if (alike < n_alike || (alike == n_alike && is_younger)) continue;
+        const int n_from = count_from_address(h, connection);
+        const int is_younger = worst != NULL && connection->opened_ns >= worst->opened_ns;
+        if (n_from < n_worst || (n_from == n_worst && is_younger)) continue;
         worst = connection;
-        n_alike = alike;
+        n_worst = n_from;
     }
     if (n <= NEWCOMERS_MAX || worst == NULL) return;
     h->links.n_refused++;
-    strait_host_dismiss(h, worst, STRAIT_ECLOSED, "too many connections at once: try again");
+    strait_host_disconnect(h, worst, STRAIT_ECLOSED,
+                           "too many connections that have not joined: try again later");
 }
 
 static void opened(void *user, struct strait_link *link) {
@@ -126,8 +129,11 @@ static void opened(void *user, struct strait_link *link) {
         struct connection *connection = &h->links.items[i];
         if (connection->link != NULL || connection->has_ended) continue;
         const int64_t now = strait_clock_ns();
-        *connection = (struct connection){
-            .link = link, .worker = -1, .since_ns = now, .heard_ns = now, .allowance = BURST_MAX};
+        *connection = (struct connection){.link = link,
+                                          .worker = -1,
+                                          .opened_ns = now,
+                                          .received_ns = now,
+                                          .allowance = BURST_MAX};
         link->user = connection;
         limit_newcomers(h);
         return;
@@ -138,7 +144,7 @@ static void opened(void *user, struct strait_link *link) {
                       STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator has too many connections"));
 }
 
-/* The place is not free before everything it sent was handled. */
+/* The slot is freed later, when all messages of the link have been handled. */
 static void closed(void *user, struct strait_link *link, strait_err why) {
     struct connection *connection = link->user;
     (void)user;
@@ -161,8 +167,8 @@ static int is_within_rate(const struct host *h, struct connection *connection,
     const int64_t now = strait_clock_ns();
     const int is_saving = h->work.kind == STRAIT_COMMAND_SEND_SNAPSHOT;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
-    connection->allowance += (double)(now - connection->heard_ns) * 1e-9 * MESSAGES_PER_S;
-    connection->heard_ns = now;
+    connection->allowance += (double)(now - connection->received_ns) * 1e-9 * MESSAGES_PER_S;
+    connection->received_ns = now;
     if (connection->allowance > BURST_MAX) connection->allowance = BURST_MAX;
     connection->allowance -= 1.0;
     return connection->allowance >= 0.0;
@@ -174,13 +180,13 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     if (connection == NULL || connection->must_close) return;
     if (!is_within_rate(h, connection, *msg)) {
         strait_host_note(h, "'%s' is disconnected: message rate limit exceeded", link->peer_name);
-        strait_host_dismiss(h, connection, STRAIT_EPROTO, "message rate limit exceeded");
+        strait_host_disconnect(h, connection, STRAIT_EPROTO, "message rate limit exceeded");
         return;
     }
     strait_priority_queue_push(&connection->in, msg);
     const size_t most = connection->worker < 0 ? IN_EARLY : IN_MAX;
-    if (connection->in.n_bytes <= most || connection->is_held) return;
-    connection->is_held = 1;
+    if (connection->in.n_bytes <= most || connection->is_paused) return;
+    connection->is_paused = 1;
     h->t->ops->pause(link, 1);
 }
 

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REPLACED_NS INT64_C(60000000000)
+#define RECONNECT_WINDOW_NS INT64_C(60000000000) // in which reconnections are counted
 
 enum {
-    EARLY_MAX = 64,    // messages before it has joined
-    GREET_MS = 10000,  // for a new connection to ask to join
-    REPLACED_MANY = 10 // within REPLACED_NS: more than a bad link explains
+    EARLY_MAX = 64,      // messages accepted before a worker has joined
+    JOIN_MS = 10000,     // for a new connection to ask to join
+    RECONNECTS_MANY = 10 // within the window: more than a bad link explains
 };
 
 static strait_err check_token(struct host *h, const strait_join *join,
@@ -20,17 +20,18 @@ static strait_err check_token(struct host *h, const strait_join *join,
     return strait_host_admit(h, key, join->report.name);
 }
 
-/* Two workers with one key would replace each other for ever: the operator has to know. */
-static void count_replaced(struct host *h, int worker, const char *name) {
+/* Two workers with one key replace each other's link for ever. Only the operator can resolve that.
+ */
+static void count_reconnects(struct host *h, int worker, const char *name) {
     const int64_t now = strait_clock_ns();
-    if (now - h->links.replaced_ns[worker] > REPLACED_NS) {
-        h->links.replaced_ns[worker] = now;
-        h->links.n_replaced[worker] = 0;
+    if (now - h->links.reconnects_since_ns[worker] > RECONNECT_WINDOW_NS) {
+        h->links.reconnects_since_ns[worker] = now;
+        h->links.n_reconnects[worker] = 0;
     }
-    if (++h->links.n_replaced[worker] == REPLACED_MANY)
+    if (++h->links.n_reconnects[worker] == RECONNECTS_MANY)
         strait_host_note(h,
                          "worker %s keeps reconnecting while its previous link is still up: if two "
-                         "workers share one key, give one of them its own (--keys)",
+                         "workers share one key, start one of them with another folder of keys",
                          name);
 }
 
@@ -38,10 +39,10 @@ static strait_err on_join(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     strait_join join;
     if (connection->worker >= 0)
-        return STRAIT_OK; // sent before the last link broke, and again on this one
+        return STRAIT_OK; // repeated: sent before the last link broke, and again on this one
     STRAIT_TRY(strait_join_unpack(msg, &join));
-    const strait_fingerprint key = connection->link
-                                       ->peer; // the link may close while the metastore is asked
+    /* A copy: the link may close while check_token waits for the metastore. */
+    const strait_fingerprint key = connection->link->peer;
     const strait_err err = check_token(h, &join, &key);
     if (err != STRAIT_OK) {
         h->links.n_refused += err != STRAIT_EAGAIN;
@@ -53,13 +54,12 @@ static strait_err on_join(struct host *h, struct connection *connection,
     struct connection *older = strait_host_connection(h, known);
     if (known >= 0) h->links.of_worker[known] = -1;
     if (older != NULL) {
-        count_replaced(h, known, join.report.name);
-        strait_host_dismiss(h, older, STRAIT_ECLOSED, "replaced by a newer link");
+        count_reconnects(h, known, join.report.name);
+        strait_host_disconnect(h, older, STRAIT_ECLOSED, "replaced by a newer link");
     }
     strait_swarm_event event = {
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &join.report, .inventory = join.inventory};
-    /* The coordinator's first task for it comes with this event, so its place must be known before.
-     */
+    /* The event below already sends the worker a task, so its slot must be known before. */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
     if (connection->worker < 0)
         return STRAIT_FAIL(STRAIT_ECLOSED,
@@ -81,18 +81,17 @@ static strait_err on_heartbeat(struct host *h, struct connection *connection,
     return STRAIT_OK;
 }
 
-/* What a reply says about the stage and its neighbours, whatever it answers. */
+/* What a reply to any task or command reveals about the stage and its neighbours. */
 struct evidence {
     strait_err err;
     const char *reason;
-    double nonfinite;                    // values of its own
-    double rejected_prev, rejected_next; // values and snapshots from there
+    double nonfinite;                    // non-finite values that the stage itself computed
+    double rejected_prev, rejected_next; // values and snapshots rejected from each neighbour
 };
 
-/* Notes what is wrong, blames a neighbour where the reply does, and passes it to the coordinator.
- */
-static void conclude(struct host *h, const struct connection *connection, int stage,
-                     const struct evidence *e) {
+/* Logs what is wrong and passes the reply to the coordinator, which decides who is at fault. */
+static void report_reply(struct host *h, const struct connection *connection, int stage,
+                         const struct evidence *e) {
     const struct strait_coordinator *c = &h->coordinator;
     const char *name = c->workers[connection->worker].report.name;
     const int blames_next = e->rejected_next > 0.0;
@@ -120,7 +119,7 @@ static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
     e->rejected_next += faults->rejected_next;
 }
 
-/* The stage that this connection may answer for; -1: none. */
+/* Returns the stage that this connection may reply for; -1: the reply is late or not its own. */
 static int stage_of(const struct host *h, const struct connection *connection, uint32_t generation,
                     uint32_t sequence) {
     const struct strait_coordinator *c = &h->coordinator;
@@ -128,7 +127,7 @@ static int stage_of(const struct host *h, const struct connection *connection, u
     return c->workers[connection->worker].stage;
 }
 
-/* A reply to a command: to open, or to what the channel sent. */
+/* A reply to a command: OPEN in its phase, or what the channel sent while working. */
 static strait_err on_reply(struct host *h, struct connection *connection, struct strait_msg **msg) {
     const int is_working = h->coordinator.phase == STRAIT_PHASE_WORK;
     strait_stage_reply reply;
@@ -146,18 +145,18 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
         add_faults(&e, &reply.gradients.faults);
     if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_VALIDATE)
         add_faults(&e, &reply.validate.faults);
-    conclude(h, connection, stage, &e);
+    report_reply(h, connection, stage, &e);
     return STRAIT_OK;
 }
 
 /* The task that each phase of the coordinator waits for replies to; 0: none. */
 static int task_of(strait_swarm_phase phase) {
     switch (phase) {
-    case STRAIT_PHASE_ASSIGN: return STRAIT_TASK_TAKE;
-    case STRAIT_PHASE_LISTEN: return STRAIT_TASK_MEET;
-    case STRAIT_PHASE_CONNECT: return STRAIT_TASK_DIAL;
+    case STRAIT_PHASE_ASSIGN: return STRAIT_TASK_ASSIGN;
+    case STRAIT_PHASE_LISTEN: return STRAIT_TASK_LISTEN;
+    case STRAIT_PHASE_CONNECT: return STRAIT_TASK_CONNECT;
     case STRAIT_PHASE_RESTORE: return STRAIT_TASK_RESTORE;
-    case STRAIT_PHASE_SNAPSHOT: return STRAIT_TASK_KEEP;
+    case STRAIT_PHASE_SNAPSHOT: return STRAIT_TASK_SNAPSHOT;
     default: return 0;
     }
 }
@@ -169,25 +168,25 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     const strait_swarm_phase phase = h->coordinator.phase;
     if (stage < 0) return STRAIT_OK; // late
-    /* While waiting, replies of an abandoned generation still arrive: that is no fault. */
+    /* In phase WAITING, replies of the abandoned generation still arrive, which is not a fault. */
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
     struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
                          reply.rejected_copies_next};
-    if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_TAKE)
+    if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
-                       reply.err == STRAIT_OK ? reply.take.address : "");
-    if (phase == STRAIT_PHASE_CONNECT && reply.kind == STRAIT_TASK_DIAL &&
-        reply.err != STRAIT_OK) { // once per boundary, or a way to connect would be skipped
-        const int boundary = reply.dial.missing_boundary;
-        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->ways.n_missed[boundary]++;
+                       reply.err == STRAIT_OK ? reply.assign.address : "");
+    if (phase == STRAIT_PHASE_CONNECT && reply.kind == STRAIT_TASK_CONNECT &&
+        reply.err != STRAIT_OK) { // once per boundary: counting both sides would skip a route
+        const int boundary = reply.connect.missing_boundary;
+        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->routes.n_missed[boundary]++;
     }
     if (reply.kind == STRAIT_TASK_RESTORE) {
         e.rejected_prev += reply.restore.is_prev_bad;
         e.rejected_next += reply.restore.is_next_bad;
     }
-    conclude(h, connection, stage, &e);
+    report_reply(h, connection, stage, &e);
     return STRAIT_OK;
 }
 
@@ -199,18 +198,18 @@ static strait_err on_piece(struct host *h, struct connection *connection,
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (h->work.kind != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
         return STRAIT_OK; // late
-    return strait_snapshot_add(&connection->snapshot, &piece,
-                               (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
+    return strait_snapshot_add_piece(&connection->snapshot, &piece,
+                                     (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
 }
 
-static strait_err on_want(struct host *h, struct connection *connection,
-                          const struct strait_msg *msg) {
-    strait_want want;
-    STRAIT_TRY(strait_want_unpack(msg, &want));
-    return strait_host_send_wanted(h, connection, &want);
+static strait_err on_snapshot_request(struct host *h, struct connection *connection,
+                                      const struct strait_msg *msg) {
+    strait_snapshot_request request;
+    STRAIT_TRY(strait_snapshot_request_unpack(msg, &request));
+    return strait_host_begin_snapshot(h, connection, &request);
 }
 
-/* Whether a peer with the invite asks us to measure the link in our direction. */
+/* Returns whether a peer that has the invite asks us to send bytes that measure the link. */
 static int is_probe_request(const struct host *h, const struct connection *connection,
                             const struct strait_msg *msg) {
     return msg->type == STRAIT_MSG_PROBE && msg->size == STRAIT_TOKEN_BYTES &&
@@ -229,22 +228,22 @@ static strait_err probe(struct host *h, struct connection *connection) {
 }
 
 /* May take *msg and clear it. */
-static strait_err handle(struct host *h, struct connection *connection,
-                         struct strait_msg **message) {
-    struct strait_msg *msg = *message;
+static strait_err handle(struct host *h, struct connection *connection, struct strait_msg **owned) {
+    struct strait_msg *msg = *owned;
     if (msg->type == STRAIT_MSG_JOIN) return on_join(h, connection, msg);
     if (is_probe_request(h, connection, msg)) return probe(h, connection);
-    if (connection->asked != NULL) return STRAIT_OK; // its request to join is undecided
-    if (connection->worker < 0) {                    // messages may be left from an earlier link
+    if (connection->pending_join != NULL)
+        return STRAIT_OK;         // nothing else counts before its request is decided
+    if (connection->worker < 0) { // it may flush messages of an earlier link first
         if (++connection->n_early <= EARLY_MAX) return STRAIT_OK;
         return STRAIT_FAIL(STRAIT_EPROTO, "too many messages before the request to join");
     }
     switch (msg->type) {
     case STRAIT_MSG_HEARTBEAT: return on_heartbeat(h, connection, msg);
-    case STRAIT_MSG_REPLY: return on_reply(h, connection, message);
+    case STRAIT_MSG_REPLY: return on_reply(h, connection, owned);
     case STRAIT_MSG_TASK_REPLY: return on_task_reply(h, connection, msg);
     case STRAIT_MSG_SNAPSHOT: return on_piece(h, connection, msg);
-    case STRAIT_MSG_WANT: return on_want(h, connection, msg);
+    case STRAIT_MSG_SNAPSHOT_REQUEST: return on_snapshot_request(h, connection, msg);
     case STRAIT_MSG_LEAVE:
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
@@ -253,16 +252,18 @@ static strait_err handle(struct host *h, struct connection *connection,
     }
 }
 
-/* A request that needs approval, or the metastore, is kept and decided later. */
-static int must_wait(struct connection *connection, strait_err err, struct strait_msg **msg) {
+/* Keeps a request to join that needs approval or the metastore; retry_join decides on it. Returns
+ * whether `err` means that. */
+static int keep_pending(struct connection *connection, strait_err err, struct strait_msg **msg) {
     if (err != STRAIT_EAGAIN || (*msg)->type != STRAIT_MSG_JOIN) return 0;
-    if (connection->asked != NULL) return 1;
-    connection->asked = *msg;
+    if (connection->pending_join != NULL) return 1;
+    connection->pending_join = *msg;
     *msg = NULL;
     return 1;
 }
 
-/* A peer that may not join is told why, and that it is final; other errors only close its link. */
+/* A peer that may not join gets a final refusal with the reason. Other errors only close the link,
+ * so that the worker can dial again. */
 static void reject(struct host *h, struct connection *connection, int is_joining, strait_err err) {
     char reason[STRAIT_REASON_MAX];
     (void)snprintf(reason, sizeof reason, "%.255s", strait_err_detail());
@@ -272,32 +273,32 @@ static void reject(struct host *h, struct connection *connection, int is_joining
     if (is_joining && err != STRAIT_ECLOSED)
         strait_host_refuse(h, connection, reason);
     else
-        strait_host_dismiss(h, connection,
-                            err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO,
-                            reason);
+        strait_host_disconnect(h, connection,
+                               err == STRAIT_EAUTH || err == STRAIT_ECLOSED ? err : STRAIT_EPROTO,
+                               reason);
 }
 
-/* A message of a connection, whose link may be gone by now. */
+/* Handles one message of a connection whose link may have closed since. Joining needs the link. */
 static void handle_one(struct host *h, struct connection *connection, struct strait_msg **msg) {
     if (connection->has_ended && (*msg)->type == STRAIT_MSG_JOIN) return;
     const strait_err err = handle(h, connection, msg);
-    if (err == STRAIT_OK || must_wait(connection, err, msg)) return;
+    if (err == STRAIT_OK || keep_pending(connection, err, msg)) return;
     reject(h, connection, (*msg)->type == STRAIT_MSG_JOIN, err);
 }
 
-void strait_host_forget(struct connection *connection) {
+void strait_host_connection_fini(struct connection *connection) {
     strait_priority_queue_clear(&connection->in);
     strait_priority_queue_clear(&connection->out);
     strait_snapshot_fini(&connection->snapshot);
     strait_snapshot_reader_fini(&connection->outgoing);
-    strait_msg_close(&connection->asked);
+    strait_msg_close(&connection->pending_join);
     *connection = (struct connection){.worker = -1};
 }
 
-/* Everything that an ended connection sent was handled: the worker is lost. */
-static void end(struct host *h, struct connection *connection) {
+/* All messages of a closed connection have been handled, so nothing more comes from the worker. */
+static void finish_closed(struct host *h, struct connection *connection) {
     const int worker = connection->worker;
-    strait_host_forget(connection);
+    strait_host_connection_fini(connection);
     if (worker < 0 || h->links.of_worker[worker] != (int)(connection - h->links.items))
         return; // it has a newer link
     h->links.of_worker[worker] = -1;
@@ -313,35 +314,35 @@ void strait_host_dispatch(struct host *h) {
             if (!connection->must_close) handle_one(h, connection, &msg);
             strait_msg_close(&msg);
         }
-        if (connection->is_held) {
-            connection->is_held = 0;
+        if (connection->is_paused) {
+            connection->is_paused = 0;
             if (connection->link != NULL) h->t->ops->pause(connection->link, 0);
         }
-        if (strait_host_send_more(h, connection) != STRAIT_OK)
-            strait_host_dismiss(h, connection, STRAIT_ECLOSED,
-                                "the coordinator is out of memory and cannot send the snapshot");
-        if (connection->has_ended && connection->in.n_messages == 0) end(h, connection);
+        if (strait_host_continue_snapshot(h, connection) != STRAIT_OK)
+            strait_host_disconnect(h, connection, STRAIT_ECLOSED,
+                                   "the coordinator is out of memory and cannot send the snapshot");
+        if (connection->has_ended && connection->in.n_messages == 0) finish_closed(h, connection);
     }
     strait_host_close_source(h);
 }
 
-static void ask_again(struct host *h, struct connection *connection) {
-    const strait_err err = on_join(h, connection, connection->asked);
+static void retry_join(struct host *h, struct connection *connection) {
+    const strait_err err = on_join(h, connection, connection->pending_join);
     if (err == STRAIT_EAGAIN) return;
-    strait_msg_close(&connection->asked);
+    strait_msg_close(&connection->pending_join);
     if (err != STRAIT_OK) reject(h, connection, 1, err);
 }
 
-void strait_host_sweep(struct host *h, int64_t now_ns) {
+void strait_host_check_newcomers(struct host *h, int64_t now_ns) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
         struct connection *connection = &h->links.items[i];
         if (connection->link == NULL || connection->worker >= 0 || connection->must_close) continue;
-        if (connection->asked != NULL) {
-            ask_again(h, connection);
+        if (connection->pending_join != NULL) {
+            retry_join(h, connection);
             continue;
         }
-        if (now_ns - connection->since_ns < GREET_MS * INT64_C(1000000)) continue;
+        if (now_ns - connection->opened_ns < JOIN_MS * INT64_C(1000000)) continue;
         h->links.n_refused++;
-        strait_host_dismiss(h, connection, STRAIT_EAUTH, "no request to join within 10 s");
+        strait_host_disconnect(h, connection, STRAIT_EAUTH, "no request to join within 10 s");
     }
 }

@@ -1,5 +1,5 @@
-/* executor.c - the workers of a swarm as an executor: what a trainer asks for is done, however
- * often the stages roll back to a snapshot and replay steps. */
+/* executor.c - the executor of a swarm. The trainer does not notice when stages are restored from a
+ * snapshot: the executor replays the steps since and repeats the request. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "config/run.h"
@@ -11,11 +11,11 @@
 #include <string.h>
 
 enum {
-    KEEP_MAX = 1000000 // steps between snapshots
+    INTERVAL_MAX = 1000000 // steps between snapshots
 };
 
-static const double keep_share =
-    0.02; // of the run time may go to snapshots and encrypting their copies
+/* Share of the run time that taking snapshots and encrypting their copies may cost. */
+static const double snapshot_share = 0.02;
 
 struct swarm {
     struct strait_pipeline *pipeline; // over the host's channel
@@ -46,18 +46,18 @@ static void choose_interval(struct host *h) {
     h->pace.snapshot_s = fmax(h->pace.snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
     if (copy_s > 0.0) h->pace.copy_s = copy_s; // 0 before the first snapshot
     if (h->pace.step_s <= 0.0) return;
-    const double worth = ceil(h->pace.snapshot_s / keep_share / h->pace.step_s);
+    const double least = ceil(h->pace.snapshot_s / snapshot_share / h->pace.step_s);
     const double most = floor(h->spec->max_lost_work_s / h->pace.step_s);
-    double every = worth < most ? worth : most;
+    double every = least < most ? least : most;
     if (every < 1.0) every = 1.0;
     if (every < ceil(h->pace.copy_s / h->pace.step_s))
         every = ceil(h->pace.copy_s / h->pace.step_s);
-    h->pace.keep_every = every > KEEP_MAX ? KEEP_MAX : (int)every;
+    h->pace.snapshot_every = every > INTERVAL_MAX ? INTERVAL_MAX : (int)every;
 }
 
 static strait_err replay_step(struct strait_executor *executor, int64_t step);
 
-strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) {
+strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     do {
         STRAIT_TRY(strait_host_wait_ready(h));
@@ -70,7 +70,7 @@ strait_err strait_host_bring_to(struct strait_executor *executor, int64_t step) 
     return STRAIT_OK;
 }
 
-/* The place of a step among those that had non-finite values; NULL: it has none. */
+/* Returns where `step` is recorded as one that had non-finite values; NULL: it is not. */
 static int64_t *find_suspect(struct host *h, int64_t step) {
     for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
         if (h->suspects.steps[i] == step) return &h->suspects.steps[i];
@@ -93,7 +93,7 @@ static strait_err verify(struct strait_executor *executor, int64_t step) {
     return STRAIT_EAGAIN;
 }
 
-/* Computes a step again that the trainer has already seen: same data, same bits. */
+/* Recomputes a step whose losses the trainer already has: same data, same bits. */
 static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     strait_executor_report report;
@@ -112,9 +112,9 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
                             strait_executor_report *out) {
     struct host *h = host_of(executor);
     strait_err err = STRAIT_EAGAIN;
-    strait_host_see_checkpoint(h);
+    strait_host_adopt_checkpoint(h);
     while (err == STRAIT_EAGAIN) {
-        STRAIT_TRY(strait_host_bring_to(executor, step));
+        STRAIT_TRY(strait_host_replay_to(executor, step));
         strait_host_rebalance(h, step);
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
@@ -130,7 +130,8 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
 static strait_err update(struct strait_executor *executor, int64_t step, float factor) {
     struct host *h = host_of(executor);
     strait_err err = strait_pipeline_update(pipeline_of(executor), step, factor);
-    if (err == STRAIT_EAGAIN) return strait_host_bring_to(executor, step + 1); // by replay
+    if (err == STRAIT_EAGAIN)
+        return strait_host_replay_to(executor, step + 1); // the restored stages replay it
     if (err != STRAIT_OK) return err;
     h->work.step = step + 1;
     choose_interval(h);
@@ -139,7 +140,7 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
 
 static strait_err validate(struct strait_executor *executor, int64_t step, double *loss_sum) {
     for (;;) {
-        STRAIT_TRY(strait_host_bring_to(executor, step));
+        STRAIT_TRY(strait_host_replay_to(executor, step));
         const strait_err err = strait_pipeline_validate(pipeline_of(executor), step, loss_sum);
         if (err != STRAIT_EAGAIN) return err;
     }
@@ -183,12 +184,12 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
                              bytes);
 }
 
-/* The memory that each stage and its snapshots take. */
+/* Computes the memory of each stage with its snapshots, for the choice of workers. */
 static strait_err plan_memory(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         strait_runner_memory m;
         STRAIT_TRY(strait_runner_plan(&executor->plan, i, 1, &m));
-        h->coordinator.config.need_bytes[i] = strait_snapshot_need(&m);
+        h->coordinator.config.need_bytes[i] = strait_snapshot_memory_bytes(&m);
     }
     return STRAIT_OK;
 }
@@ -203,12 +204,12 @@ static strait_err time_and_open(struct strait_executor *executor) {
     return strait_pipeline_open_stages(pipeline_of(executor), executor->windows, 1);
 }
 
-/* Chooses the windows of a new run from timed passes, as often as workers change meanwhile. */
+/* Chooses the windows of a new run from timed passes; starts over if workers change meanwhile. */
 static strait_err choose_windows(struct strait_executor *executor) {
     struct host *h = host_of(executor);
     strait_err err = STRAIT_EAGAIN;
     while (err == STRAIT_EAGAIN) {
-        STRAIT_TRY(strait_host_bring_to(executor, 0));
+        STRAIT_TRY(strait_host_replay_to(executor, 0));
         err = time_and_open(executor);
     }
     STRAIT_TRY(err);
@@ -216,7 +217,7 @@ static strait_err choose_windows(struct strait_executor *executor) {
     return strait_host_save_run(h);
 }
 
-/* Where windows were not chosen: the fewest slots that keep a 1F1B pipeline full. */
+/* Stages whose window was not chosen get the fewest slots that keep a 1F1B pipeline full. */
 static void default_windows(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         const int64_t ahead = executor->plan.n_stages - i;
@@ -263,7 +264,7 @@ static void close_swarm(struct strait_executor *executor) {
 
 static strait_err run_async(struct strait_executor *executor, strait_err (*run)(void *arg),
                             void *arg) {
-    return strait_host_run_async(executor->user, run, arg, strait_host_hold_on);
+    return strait_host_run_async(executor->user, run, arg, strait_host_keep_alive);
 }
 
 const struct strait_executor_ops strait_swarm_executor = {

@@ -13,16 +13,16 @@
 
 enum {
     TICK_MS = 200,
-    VIEW_MS = 1000,
-    AWAY_MS = 2000,
+    STATUS_MS = 1000,
+    BLOCKED_MS = 2000, // between two polls, after which silence of workers is not held against them
     MESSAGE_MAX = 1 << 20, // from a worker, without the basis that some replies carry
-    DEAD_MS = 5000,        // silence after which a worker's link counts as dead
-    END_MS = 1500,         // for the last messages to arrive
+    DEAD_MS = 5000,        // silence after which the link of a worker is closed
+    END_MS = 1500,         // for workers to receive the end of the run
     LINGER_MS = 500
 };
 
-static const double slow_s = 600.0;   // for building or restoring a stage
-static const double patience_s = 5.0; // for previous owners to return after a restart
+static const double setup_timeout_s = 600.0; // for a worker to build or restore a stage
+static const double owner_wait_s = 5.0;      // for previous owners to reconnect after a restart
 
 void strait_host_note(struct host *h, const char *format, ...) {
     char text[512];
@@ -48,13 +48,13 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
     strait_host_note(h, "%s", line);
 }
 
-/* A state that cannot be written ends the run before anything relies on it. */
-static void record(struct host *h) {
+/* If the state cannot be written, the run ends before anything relies on it. */
+static void persist(struct host *h) {
     const strait_err err = strait_host_save_state(h);
     if (err != STRAIT_OK) strait_host_fail(h, err);
 }
 
-static void bar(struct host *h, const strait_swarm_action *a, struct connection *connection) {
+static void ban(struct host *h, const strait_swarm_action *a, struct connection *connection) {
     const strait_err err = strait_host_ban(h, &h->coordinator.workers[a->worker].key);
     if (err != STRAIT_OK) strait_host_fail(h, err);
     h->links.of_worker[a->worker] = -1;
@@ -63,21 +63,21 @@ static void bar(struct host *h, const strait_swarm_action *a, struct connection 
     strait_host_refuse(h, connection, a->reason);
 }
 
-static void perform(struct host *h, const strait_swarm_action *a) {
+static void execute(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
     if (h->failure.err != STRAIT_OK) return;
     switch (a->kind) {
-    case STRAIT_SWARM_PERSIST: record(h); break;
+    case STRAIT_SWARM_PERSIST: persist(h); break;
     case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
-    case STRAIT_SWARM_RELEASE: strait_host_rest(h, a->worker, STRAIT_TASK_REST); break;
+    case STRAIT_SWARM_RELEASE: strait_host_send_task(h, a->worker, STRAIT_TASK_RELEASE); break;
     case STRAIT_SWARM_DISCONNECT:
         h->links.of_worker[a->worker] = -1;
         if (connection == NULL) break;
         connection->worker = -1;
-        strait_host_dismiss(h, connection, a->reason[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
-                            a->reason);
+        strait_host_disconnect(h, connection, a->reason[0] == '\0' ? STRAIT_OK : STRAIT_ECLOSED,
+                               a->reason);
         break;
-    case STRAIT_SWARM_BAN: bar(h, a, connection); break;
+    case STRAIT_SWARM_BAN: ban(h, a, connection); break;
     case STRAIT_SWARM_DONE: h->work.is_done = 1; break;
     case STRAIT_SWARM_RESTORED:
         h->work.step = a->step;
@@ -94,15 +94,15 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
     strait_swarm_actions *actions = &h->actions;
     if (h->is_ending) return;
     strait_coordinator_step(&h->coordinator, event, strait_clock_ns(), actions);
-    /* Sending may find a link full and close it; nothing here feeds the coordinator again, so
-     * the list stays as it is. */
+    /* Executing an action may close a link whose queue is full, but never feeds the coordinator
+     * again, which would overwrite the list. */
     for (int i = 0; i < actions->n; i++)
-        perform(h, &actions->items[i]);
+        execute(h, &actions->items[i]);
 }
 
-/* ---- time ---- */
+/* ---- the event loop ---- */
 
-void strait_host_show(struct host *h) {
+void strait_host_report_status(struct host *h) {
     if (h->spec->events.changed == NULL) return;
     h->clock.status_ns = strait_clock_ns();
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
@@ -110,41 +110,41 @@ void strait_host_show(struct host *h) {
         memset(&h->links.stats[i], 0, sizeof h->links.stats[i]);
         if (connection != NULL) h->t->ops->stats(connection->link, &h->links.stats[i]);
     }
-    const strait_host_status view = {.coordinator = &h->coordinator,
-                                     .links = h->links.stats,
-                                     .n_refused = h->links.n_refused,
-                                     .ids_bytes = h->ids_bytes,
-                                     .is_paused = h->facts.is_paused};
-    h->spec->events.changed(h->spec->events.user, &view);
+    const strait_host_status status = {.coordinator = &h->coordinator,
+                                       .links = h->links.stats,
+                                       .n_refused = h->links.n_refused,
+                                       .ids_bytes = h->ids_bytes,
+                                       .is_paused = h->persistence.is_paused};
+    h->spec->events.changed(h->spec->events.user, &status);
 }
 
-void strait_host_show_due(struct host *h, int64_t now_ns) {
-    if (now_ns - h->clock.status_ns > VIEW_MS * INT64_C(1000000)) strait_host_show(h);
+void strait_host_report_status_if_due(struct host *h, int64_t now_ns) {
+    if (now_ns - h->clock.status_ns > STATUS_MS * INT64_C(1000000)) strait_host_report_status(h);
 }
 
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = h->clock.pumped_ns = strait_clock_ns();
-    if (now - began > AWAY_MS * INT64_C(1000000)) // the host itself was blocked or stopped
+    if (now - began > BLOCKED_MS * INT64_C(1000000)) // the host itself was blocked or stopped
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     strait_host_dispatch(h);
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
-        strait_host_sweep(h, now);
+        strait_host_check_newcomers(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);
     }
-    strait_host_show_due(h, now);
+    strait_host_report_status_if_due(h, now);
     if (h->failure.err == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(h->failure.err, "%s", h->failure.reason);
 }
 
 /* ---- beginning ---- */
 
-/* Lists the addresses of the invite: each announced one, completed with the port. */
-static void name_addresses(struct host *h, const char *bound) {
+/* Writes the addresses of the invite: each announced one, completed with the port we listen at. */
+static void list_addresses(struct host *h, const char *bound) {
     const char *next = h->spec->announce != NULL ? h->spec->announce : "";
     size_t used = 0;
     do {
@@ -175,18 +175,18 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     config.pool = h->pool;
     memcpy(config.run, h->invite.run, STRAIT_RUN_BYTES);
     STRAIT_TRY(strait_transport_open("tls", &strait_host_connections, h, &config, &h->t));
-    /* After a restart the port must be the one that the invite names. */
+    /* Workers hold the invite of the first start, so a restart must use the port that it names. */
     const char *port = strrchr(h->spec->listen, ':');
     const int is_any = port != NULL && strcmp(port, ":0") == 0;
     const char *old_port = strrchr(h->invite.address, ':');
     char listen[STRAIT_ADDRESS_MAX];
-    if (is_any && h->facts.was_begun && old_port != NULL)
+    if (is_any && h->persistence.was_begun && old_port != NULL)
         (void)snprintf(listen, sizeof listen, "%.*s%s", (int)(port - h->spec->listen),
                        h->spec->listen, old_port);
     else
         (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
     STRAIT_TRY(strait_transport_listen(h->t, listen, address));
-    name_addresses(h, address);
+    list_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
     STRAIT_TRY(strait_invite_format(&h->invite, line));
@@ -195,13 +195,14 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     return STRAIT_OK;
 }
 
-/* Memory of the whole model and its snapshots per layer, and the cost of the head in layers. */
+/* Estimates the memory of a layer, as the average over the model and its snapshots, and the compute
+ * time of the head in units of one layer. */
 static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, double *head_cost) {
     double sum = 0.0;
     for (int i = 0; i < plan->n_stages; i++) {
         strait_runner_memory m;
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
-        sum += strait_snapshot_need(&m);
+        sum += strait_snapshot_memory_bytes(&m);
     }
     *layer_bytes = sum / (double)plan->shape.layers;
     *head_cost = (double)(plan->shape.vocab * plan->shape.width) /
@@ -209,6 +210,7 @@ static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, 
     return STRAIT_OK;
 }
 
+/* Only the split of layers is used: the coordinator chooses the owners itself. */
 static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
     strait_assign_worker workers[STRAIT_SWARM_WORKERS];
     int chosen[STRAIT_RUN_STAGES];
@@ -255,52 +257,54 @@ static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
 
 /* A run with its last checkpoint is over and needs no workers. If that checkpoint was damaged, a
  * note names the file and the run continues from the newest whole one. */
-static strait_err check_if_over(struct host *h, int *is_over) {
+static strait_err check_finished(struct host *h, int *is_finished) {
     struct strait_checkpoint *checkpoint = NULL;
     int64_t *steps = NULL;
     int n = 0;
     STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
-    const int may_be = h->spec->resumes + h->facts.was_begun > 0 && n > 0 &&
+    const int may_be = h->spec->resumes + h->persistence.was_begun > 0 && n > 0 &&
                        steps[n - 1] >= h->run.train.steps;
     strait_alloc_free(steps);
     if (!may_be) return STRAIT_OK;
     STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
     const char *skipped = strait_checkpoint_skipped(checkpoint);
     if (skipped != NULL) strait_host_note(h, "%s", skipped);
-    *is_over = strait_checkpoint_step(checkpoint) >= h->run.train.steps;
+    *is_finished = strait_checkpoint_step(checkpoint) >= h->run.train.steps;
     strait_checkpoint_close(&checkpoint);
     return STRAIT_OK;
 }
 
-static strait_err prepare(struct host *h, int *is_over) {
+static strait_err prepare(struct host *h, int *is_finished) {
     struct strait_loader *loader = NULL;
     strait_run_plan plan;
     STRAIT_TRY(strait_loader_open(&h->run, &loader));
     strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
     if (err == STRAIT_OK) err = strait_loader_cut(loader, &plan);
-    if (err == STRAIT_OK) err = strait_host_check_valid(loader, &plan);
+    if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
     strait_loader_close(&loader);
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
-    /* A run of "strait train" is not taken over unasked; that is found out before workers join. */
+    /* A run of "strait train" is continued only on request. Checked before any worker joins. */
     if (err == STRAIT_OK)
-        err = strait_session_check_folder(h->spec->folder, h->spec->resumes || h->facts.was_begun);
-    if (err == STRAIT_OK) err = check_if_over(h, is_over);
-    if (err != STRAIT_OK || *is_over) return err;
+        err = strait_session_check_folder(h->spec->folder,
+                                          h->spec->resumes || h->persistence.was_begun);
+    if (err == STRAIT_OK) err = check_finished(h, is_finished);
+    if (err != STRAIT_OK || *is_finished) return err;
     err = open_transport(h, &plan);
-    /* A stored split stays, since snapshots and checkpoints depend on it. */
-    if (err == STRAIT_OK && !(h->facts.was_begun && h->run.stages.split.n > 0))
+    /* A stored split is kept, since snapshots and checkpoints depend on it. */
+    if (err == STRAIT_OK && !(h->persistence.was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &plan);
     return err;
 }
 
 /* ---- ending ---- */
 
-/* Tells all workers that the run is over; they close their links themselves. */
-static void say_goodbye(struct host *h) {
+/* Tells all workers that the run has ended, and waits until they have closed their links: closing
+ * ours first could lose the message. */
+static void end_workers(struct host *h) {
     const int64_t until = strait_clock_ns() + END_MS * INT64_C(1000000);
     h->is_ending = 1;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        if (strait_host_connection(h, i) != NULL) strait_host_rest(h, i, STRAIT_TASK_END);
+        if (strait_host_connection(h, i) != NULL) strait_host_send_task(h, i, STRAIT_TASK_END);
     for (int n_left = 1; n_left > 0 && strait_clock_ns() < until;) {
         (void)h->t->ops->progress(h->t, 50);
         n_left = 0;
@@ -313,12 +317,12 @@ static void close_host(struct host *h) {
     h->is_ending = 1;
     strait_transport_close(&h->t);
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        strait_host_forget(&h->links.items[i]);
+        strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
-    if (h->facts.metastore != NULL)
-        strait_metastore_discard(h->facts.metastore); // if the run never began
-    strait_metastore_close(&h->facts.metastore);
+    if (h->persistence.metastore != NULL)
+        strait_metastore_discard(h->persistence.metastore); // if the run never began
+    strait_metastore_close(&h->persistence.metastore);
     strait_alloc_free(h);
 }
 
@@ -327,12 +331,12 @@ strait_err strait_host(const strait_host_spec *spec) {
     const strait_swarm_config config = {.n_stages = (int)spec->run->stages.count,
                                         .lease_ns = (int64_t)(spec->lease_s * 1e9),
                                         .stall_timeout_ns = (int64_t)(spec->stall_s * 1e9),
-                                        .setup_timeout_ns = (int64_t)(slow_s * 1e9),
-                                        .owner_wait_ns = (int64_t)(patience_s * 1e9)};
+                                        .setup_timeout_ns = (int64_t)(setup_timeout_s * 1e9),
+                                        .owner_wait_ns = (int64_t)(owner_wait_s * 1e9)};
     STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));
     h->spec = spec;
     h->run = *spec->run;
-    h->pace.keep_every = 1;
+    h->pace.snapshot_every = 1;
     h->checkpoint.saving = -1;
     for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
         h->suspects.steps[i] = -1;
@@ -340,21 +344,21 @@ strait_err strait_host(const strait_host_spec *spec) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         h->links.of_worker[i] = -1;
     strait_coordinator_init(&h->coordinator, &config);
-    int is_over = 0;
-    strait_err err = prepare(h, &is_over);
-    if (err == STRAIT_OK && !is_over) {
+    int is_finished = 0;
+    strait_err err = prepare(h, &is_finished);
+    if (err == STRAIT_OK && !is_finished) {
         const strait_session_spec session = {
             .run = &h->run,
             .folder = spec->folder,
-            .resumes = spec->resumes || h->facts.was_begun,
-            .waits_for_disk = 1, // workers rely on the steps it records
+            .resumes = spec->resumes || h->persistence.was_begun,
+            .waits_for_disk = 1, // a full disk must not end a run that many workers serve
             .events = spec->session};
         err = strait_session_run_with(&session,
                                       (strait_executor_choice){&strait_swarm_executor, h});
     }
-    if (h->is_open) strait_host_show(h); // the final status
-    if (err == STRAIT_OK && h->t != NULL) say_goodbye(h);
-    char reason[512]; // kept, because closing may note errors of its own
+    if (h->is_open) strait_host_report_status(h); // the final status
+    if (err == STRAIT_OK && h->t != NULL) end_workers(h);
+    char reason[512]; // copied, because closing may overwrite the error detail
     (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
     close_host(h);
     return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", reason);

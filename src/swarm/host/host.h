@@ -14,19 +14,19 @@
 typedef struct strait_host_status {
     const struct strait_coordinator *coordinator; // borrowed
     const strait_link_stats *links;               // of each worker to the host; borrowed
-    int64_t n_refused;                            // connections refused
+    int64_t n_refused;                            // connections refused so far
     uint64_t ids_bytes;                           // of token ids sent to workers
-    int is_paused;                                // the metastore is out of reach
+    int is_paused;                                // the metastore is unreachable
 } strait_host_status;
 
 /* All may be NULL. Called from the host's thread. */
 typedef struct strait_host_events {
     void *user;
     void (*invited)(void *user, const char *line);
-    void (*noted)(void *user, const char *text);                 // one line
-    void (*changed)(void *user, const strait_host_status *view); // about once a second
-    /* A key that is not known asks to join: 1 admits it, 0 lets it wait. NULL: the token is enough
-     */
+    void (*noted)(void *user, const char *text);                   // a line for the log
+    void (*changed)(void *user, const strait_host_status *status); // about once a second
+    /* An unknown key asks to join. 1 admits it; after 0 it is asked again later. NULL admits every
+     * worker that has the token. */
     int (*approves)(void *user, const strait_fingerprint *key, const char *name);
 } strait_host_events;
 
@@ -40,12 +40,12 @@ typedef struct strait_host_spec {
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
     const char *store;    // metastore; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
-    double store_wait_s;    // how long the run waits for a metastore that is out of reach
-    uint32_t uses;          // see invite.h
-    uint64_t valid_s;       // lifetime of the invite from the start of the run; 0: unlimited
-    double max_lost_work_s; // work that a failure may cost, in seconds
-    double lease_s, stall_s;
-    double rebalance_s; // between two moves of stages to faster workers; 0: stages do not move
+    double store_wait_s;     // how long the run waits for an unreachable metastore
+    uint32_t uses;           // how many workers the invite admits; 0: any number
+    uint64_t valid_s;        // lifetime of the invite from the start of the run; 0: unlimited
+    double max_lost_work_s;  // most work that a failure may cost, in seconds
+    double lease_s, stall_s; // lease_ns and stall_timeout_ns of coordinator.h
+    double rebalance_s;      // between two moves of stages to faster workers; 0: stages do not move
     strait_session_events session;
     strait_host_events events;
 } strait_host_spec;

@@ -15,36 +15,38 @@ enum {
                 STRAIT_RUN_STAGES * (4 + 4),
     EXPIRY_BYTES = 8 + 8,
     WAIT_MS = 1000, // for another leader to resign, per attempt
-    NAP_MS = 500,   // before an unreachable metastore is tried again
-    ADMIT_MS = 1000 // likewise, for workers that ask to join
+    RETRY_MS = 500, // before an unreachable metastore is contacted again
+    ADMIT_MS = 1000 // likewise, to admit a worker that asks to join
 };
 
 static const double log_every_s = 10.0; // between two log lines about an unreachable metastore
 
 static const char expiry_key[] = "expires";
-static const char member_prefix[] = "member/";
-static const char banned_prefix[] = "barred/"; // the name that existing runs have
+/* Keys of existing metastores; the words in them are older than "admitted" and "banned". */
+static const char admitted_prefix[] = "member/";
+static const char banned_prefix[] = "barred/";
 
 /* ---- expiry of the invite ---- */
 
-/* A restart with the same --expires keeps the time of expiry; another value sets a new one. */
+/* A restart with the same lifetime keeps the time of expiry; another lifetime sets a new one. */
 static strait_err save_expiry(struct host *h) {
     unsigned char bytes[EXPIRY_BYTES];
     strait_writer w = {bytes, sizeof bytes, 0};
-    if (h->facts.has_expiry && h->facts.valid_s == h->spec->valid_s) return STRAIT_OK;
-    h->facts.valid_s = h->spec->valid_s;
-    h->invite.expires = h->facts.valid_s > 0 ? (uint64_t)time(NULL) + h->facts.valid_s : 0;
-    strait_writer_uint(&w, h->facts.valid_s, 8);
+    if (h->persistence.has_expiry && h->persistence.valid_s == h->spec->valid_s) return STRAIT_OK;
+    h->persistence.valid_s = h->spec->valid_s;
+    h->invite.expires = h->persistence.valid_s > 0 ? (uint64_t)time(NULL) + h->persistence.valid_s
+                                                   : 0;
+    strait_writer_uint(&w, h->persistence.valid_s, 8);
     strait_writer_uint(&w, h->invite.expires, 8);
-    h->facts.has_expiry = 1;
+    h->persistence.has_expiry = 1;
     return strait_host_put(h, expiry_key, bytes, sizeof bytes);
 }
 
 static strait_err read_expiry(struct host *h, const strait_metastore_entry *entry) {
     strait_reader r = {entry->data, entry->bytes, 0};
-    h->facts.valid_s = strait_reader_uint(&r, 8);
+    h->persistence.valid_s = strait_reader_uint(&r, 8);
     h->invite.expires = strait_reader_uint(&r, 8);
-    h->facts.has_expiry = !r.is_short && r.left == 0;
+    h->persistence.has_expiry = !r.is_short && r.left == 0;
     return STRAIT_OK;
 }
 
@@ -82,14 +84,14 @@ static strait_err read_run(struct host *h, const strait_metastore_entry *entry) 
             "the metastore holds a run with another number of stages: use the run file "
             "it was begun with, or another folder");
     h->run.stages.split.n = (int)n;
-    h->facts.was_begun = 1;
+    h->persistence.was_begun = 1;
     return STRAIT_OK;
 }
 
 /* ---- the durable state of the coordinator ---- */
 
 strait_err strait_host_save_state(struct host *h) {
-    unsigned char *bytes = h->facts.state[1];
+    unsigned char *bytes = h->persistence.state[1];
     strait_swarm_durable durable;
     strait_coordinator_durable(&h->coordinator, &durable);
     strait_writer w = {bytes, STRAIT_HOST_STATE, 0};
@@ -102,10 +104,10 @@ strait_err strait_host_save_state(struct host *h) {
         strait_writer_uint(&w, (uint64_t)durable.has_owner[i], 1);
         strait_writer_copy(&w, durable.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
     }
-    h->facts.state_bytes[1] = STRAIT_HOST_STATE;
+    h->persistence.state_bytes[1] = STRAIT_HOST_STATE;
     STRAIT_TRY(strait_host_put(h, "state", bytes, STRAIT_HOST_STATE));
-    memcpy(h->facts.state[0], bytes, STRAIT_HOST_STATE);
-    h->facts.state_bytes[0] = STRAIT_HOST_STATE;
+    memcpy(h->persistence.state[0], bytes, STRAIT_HOST_STATE);
+    h->persistence.state_bytes[0] = STRAIT_HOST_STATE;
     return STRAIT_OK;
 }
 
@@ -130,9 +132,9 @@ static strait_err read_state(strait_swarm_durable *durable, const strait_metasto
 /* ---- admitted keys ---- */
 
 /* Returns the index of an admitted key; -1: it was never admitted. */
-static int find_member(const struct host *h, const strait_fingerprint *key) {
-    for (int i = 0; i < h->facts.n_members; i++)
-        if (strait_fingerprint_equal(&h->facts.members[i], key)) return i;
+static int find_key(const struct host *h, const strait_fingerprint *key) {
+    for (int i = 0; i < h->persistence.n_keys; i++)
+        if (strait_fingerprint_equal(&h->persistence.keys[i], key)) return i;
     return -1;
 }
 
@@ -151,45 +153,45 @@ static strait_err may_join(struct host *h, const strait_fingerprint *key, const 
     const strait_host_events *events = &h->spec->events;
     if (h->invite.expires != 0 && (uint64_t)time(NULL) > h->invite.expires)
         return STRAIT_FAIL(STRAIT_EAUTH, "the invite has expired: ask for a new one");
-    if (h->invite.uses != 0 && (uint32_t)h->facts.n_members >= h->invite.uses)
-        return STRAIT_FAIL(
-            STRAIT_EAUTH,
-            "the invite was used %u times, which is its limit (--uses): ask for another",
-            h->invite.uses);
-    if (h->facts.n_members == STRAIT_HOST_MEMBERS)
+    if (h->invite.uses != 0 && (uint32_t)h->persistence.n_keys >= h->invite.uses)
+        return STRAIT_FAIL(STRAIT_EAUTH,
+                           "the invite was used %u times, which is its limit: ask for another",
+                           h->invite.uses);
+    if (h->persistence.n_keys == STRAIT_HOST_KEYS_MAX)
         return STRAIT_FAIL(STRAIT_EAUTH, "the run has admitted %d keys, which is the limit",
-                           STRAIT_HOST_MEMBERS);
+                           STRAIT_HOST_KEYS_MAX);
     if (events->approves == NULL || events->approves(events->user, key, name)) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EAGAIN, "waiting for approval by the operator");
 }
 
-/* A failing metastore is no reason to refuse a worker: it waits. The metastore is not tried for
- * every waiting worker in every loop, since each attempt may block until it times out. */
+/* A worker is not refused because the metastore fails: its request stays pending. The metastore is
+ * not contacted for every pending request in every loop, since each call may block until it times
+ * out. */
 static strait_err postpone(struct host *h, const char *name) {
-    if (h->facts.admit_ns == 0)
+    if (h->persistence.admit_ns == 0)
         strait_host_note(h, "worker '%s' waits to be admitted: %s", name, strait_err_detail());
-    h->facts.admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
+    h->persistence.admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
     return STRAIT_EAGAIN;
 }
 
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
-    const int known = find_member(h, key);
-    if (known >= 0 && h->facts.is_banned[known])
+    const int known = find_key(h, key);
+    if (known >= 0 && h->persistence.is_banned[known])
         return STRAIT_FAIL(STRAIT_EAUTH, "this key is banned from this run: it sent invalid data");
     if (known >= 0) return STRAIT_OK;
     STRAIT_TRY(may_join(h, key, name));
-    if (strait_clock_ns() < h->facts.admit_ns) return STRAIT_EAGAIN;
-    const strait_err err = put_key(h, strait_host_put_once, member_prefix, key, name);
+    if (strait_clock_ns() < h->persistence.admit_ns) return STRAIT_EAGAIN;
+    const strait_err err = put_key(h, strait_host_put_once, admitted_prefix, key, name);
     if (err != STRAIT_OK) return postpone(h, name);
-    h->facts.admit_ns = 0;
-    h->facts.members[h->facts.n_members++] = *key;
+    h->persistence.admit_ns = 0;
+    h->persistence.keys[h->persistence.n_keys++] = *key;
     return STRAIT_OK;
 }
 
 strait_err strait_host_ban(struct host *h, const strait_fingerprint *key) {
-    const int known = find_member(h, key);
+    const int known = find_key(h, key);
     if (known < 0) return STRAIT_OK; // it was never admitted
-    h->facts.is_banned[known] = 1;
+    h->persistence.is_banned[known] = 1;
     return put_key(h, strait_host_put, banned_prefix, key, "");
 }
 
@@ -201,15 +203,15 @@ struct reading {
     int has_state;
 };
 
-/* A banned key has two entries, which are read in any order. */
-static strait_err read_member(struct host *h, const char *text, int is_banned) {
+/* A banned key has two entries, admitted and banned, which are read in any order. */
+static strait_err read_key(struct host *h, const char *text, int is_banned) {
     strait_fingerprint key;
     STRAIT_TRY(strait_fingerprint_parse(text, &key));
-    int at = find_member(h, &key);
-    if (at < 0 && h->facts.n_members == STRAIT_HOST_MEMBERS) return STRAIT_OK;
-    if (at < 0) at = h->facts.n_members++;
-    h->facts.members[at] = key;
-    h->facts.is_banned[at] |= (unsigned char)is_banned;
+    int at = find_key(h, &key);
+    if (at < 0 && h->persistence.n_keys == STRAIT_HOST_KEYS_MAX) return STRAIT_OK;
+    if (at < 0) at = h->persistence.n_keys++;
+    h->persistence.keys[at] = key;
+    h->persistence.is_banned[at] |= (unsigned char)is_banned;
     return STRAIT_OK;
 }
 
@@ -221,83 +223,84 @@ static strait_err visit(void *user, const strait_metastore_entry *entry) {
     if (strcmp(entry->key, "state") == 0) {
         STRAIT_TRY(read_state(&r->durable, entry));
         r->has_state = 1;
-        memcpy(h->facts.state[0], entry->data, entry->bytes);
-        h->facts.state_bytes[0] = entry->bytes;
+        memcpy(h->persistence.state[0], entry->data, entry->bytes);
+        h->persistence.state_bytes[0] = entry->bytes;
         return STRAIT_OK;
     }
-    if (strncmp(entry->key, member_prefix, sizeof member_prefix - 1) == 0)
-        return read_member(h, entry->key + sizeof member_prefix - 1, 0);
+    if (strncmp(entry->key, admitted_prefix, sizeof admitted_prefix - 1) == 0)
+        return read_key(h, entry->key + sizeof admitted_prefix - 1, 0);
     if (strncmp(entry->key, banned_prefix, sizeof banned_prefix - 1) == 0)
-        return read_member(h, entry->key + sizeof banned_prefix - 1, 1);
+        return read_key(h, entry->key + sizeof banned_prefix - 1, 1);
     return STRAIT_OK;
 }
 
 /* ---- claiming leadership ---- */
 
-/* The state of repeated attempts to claim. */
-struct claiming {
-    double began, told; // the first attempt or latest answer; the latest log line about silence
-    int was_told;       // that another coordinator leads was logged
-    int was_reached;    // the metastore has answered
+/* What was logged during repeated attempts to claim, so that a line appears only every 10 s. */
+struct claim_log {
+    double began_s;  // when the metastore was last reached, or first tried
+    double logged_s; // when "unreachable" was last logged; 0: not since it was reached
+    int has_logged_leader;
+    int was_reached; // the metastore has answered
 };
 
-static void stand_by(struct host *h, struct claiming *s) {
-    if (!s->was_told)
+static void log_standby(struct host *h, struct claim_log *log) {
+    if (!log->has_logged_leader)
         strait_host_note(h, "standing by for another coordinator: %s", strait_err_detail());
-    s->was_told = s->was_reached = 1;
-    s->began = strait_clock_seconds();
-    s->told = 0.0;
+    log->has_logged_leader = log->was_reached = 1;
+    log->began_s = strait_clock_seconds();
+    log->logged_s = 0.0;
 }
 
-/* A metastore that never answered is given up after --store-wait: its address may be wrong. A
+/* A metastore that never answered is given up after store_wait_s, since its address may be wrong. A
  * standby that has reached it before keeps trying. */
-static strait_err log_unreachable(struct host *h, struct claiming *s) {
-    const double now = strait_clock_seconds(), waited = now - s->began;
+static strait_err log_unreachable(struct host *h, struct claim_log *log) {
+    const double now = strait_clock_seconds(), waited = now - log->began_s;
     const char *store = h->spec->store != NULL ? h->spec->store : "journal";
-    if (!s->was_reached && waited > h->spec->store_wait_s) {
-        strait_err_prefix("metastore %s: unreachable for %.0f s, longer than --store-wait", store,
-                          waited);
+    if (!log->was_reached && waited > h->spec->store_wait_s) {
+        strait_err_prefix("metastore %s: unreachable for %.0f s", store, waited);
         return STRAIT_ETIMEDOUT;
     }
-    if (s->told > 0.0 && now - s->told < log_every_s) return STRAIT_OK;
-    if (s->told > 0.0)
+    if (log->logged_s > 0.0 && now - log->logged_s < log_every_s) return STRAIT_OK;
+    if (log->logged_s > 0.0)
         strait_host_note(h, "metastore %s: still unreachable after %.0f s", store, waited);
-    else if (s->was_reached)
+    else if (log->was_reached)
         strait_host_note(h, "metastore %s: unreachable, trying until it is back: %s", store,
                          strait_err_detail());
     else
-        strait_host_note(h, "metastore %s: unreachable, trying for %.0f s (--store-wait): %s",
-                         store, h->spec->store_wait_s, strait_err_detail());
-    s->told = now;
+        strait_host_note(h, "metastore %s: unreachable, trying for %.0f s: %s", store,
+                         h->spec->store_wait_s, strait_err_detail());
+    log->logged_s = now;
     return STRAIT_OK;
 }
 
 /* Blocks until we lead. Another coordinator may lead for as long as it lives. */
 static strait_err claim(struct host *h) {
-    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
-    struct claiming s = {.began = strait_clock_seconds()};
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
+    struct claim_log log = {.began_s = strait_clock_seconds()};
     uint64_t term = 0;
     for (;;) {
-        const strait_err err = strait_metastore_claim(h->facts.metastore, &term);
-        if (err == STRAIT_OK && s.told > 0.0) strait_host_note(h, "the metastore is reachable");
+        const strait_err err = strait_metastore_claim(h->persistence.metastore, &term);
+        if (err == STRAIT_OK && log.logged_s > 0.0)
+            strait_host_note(h, "the metastore is reachable");
         if (err != STRAIT_EAGAIN && err != STRAIT_ETIMEDOUT) return err;
         if (err == STRAIT_EAGAIN)
-            stand_by(h, &s);
+            log_standby(h, &log);
         else
-            STRAIT_TRY(log_unreachable(h, &s));
+            STRAIT_TRY(log_unreachable(h, &log));
         if (h->spec->session.must_stop(h->spec->session.user))
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while standing by");
         if (err == STRAIT_EAGAIN)
-            (void)strait_metastore_await(h->facts.metastore, WAIT_MS);
+            (void)strait_metastore_await(h->persistence.metastore, WAIT_MS);
         else
-            (void)nanosleep(&nap, NULL);
+            (void)nanosleep(&pause, NULL);
     }
 }
 
 /* ---- opening ---- */
 
-/* Names of runs are free text; those of the metastore have a small set of characters. */
-static void metastore_name(const char *name, char out[STRAIT_RUN_NAME]) {
+/* The name of a run is free text; in the metastore it may contain only some characters. */
+static void make_metastore_name(const char *name, char out[STRAIT_RUN_NAME]) {
     (void)snprintf(out, STRAIT_RUN_NAME, "%s", name);
     for (char *c = out; *c != '\0'; c++)
         if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-", *c) == NULL)
@@ -310,7 +313,7 @@ strait_err strait_host_open_metastore(struct host *h) {
     struct reading reading = {.host = h};
     STRAIT_TRY(strait_file_make_folders(h->spec->folder));
     STRAIT_TRY(strait_file_path(store, "journal:%s/swarm.journal", h->spec->folder));
-    metastore_name(h->run.name, name);
+    make_metastore_name(h->run.name, name);
     const strait_metastore_config config = {
         .store = h->spec->store != NULL ? h->spec->store : store,
         .run = name,
@@ -318,16 +321,16 @@ strait_err strait_host_open_metastore(struct host *h) {
         .cert_file = h->spec->store_cert,
         .key_file = h->spec->store_key,
         .owner = h->spec->announce != NULL ? h->spec->announce : h->spec->listen};
-    STRAIT_TRY(strait_metastore_open(&config, &h->facts.metastore));
+    STRAIT_TRY(strait_metastore_open(&config, &h->persistence.metastore));
     STRAIT_TRY(claim(h));
-    STRAIT_TRY(strait_metastore_read(h->facts.metastore, "", visit, &reading));
+    STRAIT_TRY(strait_metastore_read(h->persistence.metastore, "", visit, &reading));
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) { // do not wait for banned owners
-        const int owner = find_member(h, &reading.durable.owners[i]);
-        if (owner >= 0 && h->facts.is_banned[owner]) reading.durable.has_owner[i] = 0;
+        const int owner = find_key(h, &reading.durable.owners[i]);
+        if (owner >= 0 && h->persistence.is_banned[owner]) reading.durable.has_owner[i] = 0;
     }
     if (reading.has_state)
         strait_coordinator_resume(&h->coordinator, &reading.durable, strait_clock_ns());
-    if (h->facts.was_begun) return STRAIT_OK;
+    if (h->persistence.was_begun) return STRAIT_OK;
     STRAIT_TRY(strait_identity_random(h->invite.run, sizeof h->invite.run));
     return strait_identity_random(h->invite.token, sizeof h->invite.token);
 }

@@ -1,3 +1,5 @@
+/* status.c - collects the status of a swarm and stores it as JSON. Readers accept missing fields,
+ * so that `strait watch` of one release can show the run of another. */
 #include "swarm/host/status.h"
 
 #include "base/clock.h"
@@ -8,29 +10,30 @@
 #include <string.h>
 
 enum {
-    FILE_MAX = 1 << 20
+    FILE_MAX = 1 << 20 // bounds what a damaged file can make us parse
 };
 
-static void take_member(const strait_host_status *from, int worker, strait_status_member *out) {
-    const strait_swarm_worker *n = &from->coordinator->workers[worker];
-    const strait_link_stats *link = &from->links[worker];
+/* Names are not unique and whole keys are long: eight digits of the key tell workers apart. */
+static void collect_worker(const strait_host_status *from, int slot, strait_status_worker *out) {
+    const strait_swarm_worker *worker = &from->coordinator->workers[slot];
+    const strait_link_stats *link = &from->links[slot];
     char key[STRAIT_FINGERPRINT_TEXT];
-    strait_fingerprint_text(&n->key, key);
-    *out = (strait_status_member){.stage = n->stage,
-                                  .is_connected = n->is_connected,
-                                  .flops = n->report.flops,
-                                  .memory_bytes = n->report.memory_bytes,
-                                  .silence_s = (double)(strait_clock_ns() - n->seen_ns) * 1e-9,
+    strait_fingerprint_text(&worker->key, key);
+    *out = (strait_status_worker){.stage = worker->stage,
+                                  .is_connected = worker->is_connected,
+                                  .flops = worker->report.flops,
+                                  .memory_bytes = worker->report.memory_bytes,
+                                  .silence_s = (double)(strait_clock_ns() - worker->seen_ns) * 1e-9,
                                   .rtt_s = link->rtt_s,
                                   .up_bps = link->delivery_bps,
                                   .sent_bytes = (double)link->sent_bytes,
                                   .received_bytes = (double)link->received_bytes};
-    memcpy(out->name, n->report.name, sizeof out->name);
-    memcpy(out->device, n->report.device, sizeof out->device);
+    memcpy(out->name, worker->report.name, sizeof out->name);
+    memcpy(out->device, worker->report.device, sizeof out->device);
     (void)snprintf(out->key, sizeof out->key, "%.8s", key);
 }
 
-void strait_status_take(const strait_host_status *from, strait_status *out) {
+void strait_status_collect(const strait_host_status *from, strait_status *out) {
     const struct strait_coordinator *c = from->coordinator;
     memset(out, 0, sizeof *out);
     (void)snprintf(out->phase, sizeof out->phase, "%s",
@@ -43,26 +46,28 @@ void strait_status_take(const strait_host_status *from, strait_status *out) {
     out->ids_bytes = (double)from->ids_bytes;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         if (c->workers[i].is_known && (c->workers[i].is_connected || c->workers[i].stage >= 0))
-            take_member(from, i, &out->members[out->n_members++]);
+            collect_worker(from, i, &out->workers[out->n_workers++]);
 }
 
-static json_t *pack_member(const strait_status_member *m) {
+/* Returns NULL when memory is short; the file then lacks this worker until the next second. */
+static json_t *pack_worker(const strait_status_worker *m) {
     return json_pack("{ss ss ss si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
                      "device", m->device, "stage", m->stage, "connected", m->is_connected, "flops",
                      m->flops, "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s,
                      "rate", m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
 }
 
-strait_err strait_status_save(const strait_status *view, const char *folder) {
+/* Replaced as a whole, so that a reader never sees half a file. */
+strait_err strait_status_save(const strait_status *status, const char *folder) {
     char path[STRAIT_PATH_MAX];
-    json_t *members = json_array();
-    for (int i = 0; i < view->n_members; i++)
-        (void)json_array_append_new(members, pack_member(&view->members[i]));
-    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", view->phase, "generation",
-                                 (json_int_t)view->generation, "step", (json_int_t)view->step,
-                                 "committed", (json_int_t)view->committed, "stages", view->n_stages,
-                                 "refused", (json_int_t)view->refused, "ids_bytes", view->ids_bytes,
-                                 "workers", members);
+    json_t *workers = json_array();
+    for (int i = 0; i < status->n_workers; i++)
+        (void)json_array_append_new(workers, pack_worker(&status->workers[i]));
+    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", status->phase, "generation",
+                                 (json_int_t)status->generation, "step", (json_int_t)status->step,
+                                 "committed", (json_int_t)status->committed, "stages",
+                                 status->n_stages, "refused", (json_int_t)status->refused,
+                                 "ids_bytes", status->ids_bytes, "workers", workers);
     if (document == NULL)
         return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the status of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);
@@ -71,6 +76,7 @@ strait_err strait_status_save(const strait_status *view, const char *folder) {
     return err;
 }
 
+/* A missing field reads as empty, or as 0 below. */
 static void read_text(const json_t *object, const char *key, char *out, size_t capacity) {
     const char *text = json_string_value(json_object_get(object, key));
     (void)snprintf(out, capacity, "%s", text != NULL ? text : "");
@@ -80,8 +86,8 @@ static double read_real(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
 }
 
-static void read_member(const json_t *object, strait_status_member *out) {
-    *out = (strait_status_member){
+static void read_worker(const json_t *object, strait_status_worker *out) {
+    *out = (strait_status_worker){
         .stage = (int)json_integer_value(json_object_get(object, "stage")),
         .is_connected = json_is_true(json_object_get(object, "connected")),
         .flops = read_real(object, "flops"),
@@ -102,7 +108,7 @@ strait_err strait_status_load(const char *folder, strait_status *out) {
     json_t *document = NULL;
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
-    const json_t *members = json_object_get(document, "workers");
+    const json_t *workers = json_object_get(document, "workers");
     memset(out, 0, sizeof *out);
     read_text(document, "phase", out->phase, sizeof out->phase);
     out->generation = (int64_t)read_real(document, "generation");
@@ -111,8 +117,8 @@ strait_err strait_status_load(const char *folder, strait_status *out) {
     out->n_stages = (int)read_real(document, "stages");
     out->refused = (int64_t)read_real(document, "refused");
     out->ids_bytes = read_real(document, "ids_bytes");
-    for (size_t i = 0; i < json_array_size(members) && i < STRAIT_STATUS_MEMBERS; i++)
-        read_member(json_array_get(members, i), &out->members[out->n_members++]);
+    for (size_t i = 0; i < json_array_size(workers) && i < STRAIT_SWARM_WORKERS; i++)
+        read_worker(json_array_get(workers, i), &out->workers[out->n_workers++]);
     json_decref(document);
     return STRAIT_OK;
 }

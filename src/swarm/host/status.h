@@ -1,15 +1,11 @@
-/* status.h - the state of a swarm as a file that others can read: FOLDER/swarm.json.
+/* status.h - the status of a swarm in a file that other programs can read: FOLDER/swarm.json.
  *
  * The host replaces it about once a second; `strait watch` shows it. */
 #pragma once
 
 #include "swarm/host/host.h"
 
-enum {
-    STRAIT_STATUS_MEMBERS = STRAIT_SWARM_WORKERS
-};
-
-typedef struct strait_status_member {
+typedef struct strait_status_worker {
     char name[STRAIT_NAME_MAX], device[64], key[9];
     int stage;        // -1: a spare
     int is_connected; // its link is up
@@ -17,7 +13,7 @@ typedef struct strait_status_member {
     double silence_s;     // since its last heartbeat
     double rtt_s, up_bps; // of its link to the coordinator
     double sent_bytes, received_bytes;
-} strait_status_member;
+} strait_status_worker;
 
 typedef struct strait_status {
     char phase[16];
@@ -25,11 +21,13 @@ typedef struct strait_status {
     int n_stages;
     int64_t refused;
     double ids_bytes;
-    strait_status_member members[STRAIT_STATUS_MEMBERS];
-    int n_members;
+    strait_status_worker workers[STRAIT_SWARM_WORKERS];
+    int n_workers;
 } strait_status;
 
-void strait_status_take(const strait_host_status *from, strait_status *out);
-strait_err strait_status_save(const strait_status *view, const char *folder);
-/* STRAIT_EIO when there is no file yet. */
+/* Copies the status of a running host. */
+void strait_status_collect(const strait_host_status *from, strait_status *out);
+/* Replaces the file. STRAIT_EIO, STRAIT_ENOMEM. */
+strait_err strait_status_save(const strait_status *status, const char *folder);
+/* Reads the file. STRAIT_EIO when there is none yet, STRAIT_EDATA when it is not JSON. */
 strait_err strait_status_load(const char *folder, strait_status *out);

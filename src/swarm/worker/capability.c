@@ -8,11 +8,13 @@
 #include <stdio.h>
 
 enum {
-    SIZE = 384,
+    SIZE = 384, // of the matrices: large enough for all cores, small enough for a slow one
     ROUNDS = 4
 };
 
-/* Times products of square matrices; the best of a few rounds counts, the others are warm-up. */
+/* Times products of square matrices. The best of a few rounds counts: the first ones also load
+ * kernels and fill caches, and another process may disturb any of them. The values do not matter.
+ */
 static strait_err time_products(struct strait_backend *backend, struct strait_slab *slab,
                                 struct strait_stream *stream, double *flops) {
     const strait_matmul_params params = {.alpha = 1.0f};
@@ -51,6 +53,7 @@ strait_err strait_capability_measure(const char *device, int ordinal, int n_thre
     }
     strait_slab_fini(&slab);
     strait_backend_close(&backend);
+    /* Host memory even for a GPU: snapshots and copies are kept there. */
     out->memory_bytes = strait_machine_spare_bytes();
     return err;
 }

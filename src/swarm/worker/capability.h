@@ -1,4 +1,4 @@
-/* capability.h - measures what this machine can do, in a fraction of a second. */
+/* capability.h - measures speed and free memory of this machine, in a fraction of a second. */
 #pragma once
 
 #include "swarm/coordinator.h"

@@ -1,14 +1,13 @@
-/* commands.c - what a worker adds to the commands that its stage service executes: it refuses those
- * that name files, feeds the loader, keeps snapshots, and tells the coordinator that it is alive
- * while the stage computes. */
+/* commands.c - the callbacks of the stage service: refuses commands that name files, feeds the
+ * loader, keeps snapshots, and sends heartbeats while the stage computes. */
 #include "swarm/worker/state.h"
 
-/* A message from a neighbour that is not a crossing. */
+/* Handles a message from a neighbour other than activations and gradients. */
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct worker *w = user;
     const struct strait_msg *m = *msg;
     if (m->type == STRAIT_MSG_UP) return STRAIT_OK;
-    if (m->type == STRAIT_MSG_SNAPSHOT) return strait_worker_take_piece(w, m, 0);
+    if (m->type == STRAIT_MSG_SNAPSHOT) return strait_worker_receive_piece(w, m, 0);
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", w->stage,
                            m->type);
@@ -18,15 +17,15 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
                        (const char *)m->body);
 }
 
-/* While the stage computes or waits. The neighbours' messages go to the runner. */
+/* Called while the stage computes or waits; the runner receives the neighbours' messages itself. */
 static strait_err on_poll(void *user) {
     struct worker *w = user;
     const struct strait_runner *runner = strait_service_runner(w->service);
     if (runner->last_action != STRAIT_ACTION_WAIT)
-        strait_worker_pass(w,
-                           runner->last_action == STRAIT_ACTION_FORWARD ? STRAIT_WORKER_FORWARD
-                                                                        : STRAIT_WORKER_BACKWARD,
-                           w->step);
+        strait_worker_reach(w,
+                            runner->last_action == STRAIT_ACTION_FORWARD ? STRAIT_WORKER_FORWARD
+                                                                         : STRAIT_WORKER_BACKWARD,
+                            w->step);
     if (!runner->is_waiting) w->progress++;
     return strait_worker_poll_control(w);
 }
@@ -48,15 +47,15 @@ static strait_err before(void *user, const strait_stage_command *command) {
                            w->stage);
     switch (command->kind) {
     case STRAIT_COMMAND_GRADIENTS:
-        strait_worker_pass(w, STRAIT_WORKER_BEGIN, command->gradients.step);
+        strait_worker_reach(w, STRAIT_WORKER_BEGIN, command->gradients.step);
         return STRAIT_OK;
     case STRAIT_COMMAND_VALIDATE:
-        strait_worker_pass(w, STRAIT_WORKER_VALIDATE, command->validate.step);
+        strait_worker_reach(w, STRAIT_WORKER_VALIDATE, command->validate.step);
         return STRAIT_OK;
     case STRAIT_COMMAND_UPDATE:
-        strait_worker_pass(w, STRAIT_WORKER_UPDATE, command->update.step);
+        strait_worker_reach(w, STRAIT_WORKER_UPDATE, command->update.step);
         return STRAIT_OK;
-    case STRAIT_COMMAND_TIME_PASSES: // any ids will do; those of a step come with it
+    case STRAIT_COMMAND_TIME_PASSES: // the values do not matter: only the time is measured
         return strait_loader_give(strait_service_loader(w->service), 0, 0, NULL, NULL);
     case STRAIT_COMMAND_OPEN:
     case STRAIT_COMMAND_SEND_SNAPSHOT:
@@ -70,10 +69,10 @@ static strait_err after_update(struct worker *w, const strait_stage_command *com
                                strait_stage_reply *reply) {
     const int64_t step = command->update.step;
     w->step = step + 1;
-    strait_worker_pass(w, STRAIT_WORKER_APPLIED, step);
+    strait_worker_reach(w, STRAIT_WORKER_APPLIED, step);
     if (command->update.keep_snapshot) {
-        STRAIT_TRY(strait_worker_keep(w, 0));
-        strait_worker_pass(w, STRAIT_WORKER_SNAPSHOT, step);
+        STRAIT_TRY(strait_worker_keep_snapshot(w, 0));
+        strait_worker_reach(w, STRAIT_WORKER_SNAPSHOT, step);
         reply->update.snapshot_s = w->snapshots.cost_s;
     }
     /* Measured at every update, whether or not a snapshot was kept: one slow moment of the link
@@ -89,7 +88,7 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
         (void)strait_loader_give(strait_service_loader(w->service), -1, 0, NULL, NULL);
     STRAIT_TRY(err);
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
-        strait_worker_pass(w, STRAIT_WORKER_NORM, command->gradients.step);
+        strait_worker_reach(w, STRAIT_WORKER_NORM, command->gradients.step);
     return command->kind == STRAIT_COMMAND_UPDATE ? after_update(w, command, reply) : STRAIT_OK;
 }
 
@@ -97,10 +96,10 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
 static strait_err send_snapshot(void *user, int64_t step) {
     struct worker *w = user;
     struct strait_snapshot *snapshot = NULL;
-    (void)step; // the stage is at it, or the coordinator would not ask
+    (void)step; // always the current step: the coordinator restores the stage to it first
     STRAIT_TRY(strait_worker_current_snapshot(w, &snapshot));
-    strait_worker_pass(w, STRAIT_WORKER_SAVE, w->step);
-    return strait_worker_send_all(w, w->control.mesh, 0, snapshot, STRAIT_PRIORITY_CONTROL);
+    strait_worker_reach(w, STRAIT_WORKER_SAVE, w->step);
+    return strait_worker_send_snapshot(w, w->control.mesh, 0, snapshot, STRAIT_PRIORITY_CONTROL);
 }
 
 strait_service_hooks strait_worker_hooks(struct worker *w) {

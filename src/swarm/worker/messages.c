@@ -1,4 +1,4 @@
-/* messages.c - what a worker sends to its coordinator. */
+/* messages.c - the messages that a worker sends to its coordinator, and its log. */
 #include "base/clock.h"
 #include "swarm/worker/state.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    SEND_MS = 60000
+    SEND_MS = 60000 // for space in the send queue, after which a message is dropped
 };
 
 void strait_worker_note(struct worker *w, const char *format, ...) {
@@ -27,9 +27,9 @@ const char *strait_worker_point_name(strait_worker_point point) {
     return names[point];
 }
 
-void strait_worker_pass(const struct worker *w, strait_worker_point point, int64_t step) {
+void strait_worker_reach(const struct worker *w, strait_worker_point point, int64_t step) {
     const strait_worker_events *events = &w->spec->events;
-    if (events->passes != NULL) events->passes(events->user, point, w->stage, step);
+    if (events->reached != NULL) events->reached(events->user, point, w->stage, step);
 }
 
 void strait_worker_send(struct worker *w, struct strait_msg **msg) {
@@ -37,6 +37,8 @@ void strait_worker_send(struct worker *w, struct strait_msg **msg) {
     strait_msg_close(msg);
 }
 
+/* The inventory goes with the request: a coordinator that restarted chooses the step to restore
+ * from what workers still hold. */
 void strait_worker_send_join(struct worker *w) {
     struct strait_msg *msg = NULL;
     strait_join join = {.report = w->report};
@@ -61,14 +63,15 @@ void strait_worker_send_heartbeat(struct worker *w) {
     w->control.heartbeat_ns = strait_clock_ns();
 }
 
-/* Each rejected copy is reported once. */
+/* Resets the counters, so that the coordinator counts each rejected copy once. */
 static void report_rejected(struct worker *w, int *prev, int *next) {
     *prev = w->snapshots.rejected_prev;
     *next = w->snapshots.rejected_next;
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
 }
 
-/* The heartbeat goes first: the coordinator decides upon the reply by what we hold then. */
+/* The heartbeat goes first: on a reply the coordinator may choose a step to restore, and needs our
+ * current inventory for that. */
 strait_err strait_worker_send_reply(struct worker *w, strait_stage_reply *reply) {
     struct strait_msg *msg = NULL;
     report_rejected(w, &reply->rejected_copies_prev, &reply->rejected_copies_next);

@@ -1,49 +1,50 @@
 /* snapshots.c - the snapshots that a worker keeps in memory: of its own stage, and copies of its
- * neighbours'. Copies travel in the background and must not slow the crossings down. */
+ * neighbours'. Copies are sent in the background and must not delay activations and gradients. */
 #include "base/clock.h"
 #include "swarm/worker/state.h"
 
 enum {
     SEND_MS = 60000, // for one piece to be accepted by the link
     POLL_MS = 20,
-    RATE_MS = 500
+    RATE_MS = 500 // between measurements of the link
 };
 
-static const double share = 0.2;        // of the link that copies in the background may use
-static const double first_bps = 8e6;    // assumed until the rate is measured
-static const double most_bps = 4e8;     // encrypting more would take the core that computes
-static const double burst_s = 0.25;     // of the share that may be sent at once
-static const double piece_s = 0.01;     // that a crossing may have to wait behind a piece
+static const double background_share = 0.2; // of the link's rate, for background copies
+static const double first_bps = 8e6;        // assumed until the link is measured
+static const double most_bps = 4e8;         // encrypting more would slow down computing
+static const double burst_s = 0.25;         // of credit that may accumulate
+static const double piece_s = 0.01; // longest time that a piece may delay an activation or gradient
 static const double piece_bytes = 4096; // the smallest piece, however slow the link
 
-struct strait_snapshot *strait_worker_find(struct strait_snapshot *snapshots, int n, int stage,
-                                           int64_t step) {
+struct strait_snapshot *strait_worker_find_snapshot(struct strait_snapshot *snapshots, int n,
+                                                    int stage, int64_t step) {
     for (int i = 0; i < n; i++)
-        if (strait_snapshot_is_whole(&snapshots[i]) && snapshots[i].stage == stage &&
+        if (strait_snapshot_is_complete(&snapshots[i]) && snapshots[i].stage == stage &&
             snapshots[i].step == step)
             return &snapshots[i];
     return NULL;
 }
 
-struct strait_snapshot *strait_worker_place(struct worker *w) {
-    struct strait_snapshot *place = NULL;
+struct strait_snapshot *strait_worker_free_snapshot(struct worker *w) {
+    struct strait_snapshot *oldest_slot = NULL;
     int64_t newest = -1;
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (strait_snapshot_is_whole(&w->snapshots.own[i]) && w->snapshots.own[i].step > newest)
+        if (strait_snapshot_is_complete(&w->snapshots.own[i]) && w->snapshots.own[i].step > newest)
             newest = w->snapshots.own[i].step;
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
         struct strait_snapshot *snapshot = &w->snapshots.own[i];
-        if (!strait_snapshot_is_whole(snapshot)) return snapshot;
+        if (!strait_snapshot_is_complete(snapshot)) return snapshot;
         if (snapshot == w->snapshots.sending || snapshot->step == newest) continue;
-        if (place == NULL || snapshot->step < place->step) place = snapshot;
+        if (oldest_slot == NULL || snapshot->step < oldest_slot->step) oldest_slot = snapshot;
     }
-    return place;
+    return oldest_slot;
 }
 
-static void list(const struct strait_snapshot *snapshots, int n, strait_snapshot_set *out) {
+static void list_snapshots(const struct strait_snapshot *snapshots, int n,
+                           strait_snapshot_set *out) {
     *out = (strait_snapshot_set){.stage = -1};
     for (int i = 0; i < n; i++) {
-        if (!strait_snapshot_is_whole(&snapshots[i])) continue;
+        if (!strait_snapshot_is_complete(&snapshots[i])) continue;
         out->stage = snapshots[i].stage;
         out->steps[out->n] = snapshots[i].step;
         out->generations[out->n++] = snapshots[i].generation;
@@ -51,30 +52,30 @@ static void list(const struct strait_snapshot *snapshots, int n, strait_snapshot
 }
 
 void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *out) {
-    list(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, &out->own);
-    list(w->snapshots.copies[0], STRAIT_WORKER_COPIES, &out->prev);
-    list(w->snapshots.copies[1], STRAIT_WORKER_COPIES, &out->next);
+    list_snapshots(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, &out->own);
+    list_snapshots(w->snapshots.copies[0], STRAIT_WORKER_COPIES, &out->prev);
+    list_snapshots(w->snapshots.copies[1], STRAIT_WORKER_COPIES, &out->next);
 }
 
-static void forget(struct strait_snapshot *snapshot) {
+static void drop(struct strait_snapshot *snapshot) {
     snapshot->bytes = snapshot->filled = 0; // the memory is reused by the next
 }
 
-void strait_worker_trim(struct worker *w, int64_t step) {
+void strait_worker_trim_snapshots(struct worker *w, int64_t step) {
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (w->snapshots.own[i].step > step) forget(&w->snapshots.own[i]);
+        if (w->snapshots.own[i].step > step) drop(&w->snapshots.own[i]);
     for (int i = 0; i < 2 * STRAIT_WORKER_COPIES; i++) {
         struct strait_snapshot
             *copy = &w->snapshots.copies[i / STRAIT_WORKER_COPIES][i % STRAIT_WORKER_COPIES];
-        if (copy->step > step || !strait_snapshot_is_whole(copy)) forget(copy);
+        if (copy->step > step || !strait_snapshot_is_complete(copy)) drop(copy);
     }
     w->snapshots.sending = NULL;
 }
 
 /* Waits until the link accepts the message and polls meanwhile: the neighbour may be sending too,
  * and two that only send would wait for each other. */
-static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int peer,
-                                 struct strait_msg **msg) {
+static strait_err send_and_poll(struct worker *w, struct strait_mesh *mesh, int peer,
+                                struct strait_msg **msg) {
     const int64_t until = strait_clock_ns() + SEND_MS * INT64_C(1000000);
     for (;;) {
         const strait_err err = strait_mesh_send_wait(mesh, peer, POLL_MS, msg);
@@ -89,18 +90,18 @@ static strait_err send_patiently(struct worker *w, struct strait_mesh *mesh, int
     }
 }
 
-strait_err strait_worker_send_all(struct worker *w, struct strait_mesh *mesh, int peer,
-                                  const struct strait_snapshot *snapshot,
-                                  strait_priority priority) {
+strait_err strait_worker_send_snapshot(struct worker *w, struct strait_mesh *mesh, int peer,
+                                       const struct strait_snapshot *snapshot,
+                                       strait_priority priority) {
     strait_err err = STRAIT_OK;
     for (size_t at = 0; at < snapshot->bytes && err == STRAIT_OK;) {
         struct strait_msg *msg = NULL;
         strait_piece piece;
-        strait_snapshot_next(snapshot, &at, &piece);
+        strait_snapshot_next_piece(snapshot, &at, &piece);
         err = strait_piece_pack(strait_mesh_pool(mesh), &piece, &msg);
         if (err == STRAIT_OK) {
             msg->priority = (uint8_t)priority;
-            err = send_patiently(w, mesh, peer, &msg);
+            err = send_and_poll(w, mesh, peer, &msg);
         }
         strait_msg_close(&msg);
     }
@@ -112,7 +113,7 @@ static double link_bps(struct worker *w, int peer) {
     const double emulated = strait_service_plan(w->service)->emulate.rate_bps;
     const int64_t now = strait_clock_ns();
     if (now - w->snapshots.rate_ns >
-        RATE_MS * INT64_C(1000000)) { // a request to the net thread is not free
+        RATE_MS * INT64_C(1000000)) { // asking the net thread blocks briefly
         strait_link_stats stats = {0};
         if (strait_mesh_stats(w->mesh, peer, &stats) == STRAIT_OK)
             w->snapshots.rate_bps = stats.delivery_bps;
@@ -123,21 +124,22 @@ static double link_bps(struct worker *w, int peer) {
 }
 
 static double background_bps(double bps) {
-    return share * bps < most_bps ? share * bps : most_bps;
+    return background_share * bps < most_bps ? background_share * bps : most_bps;
 }
 
-/* The neighbour that copies our snapshots: the next stage; on the last stage the previous one. */
-static int copier(const struct worker *w) {
+/* Returns the neighbour that keeps copies of our snapshots: the next stage; for the last stage the
+ * previous one. */
+static int copy_peer(const struct worker *w) {
     return w->next_peer >= 0 ? w->next_peer : w->prev;
 }
 
 double strait_worker_copy_seconds(struct worker *w, size_t bytes) {
-    const int peer = copier(w);
+    const int peer = copy_peer(w);
     return peer < 0 ? 0.0 : (double)bytes * 8.0 / background_bps(link_bps(w, peer));
 }
 
 /* Adds to the bytes that may be sent in the background; unused time counts for burst_s only. */
-static void earn(struct worker *w, double bps) {
+static void add_credit(struct worker *w, double bps) {
     const int64_t now = strait_clock_ns();
     const double rate = background_bps(bps);
     w->snapshots.credit += (double)(now - w->snapshots.credit_ns) * 1e-9 * rate / 8.0;
@@ -150,7 +152,7 @@ static strait_err send_next(struct worker *w, int peer, double bps) {
     const double limit = piece_s * bps / 8.0 > piece_bytes ? piece_s * bps / 8.0 : piece_bytes;
     strait_piece piece;
     size_t at = w->snapshots.sent;
-    strait_snapshot_next(w->snapshots.sending, &at, &piece);
+    strait_snapshot_next_piece(w->snapshots.sending, &at, &piece);
     piece.must_keep = 1;
     if (!w->snapshots.is_urgent && (double)piece.bytes > limit) piece.bytes = (size_t)limit;
     struct strait_msg *msg = NULL;
@@ -160,43 +162,45 @@ static strait_err send_next(struct worker *w, int peer, double bps) {
     STRAIT_TRY(err);
     w->snapshots.sent += piece.bytes;
     w->snapshots.credit -= (double)piece.bytes;
-    strait_worker_pass(w, STRAIT_WORKER_COPY, w->snapshots.sending->step);
+    strait_worker_reach(w, STRAIT_WORKER_COPY, w->snapshots.sending->step);
     if (w->snapshots.sent == w->snapshots.sending->bytes) w->snapshots.sending = NULL;
     return STRAIT_OK;
 }
 
-void strait_worker_send_some(struct worker *w) {
-    const int peer = copier(w);
+void strait_worker_send_copy(struct worker *w) {
+    const int peer = copy_peer(w);
     if (w->snapshots.sending == NULL) return;
     if (peer < 0) {
         w->snapshots.sending = NULL;
         return;
     }
     const double bps = link_bps(w, peer);
-    earn(w, bps);
+    add_credit(w, bps);
     while (w->snapshots.sending != NULL && (w->snapshots.is_urgent || w->snapshots.credit > 0.0))
         if (send_next(w, peer, bps) != STRAIT_OK) return; // the link is full for now
 }
 
-/* The copy that a piece belongs to: the one it continues, or the older of the two. */
-static struct strait_snapshot *copy_for(struct strait_snapshot *copies, const strait_piece *piece) {
+/* Returns where a piece belongs: to the copy it continues, else to an incomplete one or the older.
+ */
+static struct strait_snapshot *find_copy(struct strait_snapshot *copies,
+                                         const strait_piece *piece) {
     struct strait_snapshot *oldest = &copies[0];
     for (int i = 0; i < STRAIT_WORKER_COPIES; i++) {
         struct strait_snapshot *copy = &copies[i];
-        const int is_begun = copy->bytes > 0 && !strait_snapshot_is_whole(copy);
+        const int is_begun = copy->bytes > 0 && !strait_snapshot_is_complete(copy);
         if (piece->offset > 0 && is_begun && copy->step == piece->step) return copy;
         if (is_begun || copy->bytes == 0) {
             oldest = copy;
-        } else if (strait_snapshot_is_whole(oldest) && copy->step < oldest->step) {
+        } else if (strait_snapshot_is_complete(oldest) && copy->step < oldest->step) {
             oldest = copy;
         }
     }
     return oldest;
 }
 
-/* The most bytes a neighbour may make us allocate: no stage takes more than the whole model. Only
- * the first piece is measured so, since a copy arrives in thousands of pieces beside the training;
- * those behind it must agree with it. */
+/* Bounds what a neighbour can make us allocate: no stage is larger than the whole model. Computed
+ * for the first piece only, since a copy arrives in thousands of pieces during training; the total
+ * of later pieces must equal that of the first. */
 static size_t size_limit(const struct worker *w, const struct strait_snapshot *snapshot,
                          const strait_piece *piece) {
     size_t sum = 1 << 20;
@@ -210,37 +214,38 @@ static size_t size_limit(const struct worker *w, const struct strait_snapshot *s
     return sum;
 }
 
-/* A worker that kept an unusable copy would be blamed for it when the copy is restored. */
-static void inspect(struct worker *w, struct strait_snapshot *copy, int is_next) {
+/* An unusable copy is dropped and reported now: when it is restored, we would be blamed for it. */
+static void check_copy(struct worker *w, struct strait_snapshot *copy, int is_next) {
     if (strait_snapshot_match(copy, strait_service_plan(w->service)) == STRAIT_OK &&
-        strait_snapshot_check(copy) == STRAIT_OK)
+        strait_snapshot_check_finite(copy) == STRAIT_OK)
         return;
     strait_worker_note(w, "dropped the copy of a neighbour's snapshot: %s", strait_err_detail());
     *(is_next ? &w->snapshots.rejected_next : &w->snapshots.rejected_prev) += 1;
-    forget(copy);
+    drop(copy);
 }
 
-strait_err strait_worker_take_piece(struct worker *w, const struct strait_msg *msg,
-                                    int is_from_host) {
+strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
+                                       int is_from_host) {
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (w->service == NULL) return STRAIT_OK; // there is no stage yet that it could be for
+    if (w->service == NULL) return STRAIT_OK; // late: for a stage that we no longer have
     if (!piece.must_keep || is_from_host) {
         w->progress++;
-        return strait_snapshot_add(&w->snapshots.incoming, &piece,
-                                   size_limit(w, &w->snapshots.incoming, &piece));
+        return strait_snapshot_add_piece(&w->snapshots.incoming, &piece,
+                                         size_limit(w, &w->snapshots.incoming, &piece));
     }
-    if (w->snapshots.is_giving) return STRAIT_OK; // the copy being sent back must not change
+    if (w->snapshots.is_returning_copy)
+        return STRAIT_OK; // the copy being sent back must not change
     const int is_next = msg->peer == w->next_peer;
     if (piece.stage != w->stage + (is_next ? 1 : -1))
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "a neighbour sent a snapshot of stage %d, which it does not own",
                            piece.stage);
     struct strait_snapshot *copies = w->snapshots.copies[is_next];
-    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // of stages that are no longer our neighbours
-        if (copies[i].stage != piece.stage) forget(&copies[i]);
-    struct strait_snapshot *copy = copy_for(copies, &piece);
-    STRAIT_TRY(strait_snapshot_add(copy, &piece, size_limit(w, copy, &piece)));
-    if (strait_snapshot_is_whole(copy)) inspect(w, copy, is_next);
+    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // copies of former neighbours
+        if (copies[i].stage != piece.stage) drop(&copies[i]);
+    struct strait_snapshot *copy = find_copy(copies, &piece);
+    STRAIT_TRY(strait_snapshot_add_piece(copy, &piece, size_limit(w, copy, &piece)));
+    if (strait_snapshot_is_complete(copy)) check_copy(w, copy, is_next);
     return STRAIT_OK;
 }

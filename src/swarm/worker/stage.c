@@ -1,4 +1,5 @@
-/* stage.c - taking a stage, connecting it to its neighbours, and bringing it to a step. */
+/* stage.c - builds the stage that the coordinator assigns, connects it to its neighbours and
+ * restores it to a step. */
 #include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -9,14 +10,14 @@
 #include <string.h>
 
 enum {
-    CONNECT_MS = 10000,
-    RESTORE_MS = 600000,
+    CONNECT_MS = 10000,  // for a neighbour to connect
+    RESTORE_MS = 600000, // without a piece of the snapshot to restore
     POLL_MS = 20,
     LINGER_MS = 300,
-    SILENCE_MS = 8000
+    SILENCE_MS = 8000 // of a neighbour, at most, before its link counts as lost
 };
 
-static const double seal_bytes_per_s = 1e9; // TLS on one core, about
+static const double encrypt_bytes_per_s = 1e9; // of TLS on one core, approximately
 
 void strait_worker_drop_stage(struct worker *w) {
     strait_service_close(&w->service);
@@ -26,11 +27,11 @@ void strait_worker_drop_stage(struct worker *w) {
     w->run_text = NULL;
 }
 
-/* The run as the coordinator describes it, but for what is ours to say: the device. No file of ours
- * is named. */
+/* Parses the run that the coordinator describes. The device is our own choice, and paths are
+ * cleared: a coordinator must not be able to make us read files. */
 static strait_err read_run(struct worker *w, const strait_task *task) {
     strait_run *run = &w->run;
-    const char *text = task->take.run_text;
+    const char *text = task->assign.run_text;
     STRAIT_TRY(strait_run_init_text("the run", text, strlen(text), NULL, 0, run));
     run->data.train[0] = run->data.valid[0] = run->data.tokenizer[0] = '\0';
     run->stages.launch[0] = '\0';
@@ -38,20 +39,20 @@ static strait_err read_run(struct worker *w, const strait_task *task) {
     run->device.ordinal = w->spec->ordinal;
     run->device.threads = w->spec->n_threads;
     run->link.transport = STRAIT_RUN_TLS;
-    if (task->take.stage >= run->stages.count || task->take.valid_windows > STRAIT_VALID_MAX ||
+    if (task->assign.stage >= run->stages.count || task->assign.valid_windows > STRAIT_VALID_MAX ||
         run->model.vocab < 1)
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "the coordinator described a run without stage %d, or with impossible "
                            "sizes",
-                           task->take.stage);
+                           task->assign.stage);
     return STRAIT_OK;
 }
 
-/* A worker that would have to swap says so before it does. */
+/* Fails before the stage is allocated, instead of swapping later. */
 static strait_err check_memory(const struct worker *w) {
     strait_runner_memory m;
     STRAIT_TRY(strait_runner_plan(strait_service_plan(w->service), w->stage, 1, &m));
-    const double need = strait_snapshot_need(&m);
+    const double need = strait_snapshot_memory_bytes(&m);
     if (w->report.memory_bytes <= 0.0 || need <= w->report.memory_bytes) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ENOMEM,
                        "stage %d and its snapshots need %.0f MB, and %.0f MB are free", w->stage,
@@ -68,8 +69,8 @@ static strait_err copy_text(struct worker *w, const char *text) {
 static strait_err open_service(struct worker *w, const strait_task *task) {
     struct strait_loader *loader = NULL;
     STRAIT_TRY(read_run(w, task));
-    w->stage = task->take.stage;
-    STRAIT_TRY(strait_loader_open_given(w->run.model.vocab, task->take.valid_windows, &loader));
+    w->stage = task->assign.stage;
+    STRAIT_TRY(strait_loader_open_given(w->run.model.vocab, task->assign.valid_windows, &loader));
     const strait_service_spec spec = {
         .run = &w->run, .stage = w->stage, .counts_frames = 1, .hooks = strait_worker_hooks(w)};
     STRAIT_TRY(strait_service_open(&spec, &loader, &w->service));
@@ -77,14 +78,15 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
     const size_t n = (size_t)(plan->microbatch * plan->shape.context);
     STRAIT_TRY(strait_alloc(2 * n, sizeof *w->ids, "ids", (void **)&w->ids));
     STRAIT_TRY(check_memory(w));
-    return copy_text(w, task->take.run_text);
+    return copy_text(w, task->assign.run_text);
 }
 
-/* A service of the same stage of the same run is kept with its weights. */
-static strait_err make_stage(struct worker *w, const strait_task *task) {
+/* Keeps the service if it is of the same stage and run: its weights and snapshots may save a
+ * transfer. */
+static strait_err build_stage(struct worker *w, const strait_task *task) {
     struct worker_snapshots *s = &w->snapshots;
-    const int is_same_run = w->run_text != NULL && strcmp(w->run_text, task->take.run_text) == 0;
-    if (is_same_run && w->stage == task->take.stage) return STRAIT_OK;
+    const int is_same_run = w->run_text != NULL && strcmp(w->run_text, task->assign.run_text) == 0;
+    if (is_same_run && w->stage == task->assign.stage) return STRAIT_OK;
     strait_worker_drop_stage(w);
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
         s->own[i].bytes = s->own[i].filled = 0;
@@ -98,21 +100,22 @@ static strait_err make_stage(struct worker *w, const strait_task *task) {
     return err;
 }
 
-/* Silence after which a neighbour's link counts as dead. The coordinator finds another way, so it
- * need not be long. */
-static int silence_ms(double deadline_s) {
+/* Silence after which a neighbour's link counts as lost. It may be short, because the coordinator
+ * then chooses another route or worker. */
+static int neighbour_timeout_ms(double deadline_s) {
     return deadline_s * 1e3 < SILENCE_MS ? (int)(deadline_s * 1e3) : SILENCE_MS;
 }
 
-/* A mesh of this generation alone: its run id is the run's and the generation's, so that workers of
- * another generation cannot connect. */
+/* Opens a mesh for this generation only. Its run id combines those of run and generation, so that
+ * workers that are still in another generation cannot connect. */
 static strait_err open_mesh(struct worker *w, char address[STRAIT_ADDRESS_MAX]) {
     const strait_run *run = strait_service_get_run(w->service);
-    strait_mesh_config config = {.scheme = "tls",
-                                 .transport = {.identity = w->spec->identity,
-                                               .n_streams = (int)run->link.streams,
-                                               .linger_ms = LINGER_MS,
-                                               .peer_timeout_ms = silence_ms(run->link.deadline)}};
+    strait_mesh_config config = {
+        .scheme = "tls",
+        .transport = {.identity = w->spec->identity,
+                      .n_streams = (int)run->link.streams,
+                      .linger_ms = LINGER_MS,
+                      .peer_timeout_ms = neighbour_timeout_ms(run->link.deadline)}};
     memcpy(config.transport.run, w->spec->invite.run, STRAIT_RUN_BYTES);
     strait_put_u32(config.transport.run, strait_get_u32(config.transport.run) ^ w->generation);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", w->stage);
@@ -129,14 +132,14 @@ static strait_err open_mesh(struct worker *w, char address[STRAIT_ADDRESS_MAX]) 
     return STRAIT_OK;
 }
 
-strait_err strait_worker_take(struct worker *w, const strait_task *task,
-                              char address[STRAIT_ADDRESS_MAX]) {
+strait_err strait_worker_assign(struct worker *w, const strait_task *task,
+                                char address[STRAIT_ADDRESS_MAX]) {
     w->prev = w->next_peer = -1;
     w->is_broken = 0;
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
     w->snapshots.sending = NULL;
     w->snapshots.incoming.bytes = w->snapshots.incoming.filled = 0;
-    STRAIT_TRY(make_stage(w, task));
+    STRAIT_TRY(build_stage(w, task));
     STRAIT_TRY(open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
     return STRAIT_OK;
@@ -169,12 +172,12 @@ static strait_err wait_up(struct worker *w, int peer) {
 }
 
 strait_err strait_worker_connect(struct worker *w, const strait_task *task, int *missing) {
-    const int dials = task->kind == STRAIT_TASK_DIAL;
+    const int dials = task->kind == STRAIT_TASK_CONNECT;
     if (w->service == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
     STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
     STRAIT_TRY(add_peer(w, &task->neighbours.next, dials, 1, &w->next_peer));
-    if (!dials) return STRAIT_OK; // others dial when all are ready for them
+    if (!dials) return STRAIT_OK; // the others dial once all listen
     *missing = w->stage - 1;
     STRAIT_TRY(wait_up(w, w->prev));
     *missing = w->stage;
@@ -186,8 +189,8 @@ strait_err strait_worker_connect(struct worker *w, const strait_task *task, int 
 
 /* ---- restoring ---- */
 
-/* Back to the first weights, unless the stage still has them. */
-static strait_err restore_seed(struct worker *w) {
+/* Initialises the weights again, unless the stage still has the initial ones. */
+static strait_err restore_initial(struct worker *w) {
     const struct strait_runner *runner = strait_service_runner(w->service);
     const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
                                           .open = {.n_slots = runner->n_slots}};
@@ -195,31 +198,35 @@ static strait_err restore_seed(struct worker *w) {
     return runner->is_untouched ? STRAIT_OK : strait_service_execute(w->service, &command, &reply);
 }
 
-/* Sends the neighbour that serves `stage` the copy that we keep of it. */
-static strait_err give(struct worker *w, int peer, int stage, int64_t step) {
+/* Sends the owner of the neighbouring `stage` our copy of its snapshot. */
+static strait_err return_copy(struct worker *w, int peer, int stage, int64_t step) {
     const struct strait_snapshot *copy = NULL;
     for (int side = 0; side < 2 && copy == NULL; side++)
-        copy = strait_worker_find(w->snapshots.copies[side], STRAIT_WORKER_COPIES, stage, step);
+        copy = strait_worker_find_snapshot(w->snapshots.copies[side], STRAIT_WORKER_COPIES, stage,
+                                           step);
     if (copy == NULL || peer < 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "this worker has no copy of stage %d at step %lld", stage,
                            (long long)step);
-    w->snapshots.is_giving = 1;
-    const strait_err err = strait_worker_send_all(w, w->mesh, peer, copy, STRAIT_PRIORITY_GRADIENT);
-    w->snapshots.is_giving = 0;
+    w->snapshots.is_returning_copy = 1;
+    const strait_err err = strait_worker_send_snapshot(w, w->mesh, peer, copy,
+                                                       STRAIT_PRIORITY_GRADIENT);
+    w->snapshots.is_returning_copy = 0;
     return err;
 }
 
-/* Sends the coordinator the list of tensors that it is to send from the checkpoint. */
-static strait_err ask_host(struct worker *w) {
-    struct strait_snapshot list = {0};
+/* Asks the coordinator for the tensors of our stage in the checkpoint. */
+static strait_err request_checkpoint(struct worker *w) {
+    struct strait_snapshot header = {0};
     struct strait_msg *msg = NULL;
-    size_t whole = 0;
-    strait_err err = strait_snapshot_header(strait_service_runner(w->service), &list, &whole);
-    const strait_want want = {w->generation, {list.data, list.bytes}};
-    if (err == STRAIT_OK) err = strait_want_pack(strait_mesh_pool(w->control.mesh), &want, &msg);
+    size_t total_bytes = 0;
+    strait_err err = strait_snapshot_header(strait_service_runner(w->service), &header,
+                                            &total_bytes);
+    const strait_snapshot_request request = {w->generation, {header.data, header.bytes}};
+    if (err == STRAIT_OK)
+        err = strait_snapshot_request_pack(strait_mesh_pool(w->control.mesh), &request, &msg);
     if (err == STRAIT_OK) err = strait_mesh_send(w->control.mesh, 0, &msg);
     strait_msg_close(&msg);
-    strait_snapshot_fini(&list);
+    strait_snapshot_fini(&header);
     return err;
 }
 
@@ -228,7 +235,7 @@ static strait_err wait_for_snapshot(struct worker *w, int64_t step) {
     const struct strait_snapshot *incoming = &w->snapshots.incoming;
     int64_t received_ns = strait_clock_ns(); // the latest piece
     size_t filled = 0;
-    while (!strait_snapshot_is_whole(incoming)) {
+    while (!strait_snapshot_is_complete(incoming)) {
         if (incoming->filled != filled) received_ns = strait_clock_ns();
         filled = incoming->filled;
         if (strait_clock_ns() - received_ns > RESTORE_MS * INT64_C(1000000))
@@ -236,55 +243,56 @@ static strait_err wait_for_snapshot(struct worker *w, int64_t step) {
                                "stage %d: no more of its snapshot of step %lld arrived for %d s",
                                w->stage, (long long)step, RESTORE_MS / 1000);
         STRAIT_TRY(strait_worker_poll(w));
-        if (!strait_snapshot_is_whole(incoming)) (void)nanosleep(&pause, NULL);
+        if (!strait_snapshot_is_complete(incoming)) (void)nanosleep(&pause, NULL);
     }
     return STRAIT_OK;
 }
 
-/* Keeps the snapshot just restored as our own. The place it takes becomes the memory of the next
- * incoming one. */
+/* Keeps the snapshot just restored as our own. The memory of the one it replaces is used for the
+ * next incoming snapshot, so that nothing is allocated. */
 static void keep_incoming(struct worker *w, int64_t step) {
     struct worker_snapshots *s = &w->snapshots;
-    struct strait_snapshot *place = strait_worker_find(s->own, STRAIT_SWARM_SNAPSHOTS, w->stage,
-                                                       step);
-    if (place == NULL) place = strait_worker_place(w); // else our own of this step was not trusted
-    const struct strait_snapshot memory = *place;
-    *place = s->incoming;
-    place->stage = w->stage;
-    place->step = step;
-    place->generation = w->generation;
+    struct strait_snapshot *slot = strait_worker_find_snapshot(s->own, STRAIT_SWARM_SNAPSHOTS,
+                                                               w->stage, step);
+    if (slot == NULL)
+        slot = strait_worker_free_snapshot(w); // else: replace our own, which was not trusted
+    const struct strait_snapshot memory = *slot;
+    *slot = s->incoming;
+    slot->stage = w->stage;
+    slot->step = step;
+    slot->generation = w->generation;
     s->incoming = memory;
     s->incoming.bytes = s->incoming.filled = 0;
 }
 
-/* Restores a snapshot that a neighbour or the coordinator sends. A neighbour's is checked first;
- * the checkpoint's hash vouches for the coordinator's. */
+/* Restores a snapshot that a neighbour or the coordinator sends. A neighbour's is checked for
+ * non-finite values; the coordinator's is from a checkpoint whose hash it has verified. */
 static strait_err restore_incoming(struct worker *w, const strait_task *task) {
     STRAIT_TRY(wait_for_snapshot(w, task->restore.step));
     if (task->restore.source != STRAIT_SWARM_FROM_HOST)
-        STRAIT_TRY(strait_snapshot_check(&w->snapshots.incoming));
-    STRAIT_TRY(strait_snapshot_put(&w->snapshots.incoming, strait_service_runner(w->service)));
+        STRAIT_TRY(strait_snapshot_check_finite(&w->snapshots.incoming));
+    STRAIT_TRY(strait_snapshot_restore(&w->snapshots.incoming, strait_service_runner(w->service)));
     keep_incoming(w, task->restore.step);
     return STRAIT_OK;
 }
 
-/* Non-finite weights are not restored: the coordinator knows of an older snapshot or a copy. */
+/* Non-finite weights are not restored: the coordinator then chooses an older snapshot or a copy. */
 static strait_err restore_own(struct worker *w, int64_t step) {
-    struct strait_snapshot *own = strait_worker_find(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS,
-                                                     w->stage, step);
+    struct strait_snapshot *own = strait_worker_find_snapshot(
+        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, step);
     if (own == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "this worker has no snapshot of stage %d at step %lld",
                            w->stage, (long long)step);
-    const strait_err err = strait_snapshot_check(own);
+    const strait_err err = strait_snapshot_check_finite(own);
     if (err != STRAIT_OK) own->bytes = own->filled = 0;
-    return err == STRAIT_OK ? strait_snapshot_put(own, strait_service_runner(w->service)) : err;
+    return err == STRAIT_OK ? strait_snapshot_restore(own, strait_service_runner(w->service)) : err;
 }
 
 static strait_err restore_from(struct worker *w, const strait_task *task) {
     switch (task->restore.source) {
-    case STRAIT_SWARM_FROM_SEED: return restore_seed(w);
+    case STRAIT_SWARM_FROM_SEED: return restore_initial(w);
     case STRAIT_SWARM_FROM_SELF: return restore_own(w, task->restore.step);
-    case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(ask_host(w)); break;
+    case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(request_checkpoint(w)); break;
     case STRAIT_SWARM_FROM_PREV:
     case STRAIT_SWARM_FROM_NEXT: break;
     }
@@ -297,15 +305,15 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to restore before the stage was opened");
     w->snapshots.sending = NULL; // its snapshot may be dropped or replaced below
-    if (task->restore.gives_prev) STRAIT_TRY(give(w, w->prev, w->stage - 1, step));
-    if (task->restore.gives_next) STRAIT_TRY(give(w, w->next_peer, w->stage + 1, step));
+    if (task->restore.gives_prev) STRAIT_TRY(return_copy(w, w->prev, w->stage - 1, step));
+    if (task->restore.gives_next) STRAIT_TRY(return_copy(w, w->next_peer, w->stage + 1, step));
     const strait_err err = restore_from(w, task);
     const int is_unusable = err == STRAIT_ENONFINITE || err == STRAIT_EDATA;
-    /* The worker that gave the copy is to blame for it. */
+    /* The neighbour checked the copy when it arrived, so it is at fault now. */
     reply->restore.is_next_bad = is_unusable && task->restore.source == STRAIT_SWARM_FROM_NEXT;
     reply->restore.is_prev_bad = is_unusable && task->restore.source == STRAIT_SWARM_FROM_PREV;
     STRAIT_TRY(err);
-    strait_worker_trim(w, step);
+    strait_worker_trim_snapshots(w, step);
     strait_runner_reset(strait_service_runner(w->service), step);
     w->step = step;
     return STRAIT_OK;
@@ -314,29 +322,29 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
 /* ---- snapshots of our stage ---- */
 
 strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out) {
-    struct strait_snapshot *place = strait_worker_find(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS,
-                                                       w->stage, w->step);
-    if (place == NULL) {
-        place = strait_worker_place(w);
-        STRAIT_TRY(
-            strait_snapshot_take(strait_service_runner(w->service), w->step, w->generation, place));
+    struct strait_snapshot *slot = strait_worker_find_snapshot(
+        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, w->step);
+    if (slot == NULL) {
+        slot = strait_worker_free_snapshot(w);
+        STRAIT_TRY(strait_snapshot_capture(strait_service_runner(w->service), w->step,
+                                           w->generation, slot));
     }
-    *out = place;
+    *out = slot;
     return STRAIT_OK;
 }
 
-strait_err strait_worker_keep(struct worker *w, int is_urgent) {
+strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent) {
     struct worker_snapshots *s = &w->snapshots;
     const double began = strait_clock_seconds();
-    struct strait_snapshot *place = NULL;
+    struct strait_snapshot *slot = NULL;
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
-    STRAIT_TRY(strait_worker_current_snapshot(w, &place));
-    s->cost_s = strait_clock_seconds() - began + (double)place->bytes / seal_bytes_per_s;
-    s->bytes = place->bytes;
+    STRAIT_TRY(strait_worker_current_snapshot(w, &slot));
+    s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s;
+    s->bytes = slot->bytes;
     s->is_urgent = is_urgent;
     if (s->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy is completed first
-    s->sending = place;
+    s->sending = slot;
     s->sent = 0;
     return STRAIT_OK;
 }

@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum {
-    IDLE_MS = 10, // between looks at the neighbours, without work
+    IDLE_MS = 10, // between two polls of the neighbours' links while idle
     HEARTBEAT_MS = 1000,
-    SILENCE_MS = 15000, // of the coordinator's link, after which it counts as dead
+    SILENCE_MS = 15000, // after which the link to the coordinator counts as lost
     DIAL_MS = 5000,     // for each of its addresses
     LEAVE_MS = 120000   // for a stage to be handed over
 };
 
-/* ---- what we receive ---- */
+/* ---- receiving ---- */
 
 static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
     struct worker_control *c = &w->control;
@@ -35,7 +35,7 @@ static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
 
 static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
     strait_batch_ids ids;
-    if (w->service == NULL) return STRAIT_OK; // of a stage we no longer have
+    if (w->service == NULL) return STRAIT_OK; // late: for a stage that we no longer have
     const strait_run_plan *plan = strait_service_plan(w->service);
     struct strait_loader *loader = strait_service_loader(w->service);
     STRAIT_TRY(strait_batch_ids_unpack(msg, w->ids, plan->microbatch * plan->shape.context, &ids));
@@ -43,8 +43,9 @@ static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
     return strait_loader_give(loader, ids.step, ids.batch, ids.tokens, ids.targets);
 }
 
-/* A message from the coordinator. Tasks and commands wait in w->next; only the newest counts,
- * because the coordinator sends another one only after it gave up on the last. */
+/* Handles a message from the coordinator. Tasks and commands are stored in w->next. A newer one
+ * replaces it, because the coordinator sends one only after a reply or after abandoning the last.
+ */
 static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     switch ((*msg)->type) {
     case STRAIT_MSG_UP:
@@ -53,7 +54,7 @@ static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
         return STRAIT_OK;
     case STRAIT_MSG_DOWN: return on_down(w, *msg);
     case STRAIT_MSG_IDS: return take_ids(w, *msg);
-    case STRAIT_MSG_SNAPSHOT: return strait_worker_take_piece(w, *msg, 1);
+    case STRAIT_MSG_SNAPSHOT: return strait_worker_receive_piece(w, *msg, 1);
     case STRAIT_MSG_TASK:
     case STRAIT_MSG_COMMAND:
         strait_msg_close(&w->next);
@@ -99,12 +100,12 @@ static void leave_if_asked(struct worker *w) {
         strait_worker_send(w, &msg);
 }
 
-/* What is done at every poll, busy or not. */
+/* Part of every poll, whether a command is being executed or not. */
 static strait_err keep_alive(struct worker *w) {
     leave_if_asked(w);
     if (strait_clock_ns() - w->control.heartbeat_ns > HEARTBEAT_MS * INT64_C(1000000))
         strait_worker_send_heartbeat(w);
-    strait_worker_send_some(w);
+    strait_worker_send_copy(w);
     if (w->spec->events.must_stop(w->spec->events.user) > 1)
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
     return STRAIT_OK;
@@ -113,33 +114,33 @@ static strait_err keep_alive(struct worker *w) {
 strait_err strait_worker_poll_control(struct worker *w) {
     STRAIT_TRY(receive_control(w, 0));
     if (w->next != NULL)
-        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "the coordinator sent something newer");
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "the coordinator sent a newer command");
     return keep_alive(w);
 }
 
 strait_err strait_worker_poll(struct worker *w) {
     STRAIT_TRY(receive_control(w, 0));
     if (w->next != NULL)
-        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "the coordinator sent something newer");
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "the coordinator sent a newer command");
     STRAIT_TRY(receive_neighbours(w));
     return keep_alive(w);
 }
 
 /* ---- tasks ---- */
 
-static void rest(struct worker *w) {
+static void release_stage(struct worker *w) {
     if (w->service != NULL) strait_service_set_links(w->service, NULL, -1, -1);
     strait_mesh_close(&w->mesh);
     w->snapshots.sending = NULL;
     w->has_stage = 0;
 }
 
-/* A failure is also noted here: the person at this machine may be able to fix it. */
-static strait_err take(struct worker *w, const strait_task *task,
-                       char address[STRAIT_ADDRESS_MAX]) {
-    const strait_err err = strait_worker_take(w, task, address);
+/* A failure is also logged here, since only the user of this machine may be able to fix it. */
+static strait_err assign(struct worker *w, const strait_task *task,
+                         char address[STRAIT_ADDRESS_MAX]) {
+    const strait_err err = strait_worker_assign(w, task, address);
     if (err != STRAIT_OK && err != STRAIT_EINTERRUPTED)
-        strait_worker_note(w, "cannot serve stage %d: %s", task->take.stage, strait_err_detail());
+        strait_worker_note(w, "cannot serve stage %d: %s", task->assign.stage, strait_err_detail());
     STRAIT_TRY(err);
     strait_worker_note(w, "generation %u: serving stage %d of %d", w->generation, w->stage,
                        strait_service_plan(w->service)->n_stages);
@@ -149,39 +150,39 @@ static strait_err take(struct worker *w, const strait_task *task,
 static strait_err execute_task(struct worker *w, const strait_task *task,
                                char address[STRAIT_ADDRESS_MAX], strait_task_reply *reply) {
     switch (task->kind) {
-    case STRAIT_TASK_TAKE: reply->take.address = address; return take(w, task, address);
-    case STRAIT_TASK_MEET:
-    case STRAIT_TASK_DIAL: {
+    case STRAIT_TASK_ASSIGN: reply->assign.address = address; return assign(w, task, address);
+    case STRAIT_TASK_LISTEN:
+    case STRAIT_TASK_CONNECT: {
         int missing = -1;
         const strait_err err = strait_worker_connect(w, task, &missing);
-        if (task->kind == STRAIT_TASK_DIAL) reply->dial.missing_boundary = missing;
+        if (task->kind == STRAIT_TASK_CONNECT) reply->connect.missing_boundary = missing;
         return err;
     }
     case STRAIT_TASK_RESTORE:
-        strait_worker_pass(w, STRAIT_WORKER_RESTORE, task->restore.step);
+        strait_worker_reach(w, STRAIT_WORKER_RESTORE, task->restore.step);
         return strait_worker_restore(w, task, reply);
-    case STRAIT_TASK_KEEP: return strait_worker_keep(w, 1);
+    case STRAIT_TASK_SNAPSHOT: return strait_worker_keep_snapshot(w, 1);
     default: return STRAIT_OK;
     }
 }
 
-/* Whether work that was interrupted gave way to something newer, or to a refusal, which check_link
- * reports. */
-static int may_go_on(const struct worker *w) {
+/* Returns whether the interrupted work was replaced by a newer task or by a refusal, which
+ * check_link reports. Otherwise must_stop interrupted it. */
+static int is_superseded(const struct worker *w) {
     return w->next != NULL || w->control.refusal != STRAIT_OK;
 }
 
-/* Tasks that are not answered. Returns whether `task` was one. */
-static int follow(struct worker *w, const strait_task *task) {
+/* Executes a task that has no reply. Returns whether `task` is one. */
+static int execute_unanswered(struct worker *w, const strait_task *task) {
     switch (task->kind) {
     case STRAIT_TASK_REFUSE:
         w->control.refusal = STRAIT_EAUTH;
         (void)snprintf(w->control.refusal_reason, sizeof w->control.refusal_reason, "%.255s",
                        task->refuse.reason);
         return 1;
-    case STRAIT_TASK_REST:
+    case STRAIT_TASK_RELEASE:
         w->generation = task->generation;
-        rest(w);
+        release_stage(w);
         strait_worker_note(w, "waiting as a spare: no stage is free");
         return 1;
     case STRAIT_TASK_END: w->is_over = 1; return 1;
@@ -196,17 +197,17 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     STRAIT_TRY(strait_task_unpack(msg, &task));
     const int is_late = task.generation < w->generation;
     if (is_late && task.kind != STRAIT_TASK_REFUSE) return STRAIT_OK;
-    if (follow(w, &task)) return STRAIT_OK;
-    if (task.kind == STRAIT_TASK_TAKE) {
+    if (execute_unanswered(w, &task)) return STRAIT_OK;
+    if (task.kind == STRAIT_TASK_ASSIGN) {
         w->generation = task.generation;
-        rest(w);
+        release_stage(w);
         w->has_stage = 1;
     }
     if (task.generation != w->generation || !w->has_stage) return STRAIT_OK;
     strait_task_reply reply = {
         .kind = task.kind, .generation = task.generation, .sequence = task.sequence};
     reply.err = execute_task(w, &task, address, &reply);
-    if (reply.err == STRAIT_EINTERRUPTED) return may_go_on(w) ? STRAIT_OK : reply.err;
+    if (reply.err == STRAIT_EINTERRUPTED) return is_superseded(w) ? STRAIT_OK : reply.err;
     (void)snprintf(reason, sizeof reason, "%s", reply.err != STRAIT_OK ? strait_err_detail() : "");
     reply.reason = reason;
     return strait_worker_send_task_reply(w, &reply);
@@ -217,17 +218,17 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
 static strait_err on_command(struct worker *w, struct strait_msg *msg) {
     strait_stage_command command;
     strait_stage_reply reply;
-    if (w->service == NULL || !w->has_stage) return STRAIT_OK; // of the past
+    if (w->service == NULL || !w->has_stage) return STRAIT_OK; // late
     STRAIT_TRY(strait_stage_command_unpack(msg, strait_service_floats(w->service), &command));
     if (command.generation != w->generation) return STRAIT_OK;
     const strait_err err = strait_service_execute(w->service, &command, &reply);
     w->progress++;
-    if (err == STRAIT_EINTERRUPTED) return may_go_on(w) ? STRAIT_OK : err;
+    if (err == STRAIT_EINTERRUPTED) return is_superseded(w) ? STRAIT_OK : err;
     reply.generation = command.generation;
     reply.sequence = command.sequence;
     STRAIT_TRY(strait_worker_send_reply(w, &reply));
     if (command.kind == STRAIT_COMMAND_UPDATE)
-        strait_worker_pass(w, STRAIT_WORKER_COMMIT, command.update.step);
+        strait_worker_reach(w, STRAIT_WORKER_COMMIT, command.update.step);
     return STRAIT_OK;
 }
 
@@ -239,13 +240,13 @@ static strait_err execute_next(struct worker *w) {
     return err;
 }
 
-/* ---- life ---- */
+/* ---- the event loop ---- */
 
 static strait_err check_link(struct worker *w) {
     const struct worker_control *c = &w->control;
     const int64_t limit = w->spec->give_up_ms;
     if (c->refusal != STRAIT_OK) return STRAIT_FAIL(c->refusal, "%s", c->refusal_reason);
-    /* Handed over, dismissed, or without a coordinator to hand over to. */
+    /* The stage was handed over, or there is no coordinator to hand it over to. */
     if (w->has_left && (!w->has_stage || c->down_ns != 0))
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
     if (w->has_left && strait_clock_ns() - w->left_ns > LEAVE_MS * INT64_C(1000000))
@@ -257,12 +258,12 @@ static strait_err check_link(struct worker *w) {
                        w->spec->invite.address, (long long)limit / 1000);
 }
 
-/* Losing a neighbour without a command at hand is for the coordinator to solve. */
-static void receive_idly(struct worker *w) {
+/* If a neighbour is lost while no command is being executed, the next command reports it. */
+static void receive_without_command(struct worker *w) {
     if (receive_neighbours(w) != STRAIT_OK) strait_worker_note(w, "%s", strait_err_detail());
 }
 
-static strait_err live(struct worker *w) {
+static strait_err run_loop(struct worker *w) {
     while (!w->is_over) {
         STRAIT_TRY(check_link(w));
         const strait_err err = w->next == NULL ? receive_control(w, IDLE_MS) : STRAIT_OK;
@@ -272,7 +273,7 @@ static strait_err live(struct worker *w) {
             STRAIT_TRY(execute_next(w));
             continue;
         }
-        receive_idly(w);
+        receive_without_command(w);
         STRAIT_TRY(keep_alive(w));
     }
     strait_worker_note(w, "the run is over");
@@ -300,7 +301,7 @@ static strait_err open_control(struct worker *w) {
 
 static void close_worker(struct worker *w) {
     struct worker_snapshots *s = &w->snapshots;
-    rest(w);
+    release_stage(w);
     strait_worker_drop_stage(w);
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
         strait_snapshot_fini(&s->own[i]);
@@ -322,7 +323,7 @@ strait_err strait_worker_run(const strait_worker_spec *spec) {
     strait_err err = strait_capability_measure(spec->device, spec->ordinal, spec->n_threads,
                                                &w->report);
     if (err == STRAIT_OK) err = open_control(w);
-    if (err == STRAIT_OK) err = live(w);
+    if (err == STRAIT_OK) err = run_loop(w);
     close_worker(w);
     return err;
 }

@@ -1,9 +1,10 @@
-/* worker.h - the life of a worker: serving stages of a run on this machine.
+/* worker.h - a worker: serves stages of a run on this machine.
  *
  * A worker dials the coordinator of an invite, reports what it can do, and then either waits as a
  * spare or serves a stage. It computes in the caller's thread, polls for messages many times a
  * second meanwhile, and sends a heartbeat each second. When its link breaks it dials again and
- * reports which snapshots it still holds. It opens no file but its key and writes none. */
+ * reports which snapshots it still holds. It reads only its key file and writes no
+ * files. */
 #pragma once
 
 #include "config/run.h"
@@ -26,32 +27,33 @@ typedef enum strait_worker_point {
     STRAIT_WORKER_POINTS
 } strait_worker_point;
 
-/* The name that tests use; "begin". */
+/* Returns the name of a point, as in "strait join --fault": "begin" and so on. */
 const char *strait_worker_point_name(strait_worker_point point);
 
 /* All but must_stop may be NULL. Called from the worker's thread. */
 typedef struct strait_worker_events {
     void *user;
     void (*noted)(void *user, const char *text); // one line for the log
-    int (*must_stop)(void *user); // 1: hand over, then leave; 2: leave at once. Called often
-    void (*passes)(void *user, strait_worker_point point, int stage,
-                   int64_t step); // reached this point
+    int (*must_stop)(void *user); // 1: hand the stage over, then leave; 2: leave at once. Called at
+                                  // every poll
+    /* A point was reached; for tests that inject faults. */
+    void (*reached)(void *user, strait_worker_point point, int stage, int64_t step);
 } strait_worker_events;
 
 typedef struct strait_worker_spec {
     strait_invite invite;
     const struct strait_identity *identity; // borrowed
-    char name[STRAIT_NAME_MAX];             // shown to people
+    char name[STRAIT_NAME_MAX];             // in logs
     char listen[STRAIT_ADDRESS_MAX];        // numeric host:port for neighbours; port 0: any
-    char announce[STRAIT_ADDRESS_MAX]; // what neighbours dial, "host" or "host:port"; empty: as
-                                       // above
-    int cannot_listen;                 // nobody can dial us: we dial all neighbours
-    char device[STRAIT_RUN_NAME];      // kind
+    char announce[STRAIT_ADDRESS_MAX];      // what neighbours dial, "host" or "host:port"; empty:
+                                            // the address we listen at
+    int cannot_listen;            // nobody can dial us: we dial all neighbours, or meet at a relay
+    char device[STRAIT_RUN_NAME]; // cpu or cuda
     int ordinal, n_threads;
     int64_t give_up_ms; // after the link to the coordinator broke; 0: never
     strait_worker_events events;
 } strait_worker_spec;
 
-/* Works until the run is over: STRAIT_OK. STRAIT_EINTERRUPTED after must_stop. STRAIT_EAUTH when
- * the coordinator refuses us, STRAIT_ETIMEDOUT when it is gone for too long. */
+/* Serves until the run has ended: STRAIT_OK. STRAIT_EINTERRUPTED after must_stop. STRAIT_EAUTH when
+ * the coordinator refuses us, STRAIT_ETIMEDOUT when it is unreachable for too long. */
 strait_err strait_worker_run(const strait_worker_spec *spec);

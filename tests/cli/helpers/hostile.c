@@ -46,10 +46,10 @@ strait_err __real_strait_codec_read_metrics(struct strait_codec *c, struct strai
                                             strait_codec_metrics *out);
 strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                             strait_codec_metrics *out);
-strait_err __real_strait_snapshot_take(struct strait_runner *runner, int64_t step,
-                                       uint32_t generation, struct strait_snapshot *snapshot);
-strait_err __wrap_strait_snapshot_take(struct strait_runner *runner, int64_t step,
-                                       uint32_t generation, struct strait_snapshot *snapshot);
+strait_err __real_strait_snapshot_capture(struct strait_runner *runner, int64_t step,
+                                          uint32_t generation, struct strait_snapshot *snapshot);
+strait_err __wrap_strait_snapshot_capture(struct strait_runner *runner, int64_t step,
+                                          uint32_t generation, struct strait_snapshot *snapshot);
 
 strait_err __real_strait_snapshot_header(struct strait_runner *runner,
                                          struct strait_snapshot *header, size_t *whole_bytes);
@@ -113,9 +113,9 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
     return err;
 }
 
-strait_err __wrap_strait_snapshot_take(struct strait_runner *runner, int64_t step,
-                                       uint32_t generation, struct strait_snapshot *snapshot) {
-    const strait_err err = __real_strait_snapshot_take(runner, step, generation, snapshot);
+strait_err __wrap_strait_snapshot_capture(struct strait_runner *runner, int64_t step,
+                                          uint32_t generation, struct strait_snapshot *snapshot) {
+    const strait_err err = __real_strait_snapshot_capture(runner, step, generation, snapshot);
     if (err == STRAIT_OK && misbehaves("rot"))
         memset(snapshot->data + snapshot->bytes - 4, 0xff, 4);
     return err;
@@ -129,7 +129,7 @@ strait_err __wrap_strait_snapshot_header(struct strait_runner *runner,
     if (!misbehaves("greedy")) return STRAIT_OK;
     const strait_piece piece = {
         .total = header->bytes + FIRST_NAME, .data = header->data, .bytes = header->bytes};
-    STRAIT_TRY(strait_snapshot_add(&more, &piece, piece.total));
+    STRAIT_TRY(strait_snapshot_add_piece(&more, &piece, piece.total));
     strait_snapshot_fini(header);
     *header = more;
     header->filled = header->bytes;

@@ -50,7 +50,7 @@ goes_on() {
 
 # The coordinator starts before etcd: it reports repeatedly what it cannot reach, and continues when it can.
 host_start swarm run.yaml $sets --store "$store"
-wait_for_text "$HOST_LOG" "metastore $store: unreachable, trying for 600 s .*none of 3 members answered" \
+wait_for_text "$HOST_LOG" "metastore $store: unreachable, trying for 600 s: .*none of 3 members answered" \
     'still unreachable after [1-9][0-9]* s'
 [ ! -s swarm.invite ] || fail "an invite was printed although nobody leads the run"
 for i in 0 1 2; do start_member $i; done

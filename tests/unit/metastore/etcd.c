@@ -75,7 +75,7 @@ static void test_a_silent_leader_is_replaced(void **state) {
     for (int i = 0; i < 6; i++) { // longer than the lease, by renewing it
         rest_ms(1000);
         CHECK_OK(strait_metastore_renew(a));
-        CHECK(strait_metastore_sure_ms(a) > 0 && strait_metastore_sure_ms(a) <= 5000);
+        CHECK(strait_metastore_lease_left_ms(a) > 0 && strait_metastore_lease_left_ms(a) <= 5000);
     }
     metastore_rig_put(a, "step", "1");
     CHECK_FAILS(strait_metastore_await(b, 300), STRAIT_ETIMEDOUT, "still led by 'alice'");
@@ -83,7 +83,7 @@ static void test_a_silent_leader_is_replaced(void **state) {
     CHECK_OK(strait_metastore_await(b, 60000));
     print_message("a silent leader with a lease of 5 s was gone after %.2f s\n",
                   seconds_since(start));
-    assert_int_equal(strait_metastore_sure_ms(a), 0); // it stopped before another could lead
+    assert_int_equal(strait_metastore_lease_left_ms(a), 0); // it stopped before another could lead
     CHECK(metastore_rig_claim(b) > first);
     CHECK_FAILS(strait_metastore_put(a, "step", "2", 1), STRAIT_EDEPOSED, "'alice'");
     metastore_rig_expect(b, "", "step=1 ");
@@ -275,7 +275,7 @@ static void test_fails_within_the_timeout_without_members_and_recovers(void **st
     CHECK_FAILS(strait_metastore_read(a, "", metastore_rig_add, NULL), STRAIT_ETIMEDOUT,
                 "are safe");
     CHECK_FAILS(strait_metastore_await(a, 100), STRAIT_ETIMEDOUT, "none of 3");
-    while (strait_metastore_sure_ms(a) > 0)
+    while (strait_metastore_lease_left_ms(a) > 0)
         rest_ms(50);
     CHECK(seconds_since(start) < 60.0);
     for (int i = 0; i < CLUSTER_SIZE; i++)

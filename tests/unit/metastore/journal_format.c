@@ -33,7 +33,7 @@ static void add_commit(struct strait_journal_contents *contents, int i) {
     memcpy(bytes + n_bytes, store, n);
     n_bytes += n;
     contents->sequence++;
-    strait_metastore_batch_drop(&batch);
+    strait_metastore_batch_fini(&batch);
 }
 
 static int set_up(void **state) {

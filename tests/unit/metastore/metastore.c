@@ -1,23 +1,23 @@
 /* The contract suite on the memory and journal backends; and invalid configurations. */
 #include "base/alloc.h"
-#include "metastore/memory_hub.h"
+#include "metastore/memory_store.h"
 #include "metastore_rig.h"
 #include "scratch.h"
 
 /* ---- memory ---- */
 
 static void open_memory(struct metastore_world *world) {
-    CHECK_OK(strait_metastore_hub_open(&world->config.hub));
+    CHECK_OK(strait_memory_store_open(&world->config.memory));
     world->config.store = "memory";
     world->config.run = "run-1";
 }
 
 static void close_memory(struct metastore_world *world) {
-    strait_metastore_hub_close(&world->config.hub);
+    strait_memory_store_close(&world->config.memory);
 }
 
 static void expire_memory(struct metastore_world *world) {
-    strait_metastore_hub_pass(world->config.hub, 6000);
+    strait_memory_store_advance_clock(world->config.memory, 6000);
 }
 
 static const struct metastore_kind memory = {"memory", open_memory, close_memory, expire_memory};
@@ -48,7 +48,7 @@ static void expire_journal(struct metastore_world *world) {
 static const struct metastore_kind journal = {"journal", open_journal, close_journal,
                                               expire_journal};
 
-/* ---- configurations and the hub ---- */
+/* ---- configurations and injected errors ---- */
 
 static strait_err try_open(strait_metastore_config config) {
     struct strait_metastore *opened = NULL;
@@ -72,7 +72,7 @@ static void test_rejects_invalid_configs(void **state) {
     bad.store = "journal:";
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "expected journal:PATH");
     bad.store = "memory";
-    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "needs a hub");
+    CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "needs config.memory");
     bad = good;
     bad.run = "a/b";
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "run 'a/b'");
@@ -86,26 +86,26 @@ static void test_rejects_invalid_configs(void **state) {
     CHECK_FAILS(try_open(bad), STRAIT_ECONFIG, "lease of -1 ms");
 }
 
-static void test_a_broken_hub_fails_every_call(void **state) {
+static void test_an_injected_error_fails_every_call(void **state) {
     (void)state;
     struct metastore_world world = {.state = NULL};
     open_memory(&world);
     struct strait_metastore *a = metastore_rig_open(&world, "alice");
     (void)metastore_rig_claim(a);
     metastore_rig_put(a, "k", "1");
-    strait_metastore_hub_break(world.config.hub, STRAIT_ETIMEDOUT, 0);
+    strait_memory_store_inject_error(world.config.memory, STRAIT_ETIMEDOUT, 0);
     CHECK_FAILS(strait_metastore_put(a, "k", "2", 1), STRAIT_ETIMEDOUT, "unreachable");
     CHECK_FAILS(strait_metastore_renew(a), STRAIT_ETIMEDOUT, "unreachable");
-    strait_metastore_hub_break(world.config.hub, STRAIT_ETIMEDOUT, 1);
+    strait_memory_store_inject_error(world.config.memory, STRAIT_ETIMEDOUT, 1);
     CHECK_FAILS(strait_metastore_put(a, "late", "3", 1), STRAIT_ETIMEDOUT, "unreachable");
-    strait_metastore_hub_break(world.config.hub, STRAIT_OK, 0);
+    strait_memory_store_inject_error(world.config.memory, STRAIT_OK, 0);
     metastore_rig_expect(a, "", "k=1 late=3 ");
-    strait_metastore_hub_pass(world.config.hub, 5999);
-    assert_int_equal(strait_metastore_sure_ms(a), 1);
+    strait_memory_store_advance_clock(world.config.memory, 5999);
+    assert_int_equal(strait_metastore_lease_left_ms(a), 1);
     CHECK_OK(strait_metastore_renew(a));
-    strait_metastore_hub_pass(world.config.hub, 5999);
+    strait_memory_store_advance_clock(world.config.memory, 5999);
     CHECK_OK(strait_metastore_put(a, "k", "4", 1));
-    strait_metastore_hub_pass(world.config.hub, 1);
+    strait_memory_store_advance_clock(world.config.memory, 1);
     CHECK_FAILS(strait_metastore_put(a, "k", "5", 1), STRAIT_EDEPOSED, "alice");
     strait_metastore_close(&a);
     close_memory(&world);
@@ -143,7 +143,7 @@ static void test_failed_allocations_are_reported_and_lose_nothing(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rejects_invalid_configs),
-        cmocka_unit_test(test_a_broken_hub_fails_every_call),
+        cmocka_unit_test(test_an_injected_error_fails_every_call),
         cmocka_unit_test(test_failed_allocations_are_reported_and_lose_nothing),
     };
     int failed = record_contract(&memory);

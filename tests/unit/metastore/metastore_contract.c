@@ -24,7 +24,7 @@ static void test_an_empty_metastore_has_no_entries_and_no_leader(void **state) {
     CHECK_OK(strait_metastore_who(a, &leader));
     assert_int_equal(leader.term, 0);
     assert_int_equal(strait_metastore_term(a), 0);
-    assert_int_equal(strait_metastore_sure_ms(a), 0);
+    assert_int_equal(strait_metastore_lease_left_ms(a), 0);
     CHECK_OK(strait_metastore_await(a, 0));
     CHECK_FAILS(strait_metastore_put(a, "k", "v", 1), STRAIT_EDEPOSED,
                 "'alice' is not its coordinator");
@@ -48,7 +48,7 @@ static void test_only_one_leads(void **state) {
     assert_string_equal(leader.owner, "alice at 192.0.2.1:7000");
     assert_int_equal(metastore_rig_claim(a), term);
     CHECK_OK(strait_metastore_renew(a));
-    CHECK(strait_metastore_sure_ms(a) > 0);
+    CHECK(strait_metastore_lease_left_ms(a) > 0);
     CHECK_FAILS(strait_metastore_await(b, 30), STRAIT_ETIMEDOUT, "alice");
     strait_metastore_close(&b);
     strait_metastore_close(&a);
@@ -142,7 +142,7 @@ static void test_values_may_be_any_bytes_up_to_the_limit(void **state) {
         assert_int_equal(w.n, 1);
     }
     CHECK_FAILS(strait_metastore_put(a, "big", data, STRAIT_METASTORE_COMMIT_MAX - 2),
-                STRAIT_EINVAL, "too much");
+                STRAIT_EINVAL, "does not fit");
     strait_metastore_close(&a);
     a = metastore_rig_open(*state, "alice");
     struct whole w = {data, STRAIT_METASTORE_COMMIT_MAX - 3, 0};
@@ -175,7 +175,7 @@ static void test_rejects_keys_and_commits_out_of_bounds(void **state) {
                 STRAIT_EINVAL, "65 changes");
     CHECK_FAILS(strait_metastore_commit(a, many, 0, NULL), STRAIT_EINVAL, "0 changes");
     many[7].key = "m03";
-    CHECK_FAILS(strait_metastore_commit(a, many, 8, NULL), STRAIT_EINVAL, "'m03' twice");
+    CHECK_FAILS(strait_metastore_commit(a, many, 8, NULL), STRAIT_EINVAL, "'m03' occurs twice");
     many[7].key = keys[7];
     CHECK_OK(strait_metastore_commit(a, many, STRAIT_METASTORE_CHANGES_MAX, NULL));
     CHECK_FAILS(strait_metastore_read(a, "a b", metastore_rig_add, NULL), STRAIT_EINVAL, "key");

@@ -103,29 +103,29 @@ static void unpacks_restore_task(void **state) {
     strait_msg_close(&msg);
 }
 
-static void unpacks_take_task(void **state) {
+static void unpacks_assign_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    strait_task task = {.kind = STRAIT_TASK_TAKE,
-                        .take = {.stage = 5, .valid_windows = 17, .run_text = "model: {}\n"}};
+    strait_task task = {.kind = STRAIT_TASK_ASSIGN,
+                        .assign = {.stage = 5, .valid_windows = 17, .run_text = "model: {}\n"}};
     strait_task back;
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     CHECK_OK(strait_task_unpack(msg, &back));
-    assert_int_equal(back.take.stage, 5);
-    assert_int_equal(back.take.valid_windows, 17);
-    assert_string_equal(back.take.run_text, "model: {}\n");
+    assert_int_equal(back.assign.stage, 5);
+    assert_int_equal(back.assign.valid_windows, 17);
+    assert_string_equal(back.assign.run_text, "model: {}\n");
     REJECTS_TRUNCATION(msg, strait_task_unpack(msg, &back));
     strait_msg_close(&msg);
-    task.take.stage = STRAIT_RUN_STAGES;
+    task.assign.stage = STRAIT_RUN_STAGES;
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }
 
-static void unpacks_dial_task(void **state) {
+static void unpacks_connect_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    strait_task task = {.kind = STRAIT_TASK_DIAL};
+    strait_task task = {.kind = STRAIT_TASK_CONNECT};
     strait_task back;
     task.neighbours.prev.is_present = 1;
     memset(task.neighbours.prev.key.bytes, 1, sizeof task.neighbours.prev.key.bytes);
@@ -142,21 +142,21 @@ static void unpacks_dial_task(void **state) {
 static void unpacks_task_reply(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    strait_task_reply reply = {.kind = STRAIT_TASK_DIAL,
+    strait_task_reply reply = {.kind = STRAIT_TASK_CONNECT,
                                .generation = 3,
                                .sequence = 4,
                                .err = STRAIT_ETIMEDOUT,
                                .reason = "stage 2 did not come\n",
                                .rejected_copies_next = 2,
-                               .dial = {.missing_boundary = 1}};
+                               .connect = {.missing_boundary = 1}};
     strait_task_reply back;
     CHECK_OK(strait_task_reply_pack(pool, &reply, &msg));
     CHECK_OK(strait_task_reply_unpack(msg, &back));
-    assert_int_equal(back.kind, STRAIT_TASK_DIAL);
+    assert_int_equal(back.kind, STRAIT_TASK_CONNECT);
     assert_true(back.generation == 3 && back.sequence == 4 && back.err == STRAIT_ETIMEDOUT);
     assert_string_equal(back.reason, "stage 2 did not come?");
     assert_true(back.rejected_copies_prev == 0 && back.rejected_copies_next == 2);
-    assert_int_equal(back.dial.missing_boundary, 1);
+    assert_int_equal(back.connect.missing_boundary, 1);
     REJECTS_TRUNCATION(msg, strait_task_reply_unpack(msg, &back));
     strait_msg_close(&msg);
 }
@@ -250,8 +250,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unpacks_join),
         cmocka_unit_test(unpacks_restore_task),
-        cmocka_unit_test(unpacks_take_task),
-        cmocka_unit_test(unpacks_dial_task),
+        cmocka_unit_test(unpacks_assign_task),
+        cmocka_unit_test(unpacks_connect_task),
         cmocka_unit_test(unpacks_task_reply),
         cmocka_unit_test(unpacks_heartbeat),
         cmocka_unit_test(unpacks_narrow_and_wide_ids),

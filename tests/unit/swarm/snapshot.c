@@ -42,23 +42,23 @@ static void restores_what_it_took(void **state) {
     struct strait_snapshot a = {0};
     struct strait_snapshot b = {0};
     struct strait_snapshot c = {0};
-    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &a));
-    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
+    CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &a));
+    CHECK_OK(strait_snapshot_capture(runners[1], 7, 3, &b));
     assert_int_equal(a.bytes, b.bytes);
     assert_true(memcmp(a.data, b.data, a.bytes) != 0);
     for (size_t at = 0; at < a.bytes;) { // through pieces
         strait_piece piece;
-        strait_snapshot_next(&a, &at, &piece);
-        assert_false(strait_snapshot_is_whole(&c));
-        CHECK_OK(strait_snapshot_add(&c, &piece, a.bytes));
+        strait_snapshot_next_piece(&a, &at, &piece);
+        assert_false(strait_snapshot_is_complete(&c));
+        CHECK_OK(strait_snapshot_add_piece(&c, &piece, a.bytes));
     }
-    assert_true(strait_snapshot_is_whole(&c));
-    CHECK_OK(strait_snapshot_put(&c, runners[1]));
-    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
+    assert_true(strait_snapshot_is_complete(&c));
+    CHECK_OK(strait_snapshot_restore(&c, runners[1]));
+    CHECK_OK(strait_snapshot_capture(runners[1], 7, 3, &b));
     assert_memory_equal(a.data, b.data, a.bytes);
     c.data[9]++; // another name
-    CHECK_FAILS(strait_snapshot_put(&c, runners[1]), STRAIT_EDATA, "is missing");
-    CHECK_OK(strait_snapshot_take(runners[1], 7, 3, &b));
+    CHECK_FAILS(strait_snapshot_restore(&c, runners[1]), STRAIT_EDATA, "is missing");
+    CHECK_OK(strait_snapshot_capture(runners[1], 7, 3, &b));
     assert_memory_equal(a.data, b.data, a.bytes);
     strait_snapshot_fini(&a);
     strait_snapshot_fini(&b);
@@ -70,17 +70,18 @@ static void rejects_pieces_out_of_order(void **state) {
     struct strait_snapshot snapshot = {0};
     unsigned char data[16] = {0};
     strait_piece piece = {.stage = 1, .step = 2, .total = 32, .data = data, .bytes = 16};
-    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 31), STRAIT_EPROTO, "expected at most 31");
-    CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
+    CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 31), STRAIT_EPROTO,
+                "expected at most 31");
+    CHECK_OK(strait_snapshot_add_piece(&snapshot, &piece, 32));
     piece.offset = 8;
-    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
+    CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
     piece.offset = 16;
     piece.step = 3;
-    CHECK_FAILS(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
+    CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
     piece.step = 2;
-    CHECK_OK(strait_snapshot_add(&snapshot, &piece, 32));
-    assert_true(strait_snapshot_is_whole(&snapshot));
-    assert_int_equal(strait_snapshot_add(&snapshot, &piece, 32), STRAIT_EPROTO);
+    CHECK_OK(strait_snapshot_add_piece(&snapshot, &piece, 32));
+    assert_true(strait_snapshot_is_complete(&snapshot));
+    assert_int_equal(strait_snapshot_add_piece(&snapshot, &piece, 32), STRAIT_EPROTO);
     strait_snapshot_fini(&snapshot);
 }
 
@@ -105,7 +106,7 @@ static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
     struct strait_snapshot_reader reader = {0};
     struct strait_checkpoint *checkpoint = NULL;
     size_t whole = 0;
-    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &snapshot));
+    CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &snapshot));
     CHECK_OK(strait_checkpoint_prepare(folder.path));
     CHECK_OK(strait_checkpoint_begin(folder.path, 7));
     CHECK_OK(strait_snapshot_write(&snapshot, folder.path, 7));
@@ -119,15 +120,15 @@ static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
     CHECK_FAILS(strait_snapshot_reader_init(&reader, checkpoint, list.data, list.bytes, whole - 1),
                 STRAIT_EPROTO, "invalid header");
     open_gift(&reader, checkpoint, &list, whole);
-    while (!strait_snapshot_reader_is_over(&reader)) {
+    while (!strait_snapshot_reader_is_done(&reader)) {
         strait_piece piece;
         const int64_t prev = strait_alloc_count();
         CHECK_OK(strait_snapshot_reader_next(&reader, &piece));
         assert_int_equal(strait_alloc_count(), prev);
-        CHECK_OK(strait_snapshot_add(&filled, &piece, whole));
+        CHECK_OK(strait_snapshot_add_piece(&filled, &piece, whole));
     }
     strait_snapshot_reader_fini(&reader);
-    assert_true(strait_snapshot_is_whole(&filled));
+    assert_true(strait_snapshot_is_complete(&filled));
     assert_true(filled.stage == 1 && filled.step == 7 && filled.generation == 9);
     assert_int_equal(filled.bytes, snapshot.bytes);
     assert_memory_equal(filled.data, snapshot.data, snapshot.bytes);
@@ -152,20 +153,21 @@ static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
 static void finds_nonfinite_values(void **state) {
     (void)state;
     struct strait_snapshot snapshot = {0};
-    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "invalid header");
-    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &snapshot));
-    CHECK_OK(strait_snapshot_check(&snapshot));
+    CHECK_FAILS(strait_snapshot_check_finite(&snapshot), STRAIT_EPROTO, "invalid header");
+    CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &snapshot));
+    CHECK_OK(strait_snapshot_check_finite(&snapshot));
     unsigned char *last = snapshot.data + snapshot.bytes - 4;
     static const uint32_t bad[] = {0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         strait_put_u32(last, bad[i]);
-        CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_ENONFINITE, "stage 1 at step 7: ");
+        CHECK_FAILS(strait_snapshot_check_finite(&snapshot), STRAIT_ENONFINITE,
+                    "stage 1 at step 7: ");
     }
     strait_put_u32(last, 0xff7fffff); // the largest finite value
-    CHECK_OK(strait_snapshot_check(&snapshot));
+    CHECK_OK(strait_snapshot_check_finite(&snapshot));
     snapshot.bytes--;
     snapshot.filled--;
-    CHECK_FAILS(strait_snapshot_check(&snapshot), STRAIT_EPROTO, "invalid header");
+    CHECK_FAILS(strait_snapshot_check_finite(&snapshot), STRAIT_EPROTO, "invalid header");
     strait_snapshot_fini(&snapshot);
 }
 
@@ -179,7 +181,7 @@ typedef struct change {
     const char *error;         // expected text, with the tensor's name
 } change;
 
-static void put_row(strait_writer *w, const strait_snapshot_row *row) {
+static void put_row(strait_writer *w, const strait_snapshot_tensor *row) {
     strait_writer_uint(w, strlen(row->name), 1);
     strait_writer_copy(w, row->name, strlen(row->name));
     strait_writer_uint(w, (uint64_t)row->dtype, 1);
@@ -190,19 +192,19 @@ static void put_row(strait_writer *w, const strait_snapshot_row *row) {
 
 /* Builds the changed snapshot, with all values 0, and writes the original tensor to *row. */
 static void make_changed(const struct strait_snapshot *from, const change *how,
-                         struct strait_snapshot *out, strait_snapshot_row *row) {
+                         struct strait_snapshot *out, strait_snapshot_tensor *row) {
     static unsigned char data[1 << 20];
     strait_reader r = {from->data, from->bytes, 0};
     strait_writer w = {.at = data, .left = sizeof data};
     size_t values = 0;
     int n = 0;
-    CHECK_OK(strait_snapshot_header_head(&r, &n));
+    CHECK_OK(strait_snapshot_header_read_count(&r, &n));
     strait_writer_copy(&w, from->data, 4);
     const int n_after = n - how->is_out + how->is_twice;
     strait_writer_uint(&w, (uint64_t)n_after, 4);
     for (int i = 0; i < n; i++) {
-        strait_snapshot_row each;
-        CHECK_OK(strait_snapshot_header_row(&r, &each));
+        strait_snapshot_tensor each;
+        CHECK_OK(strait_snapshot_header_read_tensor(&r, &each));
         const size_t row_bytes = each.bytes / (size_t)each.rows;
         if (i == how->at) {
             *row = each;
@@ -223,7 +225,7 @@ static void make_changed(const struct strait_snapshot *from, const change *how,
         piece.data = data + piece.offset;
         piece.bytes = piece.total - piece.offset < STRAIT_PIECE_BYTES ? piece.total - piece.offset
                                                                       : STRAIT_PIECE_BYTES;
-        CHECK_OK(strait_snapshot_add(out, &piece, piece.total));
+        CHECK_OK(strait_snapshot_add_piece(out, &piece, piece.total));
         piece.offset += piece.bytes;
     }
 }
@@ -241,19 +243,20 @@ static void rejects_snapshots_of_other_stages(void **state) {
     };
     struct strait_snapshot whole = {0};
     struct strait_snapshot after = {0};
-    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &whole));
+    CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &whole));
     CHECK_OK(strait_snapshot_match(&whole, &plan));
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct strait_snapshot other = {0};
-        strait_snapshot_row row;
+        strait_snapshot_tensor row;
         char words[200];
         make_changed(&whole, &changes[i], &other, &row);
         (void)snprintf(words, sizeof words, changes[i].error, row.name, (int)row.rows,
                        (int)row.cols);
-        CHECK_OK(strait_snapshot_check(&other)); // it is well formed, and its values are finite
+        CHECK_OK(
+            strait_snapshot_check_finite(&other)); // it is well formed, and its values are finite
         CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, words);
-        CHECK_FAILS(strait_snapshot_put(&other, runners[0]), STRAIT_EDATA, words);
-        CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &after));
+        CHECK_FAILS(strait_snapshot_restore(&other, runners[0]), STRAIT_EDATA, words);
+        CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &after));
         assert_memory_equal(whole.data, after.data, whole.bytes);
         strait_snapshot_fini(&other);
     }
@@ -266,8 +269,8 @@ static void names_an_unexpected_tensor(void **state) {
     (void)state;
     struct strait_snapshot whole = {0};
     struct strait_snapshot other = {0};
-    strait_snapshot_row last;
-    CHECK_OK(strait_snapshot_take(runners[0], 7, 3, &whole));
+    strait_snapshot_tensor last;
+    CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &whole));
     const int n = (int)strait_get_u32(whole.data + 4);
     make_changed(&whole, &(change){.at = n - 1, .is_twice = 1}, &other, &last);
     CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA,
@@ -313,7 +316,7 @@ static void expects_the_tensors_of_a_real_stage(void **state) {
             CHECK_OK(strait_loader_cut(loader, &made));
             CHECK_OK(strait_runner_open(&other, &made, stage, 2, loader, &worker));
             CHECK_OK(strait_snapshot_header(worker, &list, &whole));
-            CHECK_OK(strait_snapshot_expect(&made, stage, &expected));
+            CHECK_OK(strait_snapshot_expected_header(&made, stage, &expected));
             assert_int_equal(list.bytes, expected.bytes);
             assert_memory_equal(list.data, expected.data, list.bytes);
             strait_snapshot_fini(&list);

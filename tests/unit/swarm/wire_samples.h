@@ -109,7 +109,7 @@ static strait_err each_swarm_sample(struct strait_msg_pool *pool, sample_values 
     struct strait_msg *msg = NULL;
     strait_join join = {0};
     strait_heartbeat heartbeat = {0};
-    strait_want want = {0};
+    strait_snapshot_request request = {0};
     strait_boundary_check check = {0};
     fill(&strait_boundary_check_layout, values, &check);
     STRAIT_TRY(strait_boundary_check_pack(pool, &check, &msg));
@@ -120,8 +120,8 @@ static strait_err each_swarm_sample(struct strait_msg_pool *pool, sample_values 
     fill(strait_swarm_layout(1), values, &heartbeat);
     STRAIT_TRY(strait_heartbeat_pack(pool, &heartbeat, &msg));
     STRAIT_TRY(take(&msg, with));
-    fill(strait_swarm_layout(3), values, &want);
-    STRAIT_TRY(strait_want_pack(pool, &want, &msg));
+    fill(strait_swarm_layout(3), values, &request);
+    STRAIT_TRY(strait_snapshot_request_pack(pool, &request, &msg));
     STRAIT_TRY(take(&msg, with));
     const strait_piece piece = {1, 2, 3, 1, 4, 9, (const unsigned char *)"piece", 5};
     STRAIT_TRY(strait_piece_pack(pool, &piece, &msg));
