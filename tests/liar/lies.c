@@ -1,0 +1,235 @@
+#include "liar/lies.h"
+
+#include "liar/messages.h"
+#include "liar/values.h"
+#include "stage/boundary.h"
+#include "stage/commands.h"
+#include "swarm/snapshot_header.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RULES_MAX = 64,
+    REPORTED = 3 // messages per rule
+};
+
+typedef enum act {
+    LIE,
+    DROP,
+    DUPLICATE,
+    DELAY,
+    SHORT,
+    LONG,
+    ZERO,
+    N_ACTS
+} act;
+
+static const char *const act_names[N_ACTS] = {"--lie",   "--drop", "--duplicate", "--delay",
+                                              "--short", "--long", "--zero"};
+
+struct rule {
+    act act;
+    char target[MESSAGE_NAME]; // of LIE: a field; else a message
+    const char *value;         // of LIE and DELAY
+    int64_t from_step;
+    int left; // how often it still applies
+    int n_told;
+};
+
+/* One lock guards everything here: each mesh of a worker has a net thread of its own. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct rule rules[RULES_MAX];
+static int n_rules;
+static int64_t step; // of training, as the messages sent show it
+static struct parcel parcel;
+static struct value_memory memory;
+
+/* ---- parsing ---- */
+
+static const char *wanted;
+static int is_known;
+
+static void compare_name(const char *name, const strait_field *field) {
+    (void)field;
+    is_known |= strcmp(name, wanted) == 0;
+}
+
+/* A header's field of one kind: "reply.gradients.err" is in the list as "reply.err". */
+static void check_kinds(void) {
+    char name[MESSAGE_NAME];
+    const char *whole = wanted;
+    for (int i = 0; message_at(i) != NULL; i++) {
+        const message_row *row = message_at(i);
+        for (int k = 1; k < row->n_kinds; k++) {
+            const int n = snprintf(name, sizeof name, "%s.%s.", row->name, row->named(k)->name);
+            if (strncmp(whole, name, (size_t)n) != 0) continue;
+            (void)snprintf(name, sizeof name, "%s.%s", row->name, whole + n);
+            wanted = name;
+            each_field(row->senders, compare_name);
+            wanted = whole;
+        }
+    }
+}
+
+static int is_field(const char *target) {
+    wanted = target;
+    is_known = 0;
+    each_field(~0, compare_name);
+    check_kinds();
+    return is_known;
+}
+
+static int is_message(const char *target) {
+    for (int i = 0; message_at(i) != NULL; i++) {
+        parcel.row = message_at(i);
+        parcel.kind = "";
+        for (int k = 0; k == 0 || k < parcel.row->n_kinds; k++) {
+            if (k > 0) parcel.kind = parcel.row->named(k)->name;
+            if (parcel_is(&parcel, target)) return 1;
+        }
+    }
+    return 0;
+}
+
+static int fail(const char *what, const char *argument) {
+    fprintf(stderr, "liar: %s: '%s'\n", what, argument);
+    return -1;
+}
+
+static int add_rule(act what, const char *argument) {
+    struct rule *rule = &rules[n_rules];
+    const size_t n = strcspn(argument, "=");
+    const int has_value = argument[n] == '=';
+    if (n_rules == RULES_MAX) return fail("too many rules", argument);
+    if (n >= sizeof rule->target) return fail("the name is too long", argument);
+    if (has_value != (what == LIE || what == DELAY))
+        return fail(has_value ? "takes no value" : "needs a value", argument);
+    *rule = (struct rule){.act = what, .left = INT_MAX};
+    memcpy(rule->target, argument, n);
+    rule->value = argument + n + has_value;
+    if (!(what == LIE ? is_field(rule->target) : is_message(rule->target)))
+        return fail(what == LIE ? "no such field" : "no such message", rule->target);
+    n_rules++;
+    return 0;
+}
+
+static int set_option(const char *option, const char *argument) {
+    char *end = NULL;
+    const long long n = strtoll(argument, &end, 10);
+    struct rule *last = n_rules > 0 ? &rules[n_rules - 1] : NULL;
+    if (*end != '\0' || end == argument) return fail("expected a number", argument);
+    if (strcmp(option, "--seed") == 0)
+        memory.state = (uint64_t)n;
+    else if (last != NULL && strcmp(option, "--from-step") == 0)
+        last->from_step = n;
+    else if (last != NULL && strcmp(option, "--times") == 0)
+        last->left = (int)n;
+    else
+        return fail("no such option, or no rule before it", option);
+    return 0;
+}
+
+int lies_parse(int argc, char **argv) {
+    int i = 0;
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
+        int what = 0;
+        while (what < N_ACTS && strcmp(argv[i], act_names[what]) != 0)
+            what++;
+        const int err = what < N_ACTS ? add_rule((act)what, argv[i + 1])
+                                      : set_option(argv[i], argv[i + 1]);
+        if (err != 0) return err;
+    }
+    return i;
+}
+
+/* ---- applying ---- */
+
+/* Both what a worker and what a coordinator sends tells the step. */
+static void follow_step(const struct strait_msg *msg) {
+    const strait_stage_command *command = (const strait_stage_command *)(void *)parcel.object;
+    if (msg->type == STRAIT_MSG_CROSSING && (msg->flags & STRAIT_CROSSING_IS_VALID) == 0)
+        step = msg->step;
+    if (msg->type == STRAIT_MSG_COMMAND && command->kind == STRAIT_COMMAND_GRADIENTS)
+        step = command->gradients.step;
+}
+
+/* The list of tensors at the beginning of a snapshot stays: without it the bytes are refused. */
+static void clear_rest(struct strait_msg *msg) {
+    strait_snapshot_sum sum = {0};
+    unsigned char *from = msg->body + (parcel.rest.data - msg->body);
+    (void)strait_snapshot_header_sum(from, parcel.rest.bytes, SIZE_MAX, &sum);
+    if (sum.list_bytes < parcel.rest.bytes)
+        memset(from + sum.list_bytes, 0, parcel.rest.bytes - sum.list_bytes);
+}
+
+static void report(struct rule *rule) {
+    if (rule->n_told++ >= REPORTED) return;
+    fprintf(stderr, "liar: step %lld: %s %s%s%s\n", (long long)step, act_names[rule->act],
+            rule->target, rule->value[0] != '\0' ? "=" : "", rule->value);
+}
+
+/* Whether the rule concerns the message, which is unpacked in `parcel`; changes it where it does.
+ */
+static int apply(struct rule *rule, struct strait_msg *msg, struct verdict *out) {
+    void *at = NULL;
+    const strait_field *field = NULL;
+    if (rule->left <= 0 || step < rule->from_step) return 0;
+    if (rule->act == LIE)
+        field = parcel_find(&parcel, msg, rule->target, &at);
+    else if (!parcel_is(&parcel, rule->target))
+        return 0;
+    switch (rule->act) {
+    case LIE:
+        if (field == NULL) return 0;
+        value_set(field, at, rule->value, &memory);
+        break;
+    case DROP: out->is_dropped = 1; break;
+    case DUPLICATE: out->is_doubled = 1; break;
+    case DELAY: out->delay_ms += (int)strtol(rule->value, NULL, 10); break;
+    case ZERO: clear_rest(msg); break;
+    default: break; // SHORT and LONG change what is packed
+    }
+    report(rule);
+    return 1;
+}
+
+/* Applies all rules to `copy`, a copy of the message with one more byte behind it, and packs it
+ * again. Nothing is changed when no rule applies. */
+static void apply_all(struct strait_msg *copy, struct verdict *out) {
+    if (!parcel_unpack(copy, &parcel)) return;
+    follow_step(copy);
+    for (int i = 0; i < n_rules; i++) {
+        if (!apply(&rules[i], copy, out)) continue;
+        out->rules |= UINT64_C(1) << i;
+        rules[i].left--;
+        if (rules[i].act == LONG) parcel.rest.bytes++;
+    }
+    if (out->rules == 0 || parcel_pack(&parcel, copy, &out->changed) != STRAIT_OK) return;
+    for (int i = 0; i < n_rules; i++)
+        if ((out->rules >> i & 1) != 0 && rules[i].act == SHORT && out->changed->size > 0)
+            out->changed->size--;
+}
+
+void lies_apply(struct strait_msg *msg, struct verdict *out) {
+    struct strait_msg *copy = NULL;
+    *out = (struct verdict){0};
+    if (n_rules == 0 || message_like(msg, msg->size + 1, &copy) != STRAIT_OK) return;
+    memcpy(copy->body, msg->body, msg->size);
+    copy->body[msg->size] = 0;
+    copy->size = msg->size;
+    pthread_mutex_lock(&mutex);
+    apply_all(copy, out);
+    pthread_mutex_unlock(&mutex);
+    strait_msg_close(&copy);
+}
+
+void lies_undo(const struct verdict *verdict) {
+    pthread_mutex_lock(&mutex);
+    for (int i = 0; i < n_rules; i++)
+        rules[i].left += (int)(verdict->rules >> i & 1);
+    pthread_mutex_unlock(&mutex);
+}
