@@ -56,7 +56,7 @@ rules_of() {
 # needs_restore LIE: whether a stage has to be restored for the lie to matter.
 needs_restore() {
     case $1 in
-    *snapshot* | *inventory* | *restore* | *want.*) return 0 ;;
+    *snapshot* | *inventory* | *restore*) return 0 ;;
     *) return 1 ;;
     esac
 }

@@ -133,7 +133,7 @@ static const unsigned char snapshot_sample[SNAPSHOT_BYTES] = {
 
 /* Snapshots: checking, comparing and writing must not read past the end. Returns the error of
  * comparing with the sample, or of the check before. */
-static strait_err parse_snapshot(const unsigned char *data, size_t size) {
+static inline strait_err parse_snapshot(const unsigned char *data, size_t size) {
     struct strait_snapshot snapshot = {.data = malloc(size + 1), .bytes = size, .filled = size};
     if (snapshot.data == NULL) return STRAIT_ENOMEM;
     memcpy(snapshot.data, data, size);
@@ -146,7 +146,7 @@ static strait_err parse_snapshot(const unsigned char *data, size_t size) {
     return err;
 }
 
-static strait_err parse_invite(const unsigned char *data, size_t size) {
+static inline strait_err parse_invite(const unsigned char *data, size_t size) {
     char text[2 * STRAIT_INVITE_TEXT];
     char again[STRAIT_INVITE_TEXT];
     strait_invite invite;

@@ -159,11 +159,11 @@ static void follow_step(const struct strait_msg *msg) {
 
 /* The list of tensors at the beginning of a snapshot stays: without it the bytes are refused. */
 static void clear_rest(struct strait_msg *msg) {
-    strait_snapshot_sum sum = {0};
+    strait_snapshot_sizes sizes = {0};
     unsigned char *from = msg->body + (parcel.rest.data - msg->body);
-    (void)strait_snapshot_header_sum(from, parcel.rest.bytes, SIZE_MAX, &sum);
-    if (sum.list_bytes < parcel.rest.bytes)
-        memset(from + sum.list_bytes, 0, parcel.rest.bytes - sum.list_bytes);
+    (void)strait_snapshot_header_measure(from, parcel.rest.bytes, SIZE_MAX, &sizes);
+    if (sizes.list_bytes < parcel.rest.bytes)
+        memset(from + sizes.list_bytes, 0, parcel.rest.bytes - sizes.list_bytes);
 }
 
 static void report(struct rule *rule) {

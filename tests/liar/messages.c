@@ -32,7 +32,7 @@ static message_row rows[] = {
      STRAIT_COMMAND_KINDS, 0},
     {"task_reply", STRAIT_MSG_TASK_REPLY, FROM_WORKER, NULL, task_reply_body, task_body,
      STRAIT_TASK_KINDS, 0},
-    {"want", STRAIT_MSG_WANT, FROM_WORKER, NULL, NULL, NULL, 0, 0},
+    {"snapshot_request", STRAIT_MSG_SNAPSHOT_REQUEST, FROM_WORKER, NULL, NULL, NULL, 0, 0},
     {"leave", STRAIT_MSG_LEAVE, FROM_WORKER, NULL, NULL, NULL, 0, 0},
     {"snapshot", STRAIT_MSG_SNAPSHOT, FROM_WORKER | FROM_NEIGHBOUR | FROM_HOST, NULL, NULL, NULL, 0,
      1},
