@@ -135,7 +135,7 @@ static void open_host(void) {
 
 static void close_host(void) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
-        strait_host_forget(&host.links.items[i]);
+        strait_host_connection_fini(&host.links.items[i]);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         strait_msg_close(&host.work.channel.replies.messages[i]);
 }
