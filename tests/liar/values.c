@@ -8,9 +8,10 @@
 
 const char *const *values_of(strait_field_type type) {
     static const char *const flags[] = {"0", "1", NULL};
-    static const char *const integers[] = {"0", "-1", "1", "max", "min", "random", NULL};
-    static const char *const reals[] = {"0",   "-1",   "1",     "max",    "min", "nan",
-                                        "inf", "-inf", "1e300", "random", NULL};
+    static const char *const integers[] = {"0",   "-1",  "1",      "+1", "1000000",
+                                           "max", "min", "random", NULL};
+    static const char *const reals[] = {"0",   "-1",  "1",    "*2",    "max",    "min",
+                                        "nan", "inf", "-inf", "1e300", "random", NULL};
     static const char *const texts[] = {"empty", "long", "random", NULL};
     static const char *const bytes[] = {"0", "random", NULL};
     switch (type) {
