@@ -9,6 +9,10 @@ size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits) {
     return sizeof(float) + (size_t)rows * (1 + ((size_t)cols * (size_t)bits + 7) / 8);
 }
 
+size_t strait_payload_code_bytes(const strait_codec_spec *spec, strait_direction direction) {
+    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
+}
+
 static int is_known(int bits) {
     return bits == 32 || bits == 16 || bits == 8 || bits == 4;
 }

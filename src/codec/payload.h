@@ -8,6 +8,9 @@
 /* Bytes of a payload, scales included. */
 size_t strait_payload_bytes(int64_t rows, int64_t cols, int bits);
 
+/* For ops->wire_bytes of codecs whose crossing is one code of `keep` values per token. */
+size_t strait_payload_code_bytes(const strait_codec_spec *spec, strait_direction direction);
+
 /* For ops->check: fills in bits (with `otherwise`) and grad_bits; STRAIT_ECONFIG unless both are
  * 32, 16, 8 or 4. */
 strait_err strait_payload_check(strait_codec_spec *spec, int otherwise);

@@ -65,10 +65,6 @@ static void requirements(const strait_codec_spec *spec, strait_codec_requirement
     if (is_fused(spec)) out->bottleneck = spec->keep;
 }
 
-static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
-    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
-}
-
 static strait_err plan(struct strait_codec *c) {
     struct resbm *st = c->state;
     const int is_sender = c->side == STRAIT_SENDER;
@@ -209,7 +205,7 @@ const struct strait_codec_ops strait_codec_resbm = {
     .requirements = requirements,
     .can_pad = can_pad,
     .padded = &strait_resbm_padded_ops,
-    .wire_bytes = wire_bytes,
+    .wire_bytes = strait_payload_code_bytes,
     .plan = plan,
     .start = start,
     .act_pack = act_pack,

@@ -2,26 +2,13 @@
  */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "contract/transport_rig.h"
+#include "contract/transport_fixture.h"
 
 #include <stdio.h>
 
 enum {
     MANY = 5000
 };
-
-static struct rig r;
-
-static int set_up(void **state) {
-    rig_open(&r, *state);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    rig_close(&r);
-    return 0;
-}
 
 static int b_received_many(const struct rig *x) {
     return x->b.n_got >= MANY;

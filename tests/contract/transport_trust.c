@@ -1,20 +1,7 @@
 /* transport_trust.c - which peers every transport refuses, that both sides learn the reason, and
  * that any allocation may fail. */
 #include "base/alloc.h"
-#include "contract/transport_rig.h"
-
-static struct rig r;
-
-static int set_up(void **state) {
-    rig_open(&r, *state);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    rig_close(&r);
-    return 0;
-}
+#include "contract/transport_fixture.h"
 
 static void refuses_an_unknown_key(void **state) {
     (void)state;

@@ -59,10 +59,6 @@ static unsigned kernels(const strait_codec_spec *spec) {
     return spec->is_padded ? STRAIT_NEEDS_AUTOENCODER : 0u;
 }
 
-static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
-    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
-}
-
 static strait_err plan_sender(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols;
@@ -258,7 +254,7 @@ const struct strait_codec_ops strait_codec_strait = {
     .traits = traits,
     .can_pad = can_pad,
     .padded = &strait_padded_ops,
-    .wire_bytes = wire_bytes,
+    .wire_bytes = strait_payload_code_bytes,
     .plan = plan,
     .start = start,
     .join = strait_codec_join_codes,

@@ -69,10 +69,6 @@ static double fixed_flops(const strait_codec_spec *spec, strait_direction direct
     return 2.0 * products * (double)spec->keep * (double)spec->cols;
 }
 
-static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
-    return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
-}
-
 /* A stage holds T_fixed once: the receiver owns it and the sender borrows it, except on the first
  * stage, which has no receiver. */
 static int owns_fixed(const struct strait_codec *c) {
@@ -323,7 +319,7 @@ const struct strait_codec_ops strait_codec_subspace = {
     .basis = &basis_ops,
     .padded = &strait_codec_subspace, // the same crossings
     .can_pad = can_pad,
-    .wire_bytes = wire_bytes,
+    .wire_bytes = strait_payload_code_bytes,
     .plan = plan,
     .start = start,
     .join = join,

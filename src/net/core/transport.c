@@ -2,6 +2,7 @@
 #include "net/core/transport.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -108,6 +109,22 @@ strait_err strait_transport_dial(struct strait_transport *t, const char *address
 
 strait_err strait_link_send(struct strait_link *link, struct strait_msg **msg) {
     return link->transport->ops->send(link, msg);
+}
+
+strait_err strait_link_queue(const struct strait_link *link, int is_open,
+                             struct strait_priority_queue *queue, struct strait_msg **msg) {
+    const strait_transport_config *config = &link->transport->config;
+    if (!is_open)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot send to '%s' at %s: the link is not open",
+                           link->peer_name, link->address);
+    if ((*msg)->size > config->message_max)
+        return STRAIT_FAIL(STRAIT_EINVAL,
+                           "cannot send a message of %zu bytes to '%s', expected at most %zu",
+                           (*msg)->size, link->peer_name, config->message_max);
+    if (strait_priority_queue_is_full(queue, *msg, config->queue_bytes)) return STRAIT_EAGAIN;
+    if ((*msg)->queued_ns == 0) (*msg)->queued_ns = strait_clock_ns();
+    strait_priority_queue_push(queue, msg);
+    return STRAIT_OK;
 }
 
 void strait_link_close(struct strait_link *link, strait_err why) {

@@ -21,6 +21,7 @@
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
 #include "net/core/msg.h"
+#include "net/core/priority_queue.h"
 #include "net/core/stats.h"
 #include "net/emulate/emulate.h"
 
@@ -156,6 +157,12 @@ void strait_peer_describe(const char *address, const strait_fingerprint *key,
 /* For transports: allocates the link of an accepted peer, and frees a link after its closed(). */
 strait_err strait_link_new(struct strait_transport *t, struct strait_link **out);
 void strait_link_free(struct strait_link *link);
+
+/* For transports: the first half of ops->send. Checks that the link is open and the message not too
+ * large, stamps it and queues it; takes *msg only on success. STRAIT_EAGAIN, without a text: the
+ * queue is full, and the link must report when it is writable again. */
+strait_err strait_link_queue(const struct strait_link *link, int is_open,
+                             struct strait_priority_queue *queue, struct strait_msg **msg);
 
 /* For transports: puts the link's address and key before strait_err_detail(). */
 void strait_link_prefix_error(const struct strait_link *link);

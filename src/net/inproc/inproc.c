@@ -106,20 +106,9 @@ static int64_t pump(struct strait_link *link) {
 
 static strait_err send_msg(struct strait_link *link, struct strait_msg **msg) {
     struct inproc_link *l = link->state;
-    const strait_transport_config *config = &link->transport->config;
-    if (!l->is_open || l->is_closing)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot send to '%s' at %s: the link is not open",
-                           link->peer_name, link->address);
-    if ((*msg)->size > config->message_max)
-        return STRAIT_FAIL(STRAIT_EINVAL,
-                           "cannot send a message of %zu bytes to '%s', expected at most %zu",
-                           (*msg)->size, link->peer_name, config->message_max);
-    if (strait_priority_queue_is_full(&l->out, *msg, config->queue_bytes)) {
-        l->wants_writable = 1;
-        return STRAIT_EAGAIN;
-    }
-    if ((*msg)->queued_ns == 0) (*msg)->queued_ns = strait_clock_ns();
-    strait_priority_queue_push(&l->out, msg);
+    const strait_err err = strait_link_queue(link, l->is_open && !l->is_closing, &l->out, msg);
+    if (err == STRAIT_EAGAIN) l->wants_writable = 1;
+    if (err != STRAIT_OK) return err;
     (void)pump(link);
     return STRAIT_OK;
 }

@@ -35,20 +35,9 @@ static void pump_streams(struct strait_multi_link *ml) {
 
 strait_err strait_multi_link_send(struct strait_link *link, struct strait_msg **msg) {
     struct strait_multi_link *ml = link->state;
-    const strait_transport_config *config = &link->transport->config;
-    if (!ml->is_open || ml->is_closing)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "cannot send to '%s' at %s: the link is not open",
-                           link->peer_name, link->address);
-    if ((*msg)->size > config->message_max)
-        return STRAIT_FAIL(STRAIT_EINVAL,
-                           "cannot send a message of %zu bytes to '%s', expected at most %zu",
-                           (*msg)->size, link->peer_name, config->message_max);
-    if (strait_priority_queue_is_full(&ml->out, *msg, config->queue_bytes)) {
-        ml->wants_writable = 1;
-        return STRAIT_EAGAIN;
-    }
-    if ((*msg)->queued_ns == 0) (*msg)->queued_ns = strait_clock_ns();
-    strait_priority_queue_push(&ml->out, msg);
+    const strait_err err = strait_link_queue(link, ml->is_open && !ml->is_closing, &ml->out, msg);
+    if (err == STRAIT_EAGAIN) ml->wants_writable = 1;
+    if (err != STRAIT_OK) return err;
     pump_streams(ml);
     return STRAIT_OK;
 }

@@ -2,22 +2,9 @@
 #include "net/core/frame.h"
 
 #include "base/alloc.h"
-#include "check.h"
+#include "pool_fixture.h"
 
 #include <stdlib.h>
-
-static struct strait_msg_pool *pool;
-
-static int set_up(void **state) {
-    (void)state;
-    return strait_msg_pool_open(&pool) != STRAIT_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    strait_msg_pool_close(&pool);
-    return 0;
-}
 
 /* The example of docs/wire.md. */
 static const unsigned char golden[] = {0x53, 0x74, 0x02, 0x14, 0x01, 0x80, 0x03, 0x00, 0x0d, 0x0c,

@@ -1,26 +1,13 @@
 /* HELLO, BYE, keys and fingerprints. */
 #include "net/core/handshake.h"
 
-#include "check.h"
 #include "net/core/identity.h"
+#include "pool_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct strait_msg_pool *pool;
-
-static int set_up(void **state) {
-    (void)state;
-    return strait_msg_pool_open(&pool) != STRAIT_OK;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    strait_msg_pool_close(&pool);
-    return 0;
-}
 
 static void hello_has_the_documented_bytes(void **state) {
     (void)state;

@@ -1,7 +1,7 @@
 /* Limits on connections per source address: the table itself, and a listener that is flooded. */
 #include "net/core/rate_limiter.h"
 
-#include "contract/transport_rig.h"
+#include "contract/transport_fixture.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -92,20 +92,6 @@ static void counts_ipv6_networks_and_bounds_the_table(void **state) {
 }
 
 /* ---- a flood ---- */
-
-static struct rig r;
-
-static int set_up(void **state) {
-    (void)state;
-    rig_open(&r, "tls");
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    rig_close(&r);
-    return 0;
-}
 
 /* Opens a connection from `source` to b that sends nothing. */
 static int connect_silently(const char *source) {

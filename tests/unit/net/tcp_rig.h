@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "contract/transport_rig.h"
+#include "contract/transport_fixture.h"
 #include "net/core/frame.h"
 #include "net/tls/tls.h"
 
@@ -17,20 +17,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-static struct rig r;
-
-static int set_up(void **state) {
-    (void)state;
-    rig_open(&r, "tls");
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    rig_close(&r);
-    return 0;
-}
 
 static struct sockaddr_in address_of(const char *text) {
     struct sockaddr_in where = {.sin_family = AF_INET};

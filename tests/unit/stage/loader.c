@@ -1,26 +1,11 @@
 /* The loader: ids on the device follow the sampler; shards and received ids are checked. */
 #include "stage/loader.h"
 
-#include "../config/tiny_run.h"
+#include "../config/tiny_fixture.h"
 #include "base/alloc.h"
 #include "base/file.h"
 
-static strait_run run;
-static scratch folder;
 static strait_run_plan plan;
-
-static int set_up(void **state) {
-    (void)state;
-    folder = scratch_open();
-    tiny_run(&folder, &run);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    scratch_close(&folder);
-    return 0;
-}
 
 static struct strait_loader *open_loader(struct strait_backend *backend) {
     struct strait_loader *loader = NULL;

@@ -1,27 +1,11 @@
 /* The trainer: training lowers the loss, saving and loading is exact, and errors are reported. */
 #include <strait/trainer.h>
 
-#include "../config/tiny_run.h"
+#include "../config/tiny_fixture.h"
 #include "base/alloc.h"
 #include "optim/optimizer.h"
 
 #include <malloc.h>
-
-static strait_run run;
-static scratch folder;
-
-static int set_up(void **state) {
-    (void)state;
-    folder = scratch_open();
-    tiny_run(&folder, &run);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    scratch_close(&folder);
-    return 0;
-}
 
 static struct strait_trainer *open_trainer(const strait_run *of) {
     struct strait_trainer *trainer = NULL;
