@@ -155,14 +155,14 @@ static strait_err launch_fast(struct strait_stream *s, const fast_passes passes,
     grid.threads = p.threads;
     grid.shared = (unsigned)(p.n_own * p.own_rows * row_bytes +
                              2 * (2 * MET_ROWS * row_bytes + p.stage_bytes));
-    return strait_cuda_launch(s, p.kernel, grid, (void *[]){a});
+    return strait_cuda_launch(s, p.kernel, grid, STRAIT_CUDA_ARGS(*a));
 }
 
 static strait_err launch_plain(struct strait_stream *s, const char *kernel,
                                struct strait_attention_args *a, int n_heads) {
     strait_cuda_grid grid = grid_of(a, n_heads, STRAIT_ATTENTION_PLAIN_TILE);
     grid.threads = PLAIN_THREADS;
-    return strait_cuda_launch(s, kernel, grid, (void *[]){a});
+    return strait_cuda_launch(s, kernel, grid, STRAIT_CUDA_ARGS(*a));
 }
 
 static strait_err attention(struct strait_stream *s, strait_tensor y, strait_tensor lse,
@@ -186,7 +186,7 @@ static strait_err launch_delta(struct strait_stream *s, struct strait_attention_
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(dtype, "attention_delta"),
         (strait_cuda_grid){.x = strait_cuda_pieces(n, DELTA_HEADS), .threads = PLAIN_THREADS},
-        (void *[]){a});
+        STRAIT_CUDA_ARGS(*a));
 }
 
 static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
@@ -229,7 +229,7 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
                               (strait_cuda_grid){.x = heads.n_query,
                                                  .y = qkv.rows,
                                                  .threads = 32 * STRAIT_ATTENTION_CACHED_WARPS},
-                              (void *[]){&a});
+                              STRAIT_CUDA_ARGS(a));
 }
 
 void strait_cuda_attention(struct strait_kernel_set *set) {

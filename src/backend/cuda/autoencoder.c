@@ -32,7 +32,7 @@ static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, st
                                            .epsilon = epsilon};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "subtract_norm"),
                               (strait_cuda_grid){.x = y.rows, .threads = threads},
-                              (void *[]){&args});
+                              STRAIT_CUDA_ARGS(args));
 }
 
 /* How many lanes of a warp compute one code of z, 8 columns each; 0 where widths or addresses do
@@ -58,8 +58,8 @@ static strait_err window_norm(struct strait_stream *s, strait_tensor both, strai
            both.cols >= normeds.cols);
     assert(both.dtype == normeds.dtype && z.dtype == STRAIT_F32 && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, both, normeds.data, NULL);
-    void *args[] = {&both.data, &normeds.data, &rstd.data, &z.data, &z.rows,
-                    &z.cols,    &both.cols,    &params,    &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(both.data, normeds.data, rstd.data, z.data,
+                                                   z.rows, z.cols, both.cols, params, n_lanes);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(both.dtype, "window_norm"),
                               by_codes(z.rows, z.rows * params.taps, n_lanes), args);
 }
@@ -71,8 +71,9 @@ static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, s
     assert(d_normeds.cols == params.taps * z.cols && d_both.cols >= d_normeds.cols);
     assert(d_both.dtype == d_normeds.dtype && z.rows % params.seq_len == 0);
     int n_lanes = code_lanes(z, d_both, d_normeds.data, d_z.data);
-    void *args[] = {&d_z.data, &d_both.data, &d_normeds.data, &z.data, &rstd.data,
-                    &z.rows,   &z.cols,      &d_both.cols,    &params, &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_z.data, d_both.data, d_normeds.data, z.data,
+                                                   rstd.data, z.rows, z.cols, d_both.cols, params,
+                                                   n_lanes);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(d_both.dtype, "window_norm_back"),
                               by_codes(z.rows, z.rows, n_lanes), args);
 }
@@ -94,14 +95,15 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
                                        .is_beside_f32 = beside.dtype == STRAIT_F32};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols"),
                               strait_cuda_by_rows(x.rows, cols, strait_cuda_wide(x.dtype)),
-                              (void *[]){&args});
+                              STRAIT_CUDA_ARGS(args));
 }
 
 static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first) {
     assert(strait_cuda_same_shape(d_x, x) && d_y.rows == x.rows && first + x.cols <= d_y.cols);
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
-    void *args[] = {&d_x.data, &d_y.data, &x.data, &x.rows, &d_y.cols, &x.cols, &first};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_y.data, x.data, x.rows, d_y.cols,
+                                                   x.cols, first);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "silu_cols_back"),
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
@@ -128,14 +130,14 @@ static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu
                                        .cols = g.a.cols,
                                        .width = g.n.cols};
     return strait_cuda_launch(s, STRAIT_CUDA_OF(g.a.dtype, "norm_silu_back"),
-                              warp_per_row(g.a.rows), (void *[]){&args});
+                              warp_per_row(g.a.rows), STRAIT_CUDA_ARGS(args));
 }
 
 static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
                          int64_t seq_len) {
     assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
     assert(y.dtype == STRAIT_F32 && x.dtype == STRAIT_F32);
-    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &seq_len};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, x.rows, y.cols, x.cols, seq_len);
     return strait_cuda_launch(s, "window", strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
 
@@ -143,7 +145,8 @@ static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait
                               int64_t seq_len) {
     assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);
     assert(d_y.dtype == STRAIT_F32 && d_x.dtype == STRAIT_F32);
-    void *args[] = {&d_x.data, &d_y.data, &d_x.rows, &d_x.cols, &d_y.cols, &seq_len};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_y.data, d_x.rows, d_x.cols, d_y.cols,
+                                                   seq_len);
     return strait_cuda_launch(s, "window_back", strait_cuda_over_rows(d_x.rows, d_x.cols, 1), args);
 }
 

@@ -21,7 +21,8 @@ static strait_err topk_pack(struct strait_stream *s, strait_tensor packed, strai
     assert(keep > 0 && keep <= x.cols && x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
-    void *args[] = {&packed.data, &x.data, &x.rows, &x.cols, &keep, &n_index, &params};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(packed.data, x.data, x.rows, x.cols, keep,
+                                                   n_index, params);
     const unsigned threads = strait_cuda_threads(strait_cuda_pieces(x.cols, TOP_HELD), 1024);
     return strait_cuda_launch(s, "topk_pack", (strait_cuda_grid){.x = x.rows, .threads = threads},
                               args);
@@ -32,7 +33,8 @@ static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_
     assert(x.dtype == STRAIT_F32);
     int n_index = index_bytes(x.cols);
     assert(strait_tensor_bytes(packed) == (size_t)(x.rows * keep) * (size_t)(2 + n_index));
-    void *args[] = {&x.data, &stats.data, &packed.data, &x.rows, &x.cols, &keep, &n_index};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(x.data, stats.data, packed.data, x.rows, x.cols,
+                                                   keep, n_index);
     return strait_cuda_launch(
         s, "topk_restore", (strait_cuda_grid){.x = strait_cuda_pieces(x.rows, 8), .threads = 256},
         args);
@@ -43,7 +45,7 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
     assert(strait_cuda_same_shape(y, x) && tile > 0 && (tile & (tile - 1)) == 0);
     assert(x.cols % tile == 0 && x.dtype == STRAIT_F32);
     int64_t n = strait_cuda_count(x), span = tile > SPAN ? tile : SPAN;
-    void *args[] = {&y.data, &x.data, &n, &tile, &span};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n, tile, span);
     return strait_cuda_launch(
         s, "hadamard", (strait_cuda_grid){.x = strait_cuda_pieces(n, span), .threads = 256}, args);
 }
@@ -54,16 +56,16 @@ static strait_err orthonormalise_once(struct strait_stream *s, strait_tensor q, 
                                       int64_t n_parts) {
     int64_t r = q.cols, rows_of_part = strait_cuda_pieces(q.rows, n_parts);
     double *g = scratch + n_parts * r * r, *inverse = g + r * r;
-    void *products[] = {&scratch, &q.data, &q.rows, &r, &rows_of_part};
+    const strait_cuda_args products = STRAIT_CUDA_ARGS(scratch, q.data, q.rows, r, rows_of_part);
     const int64_t tiles = strait_cuda_pieces(r, 16);
     STRAIT_TRY(strait_cuda_launch(
         s, "gram",
         (strait_cuda_grid){.x = tiles, .y = tiles, .z = n_parts, .threads = 16, .threads_y = 16},
         products));
-    void *factors[] = {&g, &inverse, &scratch, &r, &n_parts};
+    const strait_cuda_args factors = STRAIT_CUDA_ARGS(g, inverse, scratch, r, n_parts);
     STRAIT_TRY(
         strait_cuda_launch(s, "factor", (strait_cuda_grid){.x = 1, .threads = 256}, factors));
-    void *rest[] = {&q.data, &inverse, &q.rows, &r};
+    const strait_cuda_args rest = STRAIT_CUDA_ARGS(q.data, inverse, q.rows, r);
     return strait_cuda_launch(
         s, "apply_inverse", (strait_cuda_grid){.x = strait_cuda_pieces(q.rows, 8), .threads = 256},
         rest);

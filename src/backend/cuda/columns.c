@@ -5,7 +5,7 @@
 static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t first) {
     assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + x.cols <= y.cols);
-    void *args[] = {&y.data, &x.data, &x.rows, &y.cols, &x.cols, &first};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, x.rows, y.cols, x.cols, first);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "add_cols"),
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }
@@ -13,14 +13,14 @@ static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tens
 static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t first) {
     assert(y.rows == x.rows && y.dtype == x.dtype && first >= 0 && first + y.cols <= x.cols);
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &first};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, y.rows, y.cols, x.cols, first);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "cut_cols"),
                               strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
 
 static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     assert(y.rows == x.rows && x.dtype == y.dtype);
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, y.rows, y.cols, x.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "resize_cols"),
                               strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
@@ -34,7 +34,7 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
     const int64_t all = y.cols | x.cols | params.to | params.to_cols | params.from |
                         params.from_cols;
     const int64_t width = all % 8 == 0 ? 8 : 1; // columns per thread, as the kernel decides too
-    void *args[] = {&y.data, &x.data, &y.rows, &y.cols, &x.cols, &params};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, y.rows, y.cols, x.cols, params);
     return strait_cuda_launch(
         s, kernel, strait_cuda_by_rows(y.rows, params.n_groups * params.to_cols, width), args);
 }

@@ -20,7 +20,8 @@ static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x
     assert(w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
     const int64_t shares = strait_cuda_pieces(x.rows, ROWS);
     int taps = (int)w.rows;
-    void *args[] = {&y.data, &x.data, &w.data, &x.rows, &x.cols, &taps, &seq_len};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, w.data, x.rows, x.cols, taps,
+                                                   seq_len);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv"), by_shares(x, shares), args);
 }
 
@@ -33,8 +34,8 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     int taps = (int)w.rows;
     void *part = NULL;
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(shares * w.rows * w.cols) * sizeof(float), &part));
-    void *args[] = {&d_x.data, &part,   &d_y.data, &x.data, &w.data,
-                    &x.rows,   &x.cols, &taps,     &seq_len};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, part, d_y.data, x.data, w.data, x.rows,
+                                                   x.cols, taps, seq_len);
     STRAIT_TRY(
         strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv_back"), by_shares(x, shares), args));
     return strait_cuda_add_columns(s, d_w.data, part, shares, w.rows * w.cols);

@@ -20,6 +20,7 @@ struct strait_cuda_kernel {
     const char *name; // the first caller's string, which must be static; NULL in an empty slot
     CUfunction function;
     unsigned shared; // its present limit of dynamic shared memory, in bytes
+    strait_cuda_params params;
 };
 
 struct strait_cuda_blas; // blas.h

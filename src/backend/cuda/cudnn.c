@@ -153,5 +153,5 @@ strait_err strait_cudnn_attention(struct strait_stream *s, const struct strait_a
     return strait_cuda_launch(
         s, "attention_lse",
         (strait_cuda_grid){.x = strait_cuda_pieces(n, LSE_THREADS), .threads = LSE_THREADS},
-        (void *[]){&lse, &by_head});
+        STRAIT_CUDA_ARGS(lse, by_head));
 }

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 /* The result of the first call: written once under `once`, then read by all threads. Errors are
  * kept as text, because the error detail belongs to the thread that failed. */
@@ -21,7 +22,8 @@ static const char *const names[] = {
     STRAIT_CUDA_DRIVER(X)
 #undef X
 };
-_Static_assert(sizeof names == sizeof(struct strait_cuda_driver), "one pointer per name");
+_Static_assert(sizeof names == offsetof(struct strait_cuda_driver, cuFuncGetParamInfo),
+               "one pointer per name");
 
 static strait_err start(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -34,6 +36,9 @@ static strait_err start(void) {
         strait_err_prefix("device cuda: this NVIDIA driver is too old, update it");
         return err;
     }
+    /* A pointer to a function is not one to an object in C: its bytes are copied. */
+    void *info = dlsym(library, "cuFuncGetParamInfo");
+    memcpy(&found.table.cuFuncGetParamInfo, &info, sizeof info);
     const CUresult result = found.table.cuInit(0);
     if (result == CUDA_SUCCESS) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ENOTSUP,

@@ -4,6 +4,7 @@
  * once in the life of a process and never closed. */
 #pragma once
 
+#include "backend/cuda/args.h"
 #include "base/error.h"
 
 #include <cuda.h>
@@ -52,6 +53,7 @@ struct strait_cuda_driver {
 #define X(name) __typeof__(name) *(name);
     STRAIT_CUDA_DRIVER(X)
 #undef X
+    strait_cuda_param_info cuFuncGetParamInfo; // NULL in drivers before CUDA 12.4
 };
 
 /* Loads and starts the driver on the first call. STRAIT_ENOTSUP, with a text for users, when this

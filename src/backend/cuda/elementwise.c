@@ -44,7 +44,7 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
         return STRAIT_FAIL(STRAIT_ENOTSUP,
                            "cast on cuda: only f32 and bf16 convert into each other");
     int64_t n = strait_cuda_count(x);
-    void *args[] = {&y.data, &x.data, &n};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n);
     return strait_cuda_launch(s, narrows ? "cast_f32_bf16" : "cast_bf16_f32",
                               strait_cuda_each(s, n), args);
 }
@@ -53,7 +53,7 @@ static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a,
     assert(strait_cuda_same_shape(y, a) && strait_cuda_same_shape(y, b));
     assert(y.dtype == a.dtype && y.dtype == b.dtype);
     int64_t n = strait_cuda_count(y);
-    void *args[] = {&y.data, &a.data, &b.data, &n};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, a.data, b.data, n);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add"), strait_cuda_each(s, n), args);
 }
 
@@ -62,7 +62,7 @@ static strait_err combine(struct strait_stream *s, const char *kernel, strait_te
                           strait_tensor x, float by) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     int64_t n = strait_cuda_count(y);
-    void *args[] = {&y.data, &x.data, &n, &by};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n, by);
     return strait_cuda_launch(s, kernel, strait_cuda_each(s, n), args);
 }
 

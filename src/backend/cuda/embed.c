@@ -16,7 +16,7 @@ static const char *embed_name(strait_dtype to, strait_dtype from) {
 static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor table,
                         strait_tensor tokens) {
     assert(y.cols == table.cols && y.rows == tokens.rows && tokens.dtype == STRAIT_I32);
-    void *args[] = {&y.data, &table.data, &tokens.data, &y.rows, &y.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, table.data, tokens.data, y.rows, y.cols);
     return strait_cuda_launch(s, embed_name(y.dtype, table.dtype),
                               strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
                               args);
@@ -26,7 +26,8 @@ static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_t
                               strait_tensor tokens, strait_tensor x) {
     assert(y.cols == table.cols && y.rows == tokens.rows && strait_cuda_same_shape(x, y));
     assert(table.dtype == STRAIT_F32 && x.dtype == y.dtype && tokens.dtype == STRAIT_I32);
-    void *args[] = {&y.data, &table.data, &tokens.data, &x.data, &y.rows, &y.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, table.data, tokens.data, x.data, y.rows,
+                                                   y.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "embed_minus"),
                               strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
@@ -73,7 +74,7 @@ static strait_err list_positions(struct strait_stream *s, strait_cuda_positions 
                   {"embed_allocate", 1},
                   {"embed_list", 1},
                   {"embed_sort", STRAIT_CUDA_ORDER_LANES}};
-    void *args[] = {&positions, &tokens.data, &tokens.rows};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(positions, tokens.data, tokens.rows);
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) {
         const int64_t blocks = strait_cuda_pieces(tokens.rows * passes[i].lanes, POSITION_THREADS);
         STRAIT_TRY(strait_cuda_launch(s, passes[i].kernel,
@@ -93,13 +94,13 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     STRAIT_TRY(list_positions(s, positions, tokens));
     const strait_cuda_grid by_piece = {.x = (int64_t)most_pieces(rows, (size_t)d_table.rows),
                                        .threads = SUM_THREADS};
-    void *sums[] = {&d_table.data, &d_y.data, &positions, &d_y.cols};
+    const strait_cuda_args sums = STRAIT_CUDA_ARGS(d_table.data, d_y.data, positions, d_y.cols);
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "embed_back"), by_piece, sums));
     const strait_cuda_grid by_token = {
         .x = d_y.rows / STRAIT_CUDA_PIECE,
         .y = strait_cuda_pieces(d_y.cols, SUM_THREADS * strait_cuda_wide(STRAIT_F32)),
         .threads = SUM_THREADS};
-    void *joins[] = {&d_table.data, &positions, &d_y.cols};
+    const strait_cuda_args joins = STRAIT_CUDA_ARGS(d_table.data, positions, d_y.cols);
     return strait_cuda_launch(s, "embed_join", by_token, joins);
 }
 
@@ -107,8 +108,8 @@ static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_ten
                             strait_tensor table, strait_tensor tokens) {
     assert(y.rows == tokens.rows && x.rows == tokens.rows && y.dtype == x.dtype);
     assert(y.cols >= table.cols && x.cols >= table.cols && table.dtype == STRAIT_F32);
-    void *args[] = {&y.data, &x.data, &table.data, &tokens.data,
-                    &x.rows, &y.cols, &x.cols,     &table.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, table.data, tokens.data, x.rows,
+                                                   y.cols, x.cols, table.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "gate_rows"),
                               strait_cuda_by_rows(x.rows, table.cols, strait_cuda_wide(x.dtype)),
                               args);
@@ -120,8 +121,8 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
     assert(strait_cuda_same_shape(d_x, d_y) && strait_cuda_same_shape(d_rows, x));
     assert(strait_cuda_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
     assert(d_x.dtype == x.dtype && d_rows.dtype == x.dtype && d_y.dtype == x.dtype);
-    void *args[] = {&d_x.data,   &d_rows.data, &d_y.data, &x.data,
-                    &table.data, &tokens.data, &x.rows,   &x.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_rows.data, d_y.data, x.data,
+                                                   table.data, tokens.data, x.rows, x.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "gate_rows_back"),
                               strait_cuda_by_rows(x.rows, x.cols, strait_cuda_wide(x.dtype)), args);
 }

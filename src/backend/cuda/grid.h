@@ -50,7 +50,7 @@ static inline strait_cuda_grid strait_cuda_by_rows(int64_t rows, int64_t cols, i
 /* total [cols] += the sum over the rows of part [rows x cols], in an order fixed by the shape. */
 static inline strait_err strait_cuda_add_columns(struct strait_stream *s, void *total, void *part,
                                                  int64_t rows, int64_t cols) {
-    void *args[] = {&total, &part, &rows, &cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(total, part, rows, cols);
     return strait_cuda_launch(
         s, "add_columns",
         (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 32},

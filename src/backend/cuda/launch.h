@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cuda/args.h"
 
 #include <assert.h>
 #include <cuda.h>
@@ -20,11 +21,12 @@ typedef struct strait_cuda_grid {
     unsigned shared;    // bytes of dynamic shared memory; above 48 KiB the limit is raised
 } strait_cuda_grid;
 
-/* Queues `kernel`, a static string, on the stream. `args` points to each argument, in order, as for
- * cuLaunchKernel. A grid without blocks does nothing. STRAIT_EDEVICE when the driver rejects the
- * launch; STRAIT_ENOTSUP, naming kernel and file, when the module file lacks it. */
+/* Queues `kernel`, a static string, on the stream. A grid without blocks does nothing.
+ * STRAIT_EINVAL when the arguments are not those of the kernel (args.h); STRAIT_EDEVICE when the
+ * driver rejects the launch; STRAIT_ENOTSUP, naming kernel and file, when the module file lacks it.
+ */
 strait_err strait_cuda_launch(struct strait_stream *s, const char *kernel, strait_cuda_grid grid,
-                              void **args);
+                              strait_cuda_args args);
 
 /* The name of a kernel's variant for f32 or bf16. */
 #define STRAIT_CUDA_OF(dtype, base) ((dtype) == STRAIT_BF16 ? base "_bf16" : base "_f32")

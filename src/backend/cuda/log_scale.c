@@ -21,8 +21,9 @@ static strait_err log_scale_pack(struct strait_stream *s, strait_tensor packed, 
     strait_cuda_largest largest = {0};
     STRAIT_TRY(strait_cuda_find_largest(s, x, params.cols, &largest));
     int n_lanes = lanes_of(params.cols);
-    void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
-                    &params,      &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(packed.data, stats.data, x.data, x.rows, x.cols,
+                                                   params, largest.of_block, largest.of_row,
+                                                   largest.n_parts, n_lanes);
     return strait_cuda_launch(s, "log_scale_pack", by_lanes(x.rows, n_lanes), args);
 }
 
@@ -31,8 +32,9 @@ static strait_err log_scale_restore(struct strait_stream *s, strait_tensor x, st
     params.cols = strait_pack_cols(x, params);
     assert((int64_t)strait_tensor_bytes(packed) == 4 + x.rows * ((params.cols + 2) / 2));
     int n_lanes = lanes_of(params.cols);
-    void *args[] = {&x.data,      &stats.data,           &packed.data, &x.rows,
-                    &params.cols, &params.is_stochastic, &x.cols,      &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(x.data, stats.data, packed.data, x.rows,
+                                                   params.cols, params.is_stochastic, x.cols,
+                                                   n_lanes);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "log_scale_restore"),
                               by_lanes(x.rows, n_lanes), args);
 }

@@ -10,7 +10,8 @@ static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, str
     const int64_t wide = strait_cuda_wide(logits.dtype);
     const int64_t n = logits.cols % wide == 0 ? logits.cols / wide : logits.cols;
     float per_cap = params.softcap != 0.0f ? 1.0f / params.softcap : 0.0f;
-    void *args[] = {&loss.data, &logits.data, &targets.data, &cols, &per_cap, &params.scale};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(loss.data, logits.data, targets.data, cols,
+                                                   per_cap, params.scale);
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(logits.dtype, "cross_entropy"),
         (strait_cuda_grid){.x = logits.rows, .threads = strait_cuda_threads(n, 512)}, args);

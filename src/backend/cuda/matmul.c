@@ -54,7 +54,7 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
     const strait_cuda_grid grid = {.x = strait_cuda_pieces(y.rows, tile) *
                                         strait_cuda_pieces(y.cols, tile),
                                    .threads = STRAIT_CUDA_MATMUL_TILE * STRAIT_CUDA_MATMUL_TILE};
-    return strait_cuda_launch(s, kernel, grid, (void *[]){&args});
+    return strait_cuda_launch(s, kernel, grid, STRAIT_CUDA_ARGS(args));
 }
 
 /* The plan is found by the product's key; only its first use asks cublasLt. */

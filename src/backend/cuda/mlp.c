@@ -4,7 +4,7 @@
 
 static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor gate_up) {
     assert(gate_up.cols == 2 * y.cols && gate_up.rows == y.rows && gate_up.dtype == y.dtype);
-    void *args[] = {&y.data, &gate_up.data, &y.rows, &y.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, gate_up.data, y.rows, y.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "swiglu"),
                               strait_cuda_over_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)),
                               args);
@@ -16,7 +16,8 @@ static strait_err swiglu_back(struct strait_stream *s, strait_tensor d_gate_up, 
     assert(y.data == NULL || (strait_cuda_same_shape(y, d_y) && y.dtype == d_y.dtype));
     assert(strait_cuda_same_shape(d_gate_up, gate_up) && gate_up.cols == 2 * d_y.cols);
     assert(d_gate_up.dtype == gate_up.dtype && d_y.dtype == gate_up.dtype);
-    void *args[] = {&d_gate_up.data, &y.data, &d_y.data, &gate_up.data, &d_y.rows, &d_y.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_gate_up.data, y.data, d_y.data, gate_up.data,
+                                                   d_y.rows, d_y.cols);
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(d_y.dtype, "swiglu_back"),
         strait_cuda_over_rows(d_y.rows, d_y.cols, strait_cuda_wide(d_y.dtype)), args);
@@ -28,7 +29,7 @@ static strait_err each(struct strait_stream *s, const char *kernel, strait_tenso
                        strait_tensor x) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     int64_t rows = 1, cols = strait_cuda_count(x);
-    void *args[] = {&y.data, &x.data, &rows, &cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, rows, cols);
     return strait_cuda_launch(s, kernel,
                               strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
 }
@@ -38,7 +39,7 @@ static strait_err each_back(struct strait_stream *s, const char *kernel, strait_
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
     int64_t rows = 1, cols = strait_cuda_count(x);
-    void *args[] = {&d_x.data, &d_y.data, &x.data, &rows, &cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_y.data, x.data, rows, cols);
     return strait_cuda_launch(s, kernel,
                               strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
 }
@@ -53,7 +54,7 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
     assert(y.data == NULL || (strait_cuda_same_shape(y, x) && y.dtype == x.dtype));
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype);
     int64_t rows = 1, cols = strait_cuda_count(x);
-    void *args[] = {&d_x.data, &y.data, &d_y.data, &x.data, &rows, &cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, y.data, d_y.data, x.data, rows, cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "relu2_back"),
                               strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
 }

@@ -1,8 +1,8 @@
 /* module.c - the module file of compiled kernels, and how a kernel is found in it and launched.
  *
  * The file is an ar archive, so that any ar tool can list it: each .cu file is compiled alone into
- * one member, a fatbin. The first member is a digest of the sources (the stamp): nothing checks the
- * arguments of a kernel, so program and kernels must come from one build. */
+ * one member, a fatbin. The first member is a digest of the sources (the stamp): launches are
+ * checked by the sizes of arguments alone, so program and kernels must come from one build. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/library.h"
 #include "base/alloc.h"
@@ -118,7 +118,7 @@ static size_t slot_of(const char *name) {
 }
 
 static strait_err resolve(const struct strait_backend *be, struct strait_cuda_kernel *kernel,
-                          const char *name) {
+                          const char *name, strait_cuda_args args) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     assert(cuda->n_found < STRAIT_CUDA_KERNELS / 2);
     CUresult result = CUDA_ERROR_NOT_FOUND;
@@ -130,20 +130,23 @@ static strait_err resolve(const struct strait_backend *be, struct strait_cuda_ke
                            "than this program",
                            be->ordinal, name, cuda->module);
     STRAIT_TRY(strait_cuda_check(be, result, name));
-    *kernel = (struct strait_cuda_kernel){name, kernel->function, SHARED_ALWAYS};
+    STRAIT_TRY(strait_cuda_params_read(cuda->driver->cuFuncGetParamInfo, kernel->function, name,
+                                       args, &kernel->params));
+    kernel->name = name;
+    kernel->shared = SHARED_ALWAYS;
     cuda->n_found++;
     return STRAIT_OK;
 }
 
 /* Open addressing: looks a kernel up, and asks the driver the first time. */
-static strait_err find(const struct strait_backend *be, const char *name,
+static strait_err find(const struct strait_backend *be, const char *name, strait_cuda_args args,
                        struct strait_cuda_kernel **out) {
     struct strait_cuda_kernel *found = strait_cuda_of(be)->found;
     size_t i = slot_of(name);
     while (found[i].name != NULL && strcmp(found[i].name, name) != 0)
         i = (i + 1) % STRAIT_CUDA_KERNELS;
     *out = &found[i];
-    return found[i].name != NULL ? STRAIT_OK : resolve(be, &found[i], name);
+    return found[i].name != NULL ? STRAIT_OK : resolve(be, &found[i], name, args);
 }
 
 static strait_err raise_shared(const struct strait_backend *be, struct strait_cuda_kernel *kernel,
@@ -160,18 +163,19 @@ static unsigned at_least_one(int64_t n) {
 }
 
 strait_err strait_cuda_launch(struct strait_stream *s, const char *kernel, strait_cuda_grid grid,
-                              void **args) {
+                              strait_cuda_args args) {
     if (grid.x == 0) return STRAIT_OK;
     assert(grid.x > 0 && grid.x <= INT32_MAX && grid.y <= 65535 && grid.z <= 65535);
     CUstream stream = NULL;
     struct strait_cuda_kernel *found = NULL;
     STRAIT_TRY(strait_cuda_enter(s, &stream));
-    STRAIT_TRY(find(s->backend, kernel, &found));
+    STRAIT_TRY(find(s->backend, kernel, args, &found));
+    STRAIT_TRY(strait_cuda_args_check(kernel, args, &found->params));
     if (grid.shared > found->shared) STRAIT_TRY(raise_shared(s->backend, found, grid.shared));
     const CUresult result = strait_cuda_of(s->backend)
                                 ->driver->cuLaunchKernel(found->function, (unsigned)grid.x,
                                                          at_least_one(grid.y), at_least_one(grid.z),
                                                          grid.threads, at_least_one(grid.threads_y),
-                                                         1, grid.shared, stream, args, NULL);
+                                                         1, grid.shared, stream, args.at, NULL);
     return strait_cuda_check(s->backend, result, kernel);
 }

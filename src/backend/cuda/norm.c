@@ -30,8 +30,8 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
     assert(strait_cuda_same_shape(y, x) && rstd.rows == x.rows && y.dtype == x.dtype);
     assert((sum.data == NULL) == (delta.data == NULL));
     int cols = (int)x.cols;
-    void *args[] = {&y.data,     &sum.data,         &rstd.data, &x.data,
-                    &delta.data, &params.gain.data, &cols,      &params.epsilon};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, sum.data, rstd.data, x.data, delta.data,
+                                                   params.gain.data, cols, params.epsilon);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm"),
                               (strait_cuda_grid){.x = x.rows, .threads = threads_of(x)}, args);
 }
@@ -51,8 +51,8 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
         if (blocks > BACK_BLOCKS) blocks = BACK_BLOCKS;
         STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
     }
-    void *args[] = {&d_x.data,  &partial, &d_y.data, &x.data, &gain.data,
-                    &rstd.data, &rows,    &cols,     &team};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, partial, d_y.data, x.data, gain.data,
+                                                   rstd.data, rows, cols, team);
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rmsnorm_back"),
                                   (strait_cuda_grid){.x = blocks, .threads = BACK_THREADS}, args));
     return gain.data == NULL ? STRAIT_OK

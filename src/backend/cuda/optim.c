@@ -28,7 +28,7 @@ static strait_err update_by_rows(struct strait_stream *s, const char *kernel,
                                  strait_cuda_adamw *a) {
     const int64_t most = (int64_t)strait_cuda_processors(s) * 64;
     const strait_cuda_grid grid = {.x = a->rows < most ? a->rows : most, .threads = THREADS};
-    return strait_cuda_launch(s, kernel, grid, (void *[]){a});
+    return strait_cuda_launch(s, kernel, grid, STRAIT_CUDA_ARGS(*a));
 }
 
 /* v = beta2 v + (1 - beta2) mean of squares, per column: partial sums over pieces of rows, then
@@ -41,10 +41,11 @@ static strait_err update_column_moments(struct strait_stream *s, strait_cuda_ada
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(n_pieces * a->cols) * sizeof(double), &partials));
     strait_cuda_grid grid = {
         .x = strait_cuda_pieces(a->cols, COLUMN_THREADS), .y = n_pieces, .threads = COLUMN_THREADS};
-    STRAIT_TRY(
-        strait_cuda_launch(s, "adamw_column_squares", grid, (void *[]){&partials, a, &rows_each}));
+    STRAIT_TRY(strait_cuda_launch(s, "adamw_column_squares", grid,
+                                  STRAIT_CUDA_ARGS(partials, *a, rows_each)));
     grid.y = 1;
-    return strait_cuda_launch(s, "adamw_column_mean", grid, (void *[]){a, &partials, &n_pieces});
+    return strait_cuda_launch(s, "adamw_column_mean", grid,
+                              STRAIT_CUDA_ARGS(*a, partials, n_pieces));
 }
 
 static strait_cuda_adamw args_of(const strait_adamw_item *item, strait_tensor scale) {
@@ -88,7 +89,7 @@ static strait_err update_own(struct strait_stream *s, strait_cuda_updates *all) 
         blocks += strait_cuda_pieces(all->of[i].rows * all->of[i].cols, STRAIT_CUDA_UPDATES_SHARE);
     }
     const strait_cuda_grid grid = {.x = blocks, .threads = THREADS};
-    STRAIT_TRY(strait_cuda_launch(s, "adamw_own", grid, (void *[]){all}));
+    STRAIT_TRY(strait_cuda_launch(s, "adamw_own", grid, STRAIT_CUDA_ARGS(*all)));
     all->count = 0;
     return STRAIT_OK;
 }

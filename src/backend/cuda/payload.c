@@ -16,7 +16,8 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
     out->n_parts = (int)(blocks < PARTS_MAX ? blocks : PARTS_MAX);
     out->of_block = scratch;
     out->of_row = out->of_block + PARTS_MAX;
-    void *args[] = {&out->of_block, &out->of_row, &x.data, &x.rows, &cols, &x.cols, &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(out->of_block, out->of_row, x.data, x.rows, cols,
+                                                   x.cols, n_lanes);
     return strait_cuda_launch(s, "largest_of_rows",
                               (strait_cuda_grid){.x = out->n_parts, .threads = STRAIT_CUDA_LANES},
                               args);
@@ -32,8 +33,9 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
     if (params.bits < 16) STRAIT_TRY(strait_cuda_find_largest(s, x, params.cols, &largest));
     strait_cuda_grid grid = strait_cuda_by_lanes(x.rows, n_lanes);
     if (params.bits < 16 && grid.x == 0) grid.x = 1; // the base is written even without rows
-    void *args[] = {&packed.data, &stats.data,       &x.data,         &x.rows,          &x.cols,
-                    &params,      &largest.of_block, &largest.of_row, &largest.n_parts, &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(packed.data, stats.data, x.data, x.rows, x.cols,
+                                                   params, largest.of_block, largest.of_row,
+                                                   largest.n_parts, n_lanes);
     return strait_cuda_launch(s, "pack_rows", grid, args);
 }
 
@@ -41,8 +43,8 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
                                strait_tensor packed, strait_pack_params params) {
     params.cols = strait_pack_cols(x, params);
     int n_lanes = strait_cuda_row_lanes(params.cols);
-    void *args[] = {&x.data,      &stats.data,  &packed.data, &x.rows,
-                    &params.cols, &params.bits, &x.cols,      &n_lanes};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(x.data, stats.data, packed.data, x.rows,
+                                                   params.cols, params.bits, x.cols, n_lanes);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "restore_rows"),
                               strait_cuda_by_lanes(x.rows, n_lanes), args);
 }
@@ -51,7 +53,7 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
                                strait_tensor error) {
     assert(strait_cuda_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);
     assert(x.dtype == error.dtype);
-    void *args[] = {&stats.data, &x.data, &error.data, &x.rows, &x.cols};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(stats.data, x.data, error.data, x.rows, x.cols);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "measure_rows"),
                               strait_cuda_by_lanes(x.rows, 32), args);
 }

@@ -54,7 +54,8 @@ static strait_err rotate_pairs(struct strait_stream *s, strait_tensor y, strait_
                                float direction) {
     const int n_rotated = l->params.n_query + l->params.n_key;
     const int n_touched = y.data == x.data ? n_rotated : n_rotated + l->params.n_key;
-    void *args[] = {&y.data, &x.data, &l->params, &direction, &l->is_wide};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, l->params, direction,
+                                                   l->is_wide);
     return strait_cuda_launch(
         s, STRAIT_CUDA_OF(x.dtype, "rotate_pairs"),
         (strait_cuda_grid){
@@ -68,7 +69,8 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
     STRAIT_TRY(refuse_wide(params.heads));
     layout l = lay_out(x.dtype, is_aligned16(y.data, x.data, NULL), params);
     if (rstd.data == NULL) return rotate_pairs(s, y, x, &l, 1);
-    void *args[] = {&y.data, &rstd.data, &x.data, &l.params, &params.epsilon, &l.is_wide};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, rstd.data, x.data, l.params,
+                                                   params.epsilon, l.is_wide);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "rotate"),
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
 }
@@ -88,8 +90,8 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     void *partial = NULL;
     if (has_gain)
         STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
-    void *args[] = {&d_x.data,  &partial, &d_y.data, &x.data,
-                    &rstd.data, &rows,    &l.params, &l.is_wide};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, partial, d_y.data, x.data, rstd.data,
+                                                   rows, l.params, l.is_wide);
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "rotate_back"),
                                   (strait_cuda_grid){.x = blocks, .threads = l.threads}, args));
     if (!has_gain) return STRAIT_OK;

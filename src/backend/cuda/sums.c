@@ -20,10 +20,10 @@ static strait_err launch_squares(struct strait_stream *s, float *totals, strait_
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)blocks * sizeof(double), &partials));
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(dtype, "squares"),
                                   (strait_cuda_grid){.x = blocks, .threads = THREADS},
-                                  (void *[]){&partials, all}));
+                                  STRAIT_CUDA_ARGS(partials, *all)));
     return strait_cuda_launch(s, "squares_total",
                               (strait_cuda_grid){.x = all->count, .threads = THREADS},
-                              (void *[]){&totals, &partials, all});
+                              STRAIT_CUDA_ARGS(totals, partials, *all));
 }
 
 static strait_err sum_squares_each(struct strait_stream *s, strait_tensor totals,
@@ -50,7 +50,7 @@ static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_ten
                             strait_tensor total, float epsilon) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype && total.dtype == STRAIT_F32);
     int64_t n = strait_cuda_count(x);
-    void *args[] = {&y.data, &x.data, &n, &total.data, &epsilon};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n, total.data, epsilon);
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "normalise"), strait_cuda_each(s, n),
                               args);
 }
@@ -60,7 +60,7 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
                        double max_norm) {
     assert(strait_cuda_count(scale) >= 2 && totals.dtype == STRAIT_F32);
     int64_t n = strait_cuda_count(totals);
-    void *args[] = {&scale.data, &totals.data, &n, &max_norm};
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(scale.data, totals.data, n, max_norm);
     return strait_cuda_launch(s, "clip", (strait_cuda_grid){.x = 1, .threads = THREADS}, args);
 }
 
