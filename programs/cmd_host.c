@@ -22,7 +22,7 @@ static const char *store_ca, *store_cert, *store_key;
 static strait_flag_list sets;
 enum {
     APPROVED_MAX = 256,
-    APPROVED_LEAST = 8,  // digits of a key
+    APPROVED_LEAST = 8,  // digits of a key; fewer would be easy to match by generating keys
     TIME_MAX = 100000000 // seconds, or hours
 };
 
@@ -198,6 +198,7 @@ static void find_addresses(int has_v6, char out[STRAIT_ADDRESS_MAX]) {
     freeifaddrs(all);
 }
 
+/* The same default as of "strait train", so that either can continue a run. */
 static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     if (out_folder != NULL) return strait_file_path(out, "%s", out_folder);
     return strait_file_path(out, "runs/%s", run->name);
@@ -275,6 +276,7 @@ static strait_err check_addresses(void) {
     return err;
 }
 
+/* Checked before the run file is read: a typing error should not cost the time of opening data. */
 static strait_err check_flags(void) {
     const struct {
         const char *name;

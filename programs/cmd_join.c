@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    GIVE_UP_MAX = 1000000000
+    GIVE_UP_MAX = 1000000000 // seconds: in milliseconds it fits an int64_t
 };
 
 static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
@@ -21,7 +21,7 @@ static int64_t n_threads, ordinal;
 static double give_up = 600.0;
 static int cannot_listen;
 
-static const char *fault_text;
+static const char *fault_text; // --fault, unparsed
 
 /* For tests: the point at which this process kills itself, as a power cut would. */
 static struct {
@@ -53,11 +53,13 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Standard error: standard output stays empty, as of any command without a result. */
 static void on_noted(void *user, const char *text) {
     (void)user;
     fprintf(stderr, "%s\n", text);
 }
 
+/* Signal handlers only count; the worker asks at every poll. */
 static int must_stop(void *user) {
     (void)user;
     return strait_signals_count();

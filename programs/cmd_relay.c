@@ -45,11 +45,13 @@ static void install_signal_handlers(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* The relay calls this once per version, so that strangers cannot flood the log. */
 static void on_version_refused(void *unused) {
     (void)unused;
     fprintf(stderr, "strait relay: refused: %s\n", strait_err_detail());
 }
 
+/* 0 leaves a limit at its default. */
 static strait_err check_flags(strait_relay_config *out) {
     const int64_t limits[] = {n_connections, n_per_host, n_per_second, idle_s, rate_mbit};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)

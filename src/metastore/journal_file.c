@@ -16,6 +16,7 @@ enum {
     FILE_MAX = 512 * 1024 * 1024 // a longer file cannot be a journal
 };
 
+/* Operators see this when a disk is full, so it says that nothing is lost. */
 static strait_err fail(const char *path, const char *what) {
     char reason[128] = "";
     (void)strerror_r(errno, reason, sizeof reason);
@@ -165,6 +166,7 @@ strait_err strait_journal_file_load(struct strait_journal_file *j) {
 
 /* ---- writing ---- */
 
+/* write may accept less than asked, for example when the disk is nearly full. */
 static strait_err write_all(int fd, const char *path, const unsigned char *data, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = write(fd, data, bytes);

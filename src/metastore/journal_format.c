@@ -11,12 +11,13 @@
 enum {
     VERSION = 1,
     RECORD_MAGIC = 0x4c4e524a, // "JRNL"
-    KIND_TERM = 1,
+    KIND_TERM = 1,             // a new leader; its term fences all earlier ones
     KIND_ENTRIES = 2,
     CHECKED_BYTES = 16 // of a record's prefix, before its checksum
 };
 static const unsigned char file_magic[8] = {'S', 'T', 'R', 'A', 'I', 'T', 'J', '\n'};
 
+/* Zeroed contents can be used again: a leader that resigned may claim again. */
 void strait_journal_contents_fini(struct strait_journal_contents *contents) {
     strait_metastore_table_fini(&contents->entries);
     *contents = (struct strait_journal_contents){.salt = 0};
@@ -86,6 +87,7 @@ size_t strait_journal_entries_pack(const struct strait_journal_contents *content
 
 /* ---- parsing ---- */
 
+/* The header is written once and synced, so it is never torn: any difference is damage. */
 static strait_err parse_header(const unsigned char *data, size_t bytes,
                                struct strait_journal_contents *out) {
     if (bytes < STRAIT_JOURNAL_HEADER || memcmp(data, file_magic, sizeof file_magic) != 0)
@@ -166,6 +168,7 @@ static strait_err parse_change(strait_reader *r, struct strait_journal_contents 
     return STRAIT_OK;
 }
 
+/* The batch is freed in any case: a change that failed half-way owns memory. */
 static strait_err parse_entries(strait_reader *r, struct strait_journal_contents *out) {
     const uint64_t n = strait_reader_uint(r, 2);
     struct strait_metastore_batch batch = {.n_rows = 0};

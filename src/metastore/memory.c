@@ -60,6 +60,7 @@ static void fini(struct strait_metastore *store) {
     if (memory != NULL && memory->leader == store) memory->leader = NULL;
 }
 
+/* Claims at once or fails: there is no other thread that could release the lease meanwhile. */
 static strait_err claim(struct strait_metastore *store) {
     struct strait_memory_store *memory = store->config.memory;
     STRAIT_TRY(reach(memory));
@@ -92,6 +93,7 @@ static strait_err renew(struct strait_metastore *store) {
     return STRAIT_OK;
 }
 
+/* The entries stay, as those of a real store do. */
 static strait_err resign(struct strait_metastore *store) {
     STRAIT_TRY(check_lead(store));
     store->config.memory->leader = NULL;

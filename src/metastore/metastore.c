@@ -265,6 +265,7 @@ strait_err strait_metastore_commit(struct strait_metastore *store,
     return STRAIT_OK;
 }
 
+/* NULL data would mean a removal. */
 strait_err strait_metastore_put(struct strait_metastore *store, const char *key, const void *data,
                                 size_t bytes) {
     const strait_metastore_change change = {.key = key, .data = data, .bytes = bytes};

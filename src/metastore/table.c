@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    FIRST_CAPACITY = 64
+    FIRST_CAPACITY = 64 // rows; most runs need no more
 };
 
 void strait_metastore_table_fini(struct strait_metastore_table *table) {
@@ -18,6 +18,7 @@ void strait_metastore_table_fini(struct strait_metastore_table *table) {
     *table = (struct strait_metastore_table){0};
 }
 
+/* After apply there is nothing left to free. */
 void strait_metastore_batch_fini(struct strait_metastore_batch *batch) {
     for (int i = 0; i < batch->n_rows; i++)
         strait_alloc_free(batch->rows[i]);
@@ -26,7 +27,7 @@ void strait_metastore_batch_fini(struct strait_metastore_batch *batch) {
 
 /* Returns the index of the first row whose key is not below `key`. */
 static size_t lower_bound(const struct strait_metastore_table *table, const char *key) {
-    size_t low = 0, high = table->n_rows;
+    size_t low = 0, high = table->n_rows; // the result is in [low, high]
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (strcmp(table->rows[middle]->entry.key, key) < 0)
@@ -137,6 +138,7 @@ void strait_metastore_table_apply(struct strait_metastore_table *table,
     batch->n_rows = 0; // the table owns the rows now
 }
 
+/* All keys with a prefix are neighbours in the sorted array. */
 strait_err strait_metastore_table_read(const struct strait_metastore_table *table,
                                        const char *prefix, strait_metastore_visit *visit,
                                        void *user) {

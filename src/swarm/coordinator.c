@@ -58,6 +58,7 @@ void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_
     }
 }
 
+/* Only what a restart cannot learn from the workers: inventories come with their heartbeats. */
 void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm_durable *out) {
     memset(out, 0, sizeof *out);
     out->generation = c->generation;
@@ -181,6 +182,8 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
 }
 
+/* The stage keeps its owner until a spare takes it. Without a spare, the worker may reconnect with
+ * its snapshots. */
 static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swarm_actions *out,
                  const char *reason) {
     strait_swarm_worker *worker = &c->workers[slot];
@@ -304,6 +307,7 @@ static int must_hand_over(struct strait_coordinator *c) {
     return is_leaving || is_moving;
 }
 
+/* A step is settled once the next one begins, because validation and checkpoint come in between. */
 static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *goal, int64_t now,
                        strait_swarm_actions *out) {
     if (c->phase != STRAIT_PHASE_READY) return; // the driver reads the phase and tries again
@@ -313,6 +317,7 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 
+/* Disconnects workers whose lease or progress ran out, before anything is assigned to them. */
 static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         strait_swarm_worker *worker = &c->workers[i];

@@ -33,12 +33,12 @@ static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
  * one broken accuser. */
 void strait_coordinator_accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
                                strait_swarm_actions *out) {
-    strait_swarm_worker *by = &c->workers[accuser];
+    strait_swarm_worker *reporter = &c->workers[accuser];
     const strait_fingerprint *key = &c->workers[accused].key;
-    const int is_first = !by->has_accused;
-    const int is_same = !is_first && strait_fingerprint_equal(&by->accused, key);
-    if (is_first) by->accused = *key;
-    by->has_accused = 1;
+    const int is_first = !reporter->has_accused;
+    const int is_same = !is_first && strait_fingerprint_equal(&reporter->accused, key);
+    if (is_first) reporter->accused = *key;
+    reporter->has_accused = 1;
     if (!is_first && !is_same)
         (void)strait_coordinator_log(c, out, accuser,
                                      "reported invalid values from a second worker: not believed");

@@ -26,6 +26,7 @@ static void checksum(const unsigned char *data, size_t bytes, unsigned char out[
     memcpy(out, text, SUM_BYTES);
 }
 
+/* Own code, since OpenSSL has only the alphabet with + and /. */
 static void encode(const unsigned char *data, size_t bytes, char *out) {
     uint32_t bits = 0;
     int n_bits = 0;

@@ -115,6 +115,7 @@ const strait_layout *strait_swarm_layout(int i) {
 
 /* ---- packing by table ---- */
 
+/* The second table of messages that one table describes completely. */
 static const strait_layout nothing = {"", NULL, 0};
 static const strait_float_memory no_floats = {NULL, 0};
 
@@ -201,6 +202,7 @@ static int is_task(const strait_task *task) {
     }
 }
 
+/* Trailing bytes are an error too: they would mean that the two sides disagree on the table. */
 strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out) {
     strait_reader r = {msg->body, msg->size, 0};
     memset(out, 0, sizeof *out);
@@ -261,6 +263,7 @@ strait_err strait_batch_ids_pack(struct strait_msg_pool *pool, const strait_batc
     return STRAIT_OK;
 }
 
+/* The receiver knows how many ids a microbatch has, so any other length is an error. */
 strait_err strait_batch_ids_unpack(const struct strait_msg *msg, int32_t *memory, int64_t n,
                                    strait_batch_ids *out) {
     const int has_tokens = (msg->flags & STRAIT_IDS_TOKENS) != 0;
@@ -283,6 +286,7 @@ strait_err strait_batch_ids_unpack(const struct strait_msg *msg, int32_t *memory
 
 /* ---- snapshots ---- */
 
+/* The bytes follow the table without a length: they are the rest of the message. */
 strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                              struct strait_msg **out) {
     const strait_layout *layout = &layouts[LAYOUT_PIECE];

@@ -52,7 +52,7 @@ struct walk {
     strait_writer list;    // the header
     unsigned char *values; // NULL: write only the header
     size_t list_bytes, value_bytes;
-    uint32_t n;
+    uint32_t n;                 // tensors
     int is_counting, must_load; // must_load: copy to the runner, not from it
 };
 
@@ -85,6 +85,7 @@ static strait_err visit_all(struct walk *walk) {
                                 : strait_runner_state_expect(walk->plan, walk->stage, visit, walk);
 }
 
+/* Counting first keeps header and values in one allocation of the right size. */
 static strait_err measure(struct walk *walk) {
     walk->is_counting = 1;
     walk->list_bytes = PREFIX_BYTES;
@@ -152,6 +153,7 @@ static strait_err check_sizes(const struct strait_snapshot *snapshot, strait_sna
                                                                  : strait_snapshot_header_fail();
 }
 
+/* Sizes first: names alone do not show that values are missing or left over. */
 static strait_err match_header(const struct strait_snapshot *snapshot,
                                const struct strait_snapshot *header) {
     strait_snapshot_sizes sizes = {0};
@@ -285,6 +287,7 @@ strait_err strait_snapshot_add_piece(struct strait_snapshot *snapshot, const str
     return STRAIT_OK;
 }
 
+/* Pieces are small, so that activations and gradients can be sent between them. */
 void strait_snapshot_next_piece(const struct strait_snapshot *snapshot, size_t *at,
                                 strait_piece *piece) {
     const size_t left = snapshot->bytes - *at;

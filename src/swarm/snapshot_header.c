@@ -9,7 +9,7 @@
 
 enum {
     TENSORS_MAX = 1 << 16, // bounds the memory of the lists that write_part allocates
-    SHAPE_TEXT = 64
+    SHAPE_TEXT = 64        // of describe()
 };
 
 /* On the wire since the first version, when a snapshot was called an image. */

@@ -20,6 +20,7 @@ void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step) {
     set->n = n;
 }
 
+/* Not zeros: stage 0 exists. */
 strait_snapshot_inventory strait_snapshot_inventory_empty(void) {
     const strait_snapshot_set none = {.stage = -1};
     return (strait_snapshot_inventory){none, none, none};

@@ -55,6 +55,7 @@ void strait_snapshot_reader_fini(struct strait_snapshot_reader *reader) {
     *reader = (struct strait_snapshot_reader){0};
 }
 
+/* An empty reader is done as well: both are zero. */
 int strait_snapshot_reader_is_done(const struct strait_snapshot_reader *reader) {
     return reader->at == reader->bytes;
 }

@@ -79,21 +79,21 @@ says $last/events.log 'hostile .*: reported invalid values from a second worker'
 # A worker reports its own values as non-finite: a spare recomputes the step and finds them finite. The
 # run starts with two workers; it is repeated if the third joined after the report.
 for n in 1 2 3 4 5 6 7 8; do
-    host_begin spoil-$n run.yaml $sets --set link.emulate.delay=40ms
-    hostile_begin spoil-$n spoil 20
-    wait_joined spoil-$n 1
+    host_begin nonfinite-$n run.yaml $sets --set link.emulate.delay=40ms
+    hostile_begin nonfinite-$n nonfinite 20
+    wait_joined nonfinite-$n 1
     for i in 1 2; do
-        join_begin spoil-$n $i
-        wait_joined spoil-$n $((i + 1))
+        join_begin nonfinite-$n $i
+        wait_joined nonfinite-$n $((i + 1))
     done
-    host_ends 0 spoil
+    host_ends 0 nonfinite
     wait $hostile
     awk '/joined/ { came = NR } /non-finite values; recomputing/ && !seen { seen = NR }
-        END { exit seen < came }' spoil-$n/events.log && break
+        END { exit seen < came }' nonfinite-$n/events.log && break
 done
-same_metrics straight spoil-$n
-same_weights straight spoil-$n
-says spoil-$n/events.log 'hostile .*: non-finite values; recomputing the step on a spare'
+same_metrics straight nonfinite-$n
+same_weights straight nonfinite-$n
+says nonfinite-$n/events.log 'hostile .*: non-finite values; recomputing the step on a spare'
 
 # Non-finite weights: a neighbour finds them in a copy, the coordinator in the data of a checkpoint.
 is_banned poison 0 2

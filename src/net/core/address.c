@@ -42,7 +42,7 @@ static void format(const struct sockaddr_storage *name, char out[STRAIT_ADDRESS_
 }
 
 void strait_address_bound(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]) {
-    struct sockaddr_storage name;
+    struct sockaddr_storage name; // zeroed, in case the call fails
     int size = sizeof name;
     memset(&name, 0, sizeof name);
     (void)uv_tcp_getsockname(tcp, (struct sockaddr *)&name, &size);

@@ -71,6 +71,7 @@ static strait_err check_header(const struct strait_frame_reader *reader) {
     return STRAIT_OK;
 }
 
+/* Valid also for a frame that was refused: the version is what the refusal is about. */
 int strait_frame_version(const struct strait_frame_reader *reader) {
     return reader->header[AT_VERSION];
 }

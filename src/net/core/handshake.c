@@ -10,6 +10,7 @@ enum {
     RUN_TEXT = 2 * STRAIT_RUN_BYTES + 1
 };
 
+/* Enough to notice a mix-up in every frame; the whole id was compared in HELLO. */
 uint32_t strait_hello_run(const strait_hello *hello) {
     return strait_get_u32(hello->run);
 }

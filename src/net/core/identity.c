@@ -22,7 +22,7 @@
 #include <uv.h>
 
 enum {
-    PUBLIC_KEY_BYTES = 32
+    PUBLIC_KEY_BYTES = 32 // of Ed25519
 };
 
 struct strait_identity {
@@ -31,6 +31,7 @@ struct strait_identity {
     strait_fingerprint fingerprint;
 };
 
+/* Not in constant time: a fingerprint is public. */
 int strait_fingerprint_equal(const strait_fingerprint *a, const strait_fingerprint *b) {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
@@ -44,6 +45,7 @@ void strait_fingerprint_text(const strait_fingerprint *f, char out[STRAIT_FINGER
     out[STRAIT_FINGERPRINT_TEXT - 1] = 0;
 }
 
+/* Both cases, since people copy fingerprints from other tools. */
 static int digit_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum {
-    INBOX_BYTES = 256 * 1024 * 1024
+    INBOX_BYTES = 256 * 1024 * 1024 // a stage that computes may leave this much unread
 };
 
 /* Deadlines are monotonic: a change of the system's time must not end or extend a wait. */
@@ -23,6 +23,7 @@ static void init_condition(pthread_cond_t *condition) {
     pthread_condattr_destroy(&attributes);
 }
 
+/* The transport receives into the mesh's own pool: messages may outlive the transport. */
 static void set_config(struct strait_mesh *mesh, const strait_mesh_config *config) {
     mesh->config = *config;
     mesh->config.transport.pool = mesh->pool;
@@ -88,6 +89,7 @@ void strait_mesh_close(struct strait_mesh **mesh) {
     *mesh = NULL;
 }
 
+/* Not locked: the pool has a lock of its own. */
 struct strait_msg_pool *strait_mesh_pool(struct strait_mesh *mesh) {
     return mesh->pool;
 }
@@ -186,6 +188,7 @@ static int wait_until(struct strait_mesh *mesh, pthread_cond_t *condition, int64
     return pthread_cond_timedwait(condition, &mesh->mutex, &until) != ETIMEDOUT;
 }
 
+/* One deadline for a whole call, however often it is woken. */
 static int64_t deadline(int timeout_ms) {
     return timeout_ms < 0 ? INT64_MAX : strait_clock_ns() + (int64_t)timeout_ms * 1000000;
 }
@@ -340,6 +343,7 @@ strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_sta
     return call(mesh, run_stats, &args);
 }
 
+/* Under the lock, since the net thread replaces the address when it dials. */
 strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
                                     char out[STRAIT_ADDRESS_MAX]) {
     struct strait_mesh_peer_state *m = NULL;

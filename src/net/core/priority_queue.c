@@ -37,6 +37,7 @@ void strait_priority_queue_push_front(struct strait_priority_queue *queue,
     count_in(queue, m);
 }
 
+/* Strictly by priority. Nothing starves, since a step has few messages of each kind. */
 struct strait_msg *strait_priority_queue_pop(struct strait_priority_queue *queue) {
     for (int p = 0; p < STRAIT_N_PRIORITIES; p++) {
         struct strait_msg *m = queue->first[p];

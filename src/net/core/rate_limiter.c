@@ -87,12 +87,13 @@ strait_err strait_rate_limiter_acquire(struct strait_rate_limiter *limiter,
             "refused: too many connections from one address (at most %d at once, %d per "
             "second)",
             limiter->max_open, limiter->max_per_s);
-    entry->allowance -= 1;
+    entry->allowance -= 1; // a refused connection costs nothing: it was not opened
     entry->n_open++;
     *out = entry;
     return STRAIT_OK;
 }
 
+/* The entry stays: its bucket may not be full yet. */
 void strait_rate_limiter_release(struct strait_rate_limiter_entry *entry) {
     entry->n_open--;
 }

@@ -23,6 +23,7 @@ static void set_defaults(strait_transport_config *c) {
     if (c->queue_bytes == 0) c->queue_bytes = QUEUE_BYTES;
 }
 
+/* Mistakes of the calling program, not of a user. */
 static strait_err check_config(const strait_transport_config *c) {
     if (c->pool == NULL || c->identity == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "a transport needs a message pool and an identity");
@@ -65,6 +66,7 @@ void strait_transport_close(struct strait_transport **t) {
     *t = NULL;
 }
 
+/* Ids are never reused, so that a late message for a closed link cannot reach a new one. */
 strait_err strait_link_new(struct strait_transport *t, struct strait_link **out) {
     static atomic_uint_least64_t next_id = 1; // shared: in-process transports address links by id
     void *memory = NULL;

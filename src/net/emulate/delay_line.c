@@ -1,5 +1,5 @@
 /* delay_line.c - positions count bytes since the start and never wrap; `position & (capacity - 1)`
- * is the place in the ring. Marks give the due time of ranges of bytes. */
+ * is the index in the ring. Marks give the due time of ranges of bytes. */
 #include "net/emulate/delay_line.h"
 
 #include "base/alloc.h"
@@ -8,7 +8,7 @@
 
 enum {
     BYTES_PER_MARK = 1024, // one due time per kilobyte on average; equal times share one
-    SMALLEST = 64 * 1024
+    SMALLEST = 64 * 1024   // bytes of a ring: several TLS records
 };
 
 static size_t smaller(size_t a, size_t b) {
@@ -21,6 +21,7 @@ static void move_bytes(const struct strait_delay_line *from, unsigned char *ring
         ring[at & (capacity - 1)] = from->ring[at & (from->capacity - 1)];
 }
 
+/* A power of two, so that a mask replaces the division for a position in the ring. */
 static size_t capacity_for(size_t bytes, size_t least) {
     size_t capacity = least;
     while (capacity < bytes)
@@ -110,5 +111,5 @@ unsigned char *strait_delay_line_ready(const struct strait_delay_line *line, siz
 }
 
 void strait_delay_line_sent(struct strait_delay_line *line, size_t bytes) {
-    line->head += bytes;
+    line->head += bytes; // the ring never shrinks: the next burst needs as much
 }

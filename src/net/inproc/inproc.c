@@ -13,12 +13,12 @@
 #include <string.h>
 
 struct inproc_link {
-    struct strait_link *next;            // in the transport's list
-    struct strait_mailbox *peer_mailbox; // may be gone: strait_mailbox_send checks
-    uint64_t peer_id;                    // 0 until opened
-    int is_open, is_closing, wants_writable, is_paused;
+    struct strait_link *next;                           // in the transport's list
+    struct strait_mailbox *peer_mailbox;                // may be gone: strait_mailbox_send checks
+    uint64_t peer_id;                                   // 0 until opened
+    int is_open, is_closing, wants_writable, is_paused; // as in struct strait_multi_link
     struct strait_emulate shaper;
-    struct strait_priority_queue out;
+    struct strait_priority_queue out;  // not yet sent
     struct strait_priority_queue held; // received while paused
     size_t in_flight;                  // bytes for which the peer has returned no credit
     int64_t received_ns, pinged_ns, start_ns;

@@ -225,6 +225,7 @@ int strait_mailbox_receive(struct strait_mailbox *mailbox, int64_t until_ns,
     return has_mail;
 }
 
+/* The flag outlasts the signal, so that a wake between two waits is not lost. */
 void strait_mailbox_wake(struct strait_mailbox *mailbox) {
     pthread_mutex_lock(&mailbox->network->mutex);
     mailbox->is_woken = 1;

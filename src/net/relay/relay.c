@@ -307,6 +307,7 @@ static void set_defaults(strait_relay_config *c) {
     fit_to_file_limit(c);
 }
 
+/* uv_async_send is the only call of libuv that other threads and signal handlers may make. */
 static void on_wake(uv_async_t *handle) {
     uv_stop(handle->loop);
 }

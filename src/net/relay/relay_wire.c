@@ -17,6 +17,7 @@ enum {
 static const unsigned char magic[4] = {'S', 't', 'R', 'l'};
 static const char scheme[] = "relay://"; // of addresses that people paste
 
+/* Constant time, as the header promises: the relay compares tokens of strangers. */
 int strait_relay_token_equal(const strait_relay_token *a, const strait_relay_token *b) {
     return CRYPTO_memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
@@ -58,6 +59,8 @@ void strait_relay_reply_pack(strait_relay_status status, unsigned char out[STRAI
     out[AT_STATUS] = (unsigned char)status;
 }
 
+/* The error codes decide what the caller does: EAGAIN and ECLOSED lead to another attempt, EPROTO
+ * is final. */
 strait_err strait_relay_reply_unpack(const unsigned char in[STRAIT_RELAY_REPLY]) {
     if (memcmp(in, magic, sizeof magic) != 0)
         return STRAIT_FAIL(STRAIT_EPROTO,
@@ -91,10 +94,9 @@ strait_err strait_relay_address_parse(const char *address, char *out_where, size
                                       strait_relay_token *out_token) {
     const char *where = strait_relay_is_address(address) ? address + sizeof scheme - 1 : "";
     const char *slash = strchr(where, '/');
-    strait_fingerprint token;
+    strait_fingerprint token; // it has as many digits as a fingerprint, whose parser is used
     if (slash == NULL || slash == where || (size_t)(slash - where) >= capacity ||
-        strait_fingerprint_parse(slash + 1, &token) !=
-            STRAIT_OK) // a token has as many digits as a key
+        strait_fingerprint_parse(slash + 1, &token) != STRAIT_OK)
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "address '%.40s...': expected relay://HOST:PORT/TOKEN, the token in 64 "
                            "hexadecimal digits",
@@ -111,6 +113,7 @@ strait_err strait_relay_address_print(const char *where, const strait_relay_toke
     char text[STRAIT_FINGERPRINT_TEXT];
     memcpy(digits.bytes, token->bytes, sizeof digits.bytes);
     strait_fingerprint_text(&digits, text);
+    /* A truncated token would silently lead to another address. */
     const int n = snprintf(out, capacity, "%s%s/%s", scheme, where, text);
     if (n > 0 && (size_t)n < capacity) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EINVAL, "relay '%.80s': the address is too long", where);

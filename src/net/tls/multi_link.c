@@ -285,6 +285,7 @@ static strait_err hello_received(struct strait_conn *c, const strait_hello *thei
     return STRAIT_OK;
 }
 
+/* Called by a stream that has capacity: the message is chosen only now, so the most urgent wins. */
 static struct strait_msg *next(struct strait_conn *c) {
     if (c->link == NULL) return NULL;
     struct strait_multi_link *ml = c->link->state;

@@ -56,7 +56,8 @@ void strait_multi_link_list_tick(struct strait_transport *t, int64_t now_ns) {
         strait_conn_tick(c, now_ns);
 }
 
-/* Returns when the stream has to be pumped next. */
+/* Streams of an emulated link have to be pumped when their next bytes are due, not when the socket
+ * becomes writable. Returns when that is. */
 static int64_t pump_if_due(struct strait_conn *c, int64_t now_ns) {
     if (c == NULL) return INT64_MAX;
     if (c->next_pump_ns <= now_ns) strait_conn_pump(c);

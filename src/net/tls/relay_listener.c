@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    PAUSE_MS = 50, // before the first redial; doubles up to the maximum
-    PAUSE_MAX_MS = 2000,
+    PAUSE_MS = 50,       // before the first redial; doubles up to the maximum
+    PAUSE_MAX_MS = 2000, // a peer that dials must not wait long for us to be back
     NS_PER_MS = 1000000
 };
 

@@ -12,6 +12,8 @@ enum {
     OTHERS_MAX = 16 * 1024 * 1024     // reserved in a send queue for other messages
 };
 
+/* Generation and sequence let the reply be matched to this barrier. A message that cannot be packed
+ * for lack of memory is like a lost one: the phase times out. */
 static void send_task(struct host *h, int worker, strait_task *task) {
     struct strait_msg *msg = NULL;
     task->generation = h->coordinator.generation;
@@ -116,6 +118,7 @@ static void send_command(struct host *h, int worker, strait_stage_command *comma
 
 /* ---- token ids ---- */
 
+/* Only stages that need them get ids: the host sends all data of the run over its own link. */
 static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_batch_ids ids) {
     struct strait_msg *msg = NULL;
     const strait_run_plan *plan = &h->executor->plan;

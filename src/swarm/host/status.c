@@ -45,6 +45,7 @@ void strait_status_collect(const strait_host_status *from, strait_status *out) {
     out->refused = from->n_refused;
     out->ids_bytes = (double)from->ids_bytes;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        /* A disconnected owner is listed too: the run is waiting for it. */
         if (c->workers[i].is_known && (c->workers[i].is_connected || c->workers[i].stage >= 0))
             collect_worker(from, i, &out->workers[out->n_workers++]);
 }
@@ -72,7 +73,7 @@ strait_err strait_status_save(const strait_status *status, const char *folder) {
         return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the status of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);
     if (err == STRAIT_OK) err = strait_json_replace(path, document);
-    json_decref(document);
+    json_decref(document); // and with it `workers`, which it owns
     return err;
 }
 
@@ -86,6 +87,7 @@ static double read_real(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
 }
 
+/* As written by pack_worker. */
 static void read_worker(const json_t *object, strait_status_worker *out) {
     *out = (strait_status_worker){
         .stage = (int)json_integer_value(json_object_get(object, "stage")),
@@ -109,7 +111,7 @@ strait_err strait_status_load(const char *folder, strait_status *out) {
     STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
     STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
     const json_t *workers = json_object_get(document, "workers");
-    memset(out, 0, sizeof *out);
+    memset(out, 0, sizeof *out); // what the file lacks stays zero
     read_text(document, "phase", out->phase, sizeof out->phase);
     out->generation = (int64_t)read_real(document, "generation");
     out->step = (int64_t)read_real(document, "step");

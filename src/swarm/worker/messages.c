@@ -81,6 +81,7 @@ strait_err strait_worker_send_reply(struct worker *w, strait_stage_reply *reply)
     return STRAIT_OK;
 }
 
+/* In the same order as above, for the same reason. */
 strait_err strait_worker_send_task_reply(struct worker *w, strait_task_reply *reply) {
     struct strait_msg *msg = NULL;
     report_rejected(w, &reply->rejected_copies_prev, &reply->rejected_copies_next);

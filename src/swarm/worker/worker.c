@@ -18,6 +18,7 @@ enum {
 
 /* ---- receiving ---- */
 
+/* The mesh dials again by itself, unless the coordinator refused us. */
 static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
     struct worker_control *c = &w->control;
     if (c->down_ns == 0) {
@@ -67,6 +68,7 @@ static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     }
 }
 
+/* Stops at a task or command, so that it is executed before more is read. */
 static strait_err receive_control(struct worker *w, int timeout_ms) {
     for (;; timeout_ms = 0) {
         struct strait_msg *msg = NULL;
@@ -89,6 +91,7 @@ static strait_err receive_neighbours(struct worker *w) {
     return STRAIT_OK;
 }
 
+/* Leaving takes until another worker has the stage, so the worker keeps serving meanwhile. */
 static void leave_if_asked(struct worker *w) {
     struct strait_msg *msg = NULL;
     if (w->has_left || w->spec->events.must_stop(w->spec->events.user) == 0) return;
@@ -128,6 +131,8 @@ strait_err strait_worker_poll(struct worker *w) {
 
 /* ---- tasks ---- */
 
+/* Closes the links to the neighbours. The stage and its snapshots stay, in case it is assigned to
+ * us again. */
 static void release_stage(struct worker *w) {
     if (w->service != NULL) strait_service_set_links(w->service, NULL, -1, -1);
     strait_mesh_close(&w->mesh);
@@ -215,6 +220,7 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
 
 /* ---- commands ---- */
 
+/* Commands of another generation are ignored: their sender has abandoned it. */
 static strait_err on_command(struct worker *w, struct strait_msg *msg) {
     strait_stage_command command;
     strait_stage_reply reply;
@@ -276,10 +282,11 @@ static strait_err run_loop(struct worker *w) {
         receive_without_command(w);
         STRAIT_TRY(keep_alive(w));
     }
-    strait_worker_note(w, "the run is over");
+    strait_worker_note(w, "the run has ended");
     return STRAIT_OK;
 }
 
+/* One stream: control messages are small, and every stream costs the coordinator a connection. */
 static strait_err open_control(struct worker *w) {
     int peer = 0;
     strait_mesh_config config = {.scheme = "tls",

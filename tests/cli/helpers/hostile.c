@@ -3,7 +3,7 @@
  *   nan     sends non-finite activations and gradients, after AFTER boundary messages
  *   huge    sends values that are larger than those of any model
  *   liar    falsely reports that its neighbours send non-finite values
- *   spoil   falsely reports that its own values are non-finite
+ *   nonfinite  falsely reports that its own values are non-finite
  *   slow    reports a low speed, and sleeps AFTER ms in each microbatch
  *   poison  sends snapshots with non-finite weights to its neighbours and to the coordinator
  *   misname sends snapshots in which a tensor has another name
@@ -109,7 +109,7 @@ strait_err __wrap_strait_codec_read_metrics(struct strait_codec *c, struct strai
                                             strait_codec_metrics *out) {
     const strait_err err = __real_strait_codec_read_metrics(c, s, out);
     if (misbehaves("liar")) out->rejected = 1;
-    if (misbehaves("spoil")) out->non_finite = 1;
+    if (misbehaves("nonfinite")) out->non_finite = 1;
     return err;
 }
 

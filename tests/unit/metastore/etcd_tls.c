@@ -12,10 +12,10 @@ static strait_err try_claim(const strait_metastore_config *config) {
     uint64_t term = 0;
     CHECK_OK(strait_metastore_open(config, &store));
     const strait_err err = strait_metastore_claim(store, &term);
-    char words[512];
-    (void)snprintf(words, sizeof words, "%s", strait_err_detail());
+    char detail[512];
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
     strait_metastore_close(&store);
-    return err == STRAIT_OK ? err : STRAIT_FAIL(err, "%s", words);
+    return err == STRAIT_OK ? err : STRAIT_FAIL(err, "%s", detail);
 }
 
 static void test_both_sides_show_certificates(void **state) {

@@ -78,11 +78,11 @@ static pid_t start_child(int *out_fd) {
     return child;
 }
 
-static void end_child(pid_t child, int how) {
+static void end_child(pid_t child, int signal) {
     int status = 0;
-    CHECK(kill(child, how) == 0);
+    CHECK(kill(child, signal) == 0);
     CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == how);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == signal);
 }
 
 /* Lets the child commit `n` steps and a little more, kills it and returns the last step reported.

@@ -10,7 +10,7 @@ enum {
 typedef enum pending_kind {
     ARRIVE,
     ANSWER,
-    BEAT,
+    HEARTBEAT,
     CONNECT,
     WAKE,
     FAULT,

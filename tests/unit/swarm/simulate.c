@@ -81,16 +81,16 @@ static void feed(const strait_swarm_event *event) {
 
 /* ---- the workers' side ---- */
 
-static void hold(strait_snapshot_set *h, int stage, int64_t step, uint32_t generation) {
-    if (h->stage != stage) *h = (strait_snapshot_set){.stage = stage};
-    if (strait_snapshot_set_has(h, stage, step)) return;
-    if (h->n == 2) {
-        h->steps[0] = h->steps[1];
-        h->generations[0] = h->generations[1];
-        h->n = 1;
+static void add_snapshot(strait_snapshot_set *set, int stage, int64_t step, uint32_t generation) {
+    if (set->stage != stage) *set = (strait_snapshot_set){.stage = stage};
+    if (strait_snapshot_set_has(set, stage, step)) return;
+    if (set->n == 2) {
+        set->steps[0] = set->steps[1];
+        set->generations[0] = set->generations[1];
+        set->n = 1;
     }
-    h->steps[h->n] = step;
-    h->generations[h->n++] = generation;
+    set->steps[set->n] = step;
+    set->generations[set->n++] = generation;
 }
 
 /* Returns the worker that owns the neighbouring stage. */
@@ -105,23 +105,23 @@ static int is_running(const struct worker *w) {
 }
 
 static void take_snapshot(struct worker *w) {
-    hold(&w->inventory.own, w->stage, w->at, w->generation);
-    struct worker *buddy = neighbour(w, w->stage + 1 < STAGES ? 1 : -1);
+    add_snapshot(&w->inventory.own, w->stage, w->at, w->generation);
+    struct worker *keeper = neighbour(w, w->stage + 1 < STAGES ? 1 : -1);
     /* The background copy arrives in 8 of 10 cases. */
-    if (buddy != NULL && buddy->generation == w->generation && is_running(buddy) && draw(10) < 8)
-        hold(buddy->stage > w->stage ? &buddy->inventory.prev : &buddy->inventory.next, w->stage,
-             w->at, w->generation);
+    if (keeper != NULL && keeper->generation == w->generation && is_running(keeper) && draw(10) < 8)
+        add_snapshot(keeper->stage > w->stage ? &keeper->inventory.prev : &keeper->inventory.next,
+                     w->stage, w->at, w->generation);
 }
 
 static strait_err restore(struct worker *w, const strait_swarm_action *a) {
-    const struct worker *giver = NULL;
-    if (a->source == STRAIT_SWARM_FROM_PREV) giver = neighbour(w, -1);
-    if (a->source == STRAIT_SWARM_FROM_NEXT) giver = neighbour(w, 1);
-    if (!is_running(giver)) return STRAIT_ECLOSED;
+    const struct worker *sender = NULL;
+    if (a->source == STRAIT_SWARM_FROM_PREV) sender = neighbour(w, -1);
+    if (a->source == STRAIT_SWARM_FROM_NEXT) sender = neighbour(w, 1);
+    if (!is_running(sender)) return STRAIT_ECLOSED;
     if (a->source == STRAIT_SWARM_FROM_SELF)
         EXPECT(strait_snapshot_set_has(&w->inventory.own, w->stage, a->step));
-    if (giver != NULL && giver->generation == w->generation)
-        EXPECT(strait_snapshot_inventory_has_copy(&giver->inventory, w->stage, a->step));
+    if (sender != NULL && sender->generation == w->generation)
+        EXPECT(strait_snapshot_inventory_has_copy(&sender->inventory, w->stage, a->step));
     if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
     if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
     w->at = a->step;
@@ -166,20 +166,21 @@ static void arrive(const pending *h) {
     put(answer, (20 + draw(100)) * world.pace * MS + (answer.err == STRAIT_ECLOSED ? 300 * MS : 0));
 }
 
-static void beat(const pending *h, int is_first) {
+static void heartbeat(const pending *h, int is_first) {
     const struct worker *w = &world.workers[h->worker];
     if (w->has_link)
         feed(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                    .worker = w->slot,
                                    .inventory = w->inventory,
                                    .progress = (uint32_t)world.n_events});
-    if (is_first) put((pending){.kind = BEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
+    if (is_first)
+        put((pending){.kind = HEARTBEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
 }
 
 static void answer(const pending *h) {
     const struct worker *w = &world.workers[h->worker];
     if (!w->has_link) return;
-    beat(h, 0); // reports the inventory before the reply
+    heartbeat(h, 0); // reports the inventory before the reply
     if (!w->has_link) return;
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                .worker = w->slot,
@@ -247,7 +248,7 @@ static void restart_coordinator(void) {
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_START});
 }
 
-static void break_something(void) {
+static void inject_fault(void) {
     /* Half of the faults hit an owner. */
     int i = (int)draw((uint32_t)world.n_workers);
     const int stage = (int)draw(STAGES);
@@ -273,7 +274,7 @@ static void break_something(void) {
     }
 }
 
-static void happen(pending *h) {
+static void handle(pending *h) {
     struct worker *w = h->worker >= 0 ? &world.workers[h->worker] : NULL;
     if ((h->kind == ARRIVE || h->kind == ANSWER) && h->life != w->life) return;
     if (w != NULL && w->stopped_until > world.now &&
@@ -284,7 +285,7 @@ static void happen(pending *h) {
     switch (h->kind) {
     case ARRIVE: arrive(h); break;
     case ANSWER: answer(h); break;
-    case BEAT: beat(h, 1); break;
+    case HEARTBEAT: heartbeat(h, 1); break;
     case CONNECT: connect_worker(h->worker); break;
     case WAKE:
         w->is_alive = 1;
@@ -292,7 +293,7 @@ static void happen(pending *h) {
         break;
     case FAULT:
         if (!world.is_calm) {
-            break_something();
+            inject_fault();
             world.n_faults++;
         }
         put((pending){.kind = FAULT, .worker = -1}, (int64_t)draw(world.fault_ms) * MS);
@@ -310,7 +311,7 @@ static void run_until(int64_t when, int n_faults) {
         EXPECT(h.at >= world.now);
         world.now = h.at;
         world.n_events++;
-        happen(&h);
+        handle(&h);
         check_world();
         if (world.agenda.n > world.n_ahead) world.n_ahead = world.agenda.n;
     }
@@ -335,7 +336,7 @@ static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms
         *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
         w->inventory = strait_snapshot_inventory_empty();
         put((pending){.kind = CONNECT, .worker = i}, draw(20000) * MS);
-        put((pending){.kind = BEAT, .worker = i}, draw(1000) * MS);
+        put((pending){.kind = HEARTBEAT, .worker = i}, draw(1000) * MS);
     }
     put((pending){.kind = CLOCK, .worker = -1}, 0);
     put((pending){.kind = FAULT, .worker = -1}, 10 * S);

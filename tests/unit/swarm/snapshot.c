@@ -86,9 +86,9 @@ static void rejects_pieces_out_of_order(void **state) {
 }
 
 /* A reader of a checkpoint takes no memory but that of the header. */
-static void open_gift(struct strait_snapshot_reader *reader,
-                      const struct strait_checkpoint *checkpoint,
-                      const struct strait_snapshot *list, size_t whole) {
+static void open_reader(struct strait_snapshot_reader *reader,
+                        const struct strait_checkpoint *checkpoint,
+                        const struct strait_snapshot *list, size_t whole) {
     const int64_t prev = strait_alloc_count();
     CHECK_OK(strait_snapshot_reader_init(reader, checkpoint, list->data, list->bytes, whole));
     assert_int_equal(strait_alloc_count(), prev + 1);
@@ -119,7 +119,7 @@ static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
     assert_int_equal(whole, snapshot.bytes);
     CHECK_FAILS(strait_snapshot_reader_init(&reader, checkpoint, list.data, list.bytes, whole - 1),
                 STRAIT_EPROTO, "invalid header");
-    open_gift(&reader, checkpoint, &list, whole);
+    open_reader(&reader, checkpoint, &list, whole);
     while (!strait_snapshot_reader_is_done(&reader)) {
         strait_piece piece;
         const int64_t prev = strait_alloc_count();
@@ -181,18 +181,18 @@ typedef struct change {
     const char *error;         // expected text, with the tensor's name
 } change;
 
-static void put_row(strait_writer *w, const strait_snapshot_tensor *row) {
-    strait_writer_uint(w, strlen(row->name), 1);
-    strait_writer_copy(w, row->name, strlen(row->name));
-    strait_writer_uint(w, (uint64_t)row->dtype, 1);
-    strait_writer_uint(w, (uint64_t)row->is_state, 1);
-    strait_writer_uint(w, (uint64_t)row->rows, 8);
-    strait_writer_uint(w, (uint64_t)row->cols, 8);
+static void write_tensor(strait_writer *w, const strait_snapshot_tensor *tensor) {
+    strait_writer_uint(w, strlen(tensor->name), 1);
+    strait_writer_copy(w, tensor->name, strlen(tensor->name));
+    strait_writer_uint(w, (uint64_t)tensor->dtype, 1);
+    strait_writer_uint(w, (uint64_t)tensor->is_state, 1);
+    strait_writer_uint(w, (uint64_t)tensor->rows, 8);
+    strait_writer_uint(w, (uint64_t)tensor->cols, 8);
 }
 
-/* Builds the changed snapshot, with all values 0, and writes the original tensor to *row. */
-static void make_changed(const struct strait_snapshot *from, const change *how,
-                         struct strait_snapshot *out, strait_snapshot_tensor *row) {
+/* Builds the changed snapshot, with all values 0, and writes the original tensor to *tensor. */
+static void make_changed(const struct strait_snapshot *from, const change *edit,
+                         struct strait_snapshot *out, strait_snapshot_tensor *tensor) {
     static unsigned char data[1 << 20];
     strait_reader r = {from->data, from->bytes, 0};
     strait_writer w = {.at = data, .left = sizeof data};
@@ -200,20 +200,21 @@ static void make_changed(const struct strait_snapshot *from, const change *how,
     int n = 0;
     CHECK_OK(strait_snapshot_header_read_count(&r, &n));
     strait_writer_copy(&w, from->data, 4);
-    const int n_after = n - how->is_out + how->is_twice;
+    const int n_after = n - edit->is_out + edit->is_twice;
     strait_writer_uint(&w, (uint64_t)n_after, 4);
     for (int i = 0; i < n; i++) {
         strait_snapshot_tensor each;
         CHECK_OK(strait_snapshot_header_read_tensor(&r, &each));
         const size_t row_bytes = each.bytes / (size_t)each.rows;
-        if (i == how->at) {
-            *row = each;
-            each.rows += how->more_rows;
-            each.is_state ^= how->other_kind;
-            if (how->first != 0) each.name[0] = how->first;
+        if (i == edit->at) {
+            *tensor = each;
+            each.rows += edit->more_rows;
+            each.is_state ^= edit->other_kind;
+            if (edit->first != 0) each.name[0] = edit->first;
         }
-        for (int k = i == how->at ? how->is_out : 0; k <= (i == how->at && how->is_twice); k++) {
-            put_row(&w, &each);
+        for (int k = i == edit->at ? edit->is_out : 0; k <= (i == edit->at && edit->is_twice);
+             k++) {
+            write_tensor(&w, &each);
             values += row_bytes * (size_t)each.rows;
         }
     }
@@ -247,15 +248,15 @@ static void rejects_snapshots_of_other_stages(void **state) {
     CHECK_OK(strait_snapshot_match(&whole, &plan));
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct strait_snapshot other = {0};
-        strait_snapshot_tensor row;
-        char words[200];
-        make_changed(&whole, &changes[i], &other, &row);
-        (void)snprintf(words, sizeof words, changes[i].error, row.name, (int)row.rows,
-                       (int)row.cols);
+        strait_snapshot_tensor tensor;
+        char expected[200];
+        make_changed(&whole, &changes[i], &other, &tensor);
+        (void)snprintf(expected, sizeof expected, changes[i].error, tensor.name, (int)tensor.rows,
+                       (int)tensor.cols);
         CHECK_OK(
             strait_snapshot_check_finite(&other)); // it is well formed, and its values are finite
-        CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, words);
-        CHECK_FAILS(strait_snapshot_restore(&other, runners[0]), STRAIT_EDATA, words);
+        CHECK_FAILS(strait_snapshot_match(&other, &plan), STRAIT_EDATA, expected);
+        CHECK_FAILS(strait_snapshot_restore(&other, runners[0]), STRAIT_EDATA, expected);
         CHECK_OK(strait_snapshot_capture(runners[0], 7, 3, &after));
         assert_memory_equal(whole.data, after.data, whole.bytes);
         strait_snapshot_fini(&other);
