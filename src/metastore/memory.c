@@ -9,7 +9,7 @@
 
 struct strait_memory_store {
     struct strait_metastore_table entries;
-    uint64_t version, term;
+    uint64_t version, term;                // both only grow
     const struct strait_metastore *leader; // NULL: nobody
     int64_t now_ms, until_ms;              // the lease expires at until_ms
     strait_err injected;                   // what every call fails with; STRAIT_OK: calls succeed

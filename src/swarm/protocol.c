@@ -79,7 +79,7 @@ static const strait_layout layouts[N_LAYOUTS] = {
     [LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
     [LAYOUT_PIECE] = STRAIT_LAYOUT("snapshot", piece_fields), // the bytes of the piece follow
     [LAYOUT_SNAPSHOT_REQUEST] = STRAIT_LAYOUT("snapshot_request", request_fields),
-    [LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields),
+    [LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields), // one of `tasks` follows
     [LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
 };
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    MESSAGE_MAX = 64 * 1024 * 1024,
-    QUEUE_BYTES = 1024 * 1024 // per link; the mesh queues the rest
+    MESSAGE_MAX = 64 * 1024 * 1024, // bounds what a peer can make us allocate
+    QUEUE_BYTES = 1024 * 1024       // per link; the mesh queues the rest
 };
 
 static void set_defaults(strait_transport_config *c) {
@@ -93,7 +93,7 @@ strait_err strait_transport_dial(struct strait_transport *t, const char *address
                                  strait_dial_params params, struct strait_link **out) {
     struct strait_link *link = NULL;
     STRAIT_TRY(strait_link_new(t, &link));
-    link->is_dialled = 1;
+    link->is_dialled = 1; // the peer must then prove the expected key
     link->user = params.user;
     if (params.emulate != NULL) link->emulate = *params.emulate;
     link->has_expected = params.expected != NULL;
