@@ -10,18 +10,18 @@ enum {
 /* Appends one part. The slab's size is the furthest end of any part, since overlays go back. */
 static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor shape,
                          strait_tensor *where) {
-    if (slab->n_parts == slab->capacity) {
+    if (slab->n_tensors == slab->capacity) {
         const int capacity = slab->capacity == 0 ? FIRST_CAPACITY : slab->capacity * 2;
-        STRAIT_TRY(strait_alloc_grow((void **)&slab->parts, (size_t)slab->capacity,
-                                     (size_t)capacity, sizeof *slab->parts, "slab parts"));
+        STRAIT_TRY(strait_alloc_grow((void **)&slab->tensors, (size_t)slab->capacity,
+                                     (size_t)capacity, sizeof *slab->tensors, "slab"));
         STRAIT_TRY(strait_alloc_grow((void **)&slab->offsets, (size_t)slab->capacity,
                                      (size_t)capacity, sizeof *slab->offsets, "slab offsets"));
         slab->capacity = capacity;
     }
     *where = shape;
-    slab->parts[slab->n_parts] = where;
-    slab->offsets[slab->n_parts] = offset;
-    slab->n_parts++;
+    slab->tensors[slab->n_tensors] = where;
+    slab->offsets[slab->n_tensors] = offset;
+    slab->n_tensors++;
     slab->next = offset + strait_tensor_bytes(shape);
     if (slab->bytes < slab->next) slab->bytes = slab->next;
     return STRAIT_OK;
@@ -46,18 +46,18 @@ void strait_slab_close_overlay(struct strait_slab *slab) {
     slab->next = slab->bytes;
 }
 
-/* One allocation for all parts: the device's allocator is slow, and its rounding would add up. */
+/* One allocation for all tensors: the device's allocator is slow, and its rounding would add up. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend) {
     slab->backend = backend;
     STRAIT_TRY(backend->ops->alloc(backend, slab->bytes, &slab->memory));
-    for (int i = 0; i < slab->n_parts; i++)
-        slab->parts[i]->data = (char *)slab->memory + slab->offsets[i];
+    for (int i = 0; i < slab->n_tensors; i++)
+        slab->tensors[i]->data = (char *)slab->memory + slab->offsets[i];
     return STRAIT_OK;
 }
 
 void strait_slab_fini(struct strait_slab *slab) {
     if (slab->memory != NULL) slab->backend->ops->release(slab->backend, slab->memory);
-    strait_alloc_free(slab->parts);
+    strait_alloc_free(slab->tensors);
     strait_alloc_free(slab->offsets);
     *slab = (struct strait_slab){0};
 }

@@ -9,11 +9,11 @@
 #include "tensor/tensor.h"
 
 struct strait_slab {
-    strait_tensor **parts; // tensors whose data commit sets; borrowed until then
+    strait_tensor **tensors; // tensors whose data commit sets; borrowed until then
     size_t *offsets;
-    int n_parts, capacity;
+    int n_tensors, capacity;
     size_t bytes; // size of the allocation as planned so far
-    size_t next;  // offset from which the next part may start
+    size_t next;  // offset from which the next tensor may start
     struct strait_backend *backend;
     void *memory;
 };
@@ -23,18 +23,18 @@ struct strait_slab {
 strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t rows, int64_t cols,
                            strait_tensor *where);
 
-/* Like add, but directly after the previous part, without alignment: adjacent matrices of equal
+/* Like add, but directly after the previous tensor, without alignment: adjacent matrices of equal
  * width can then be used as one. */
 strait_err strait_slab_add_adjacent(struct strait_slab *slab, strait_dtype dtype, int64_t rows,
                                     int64_t cols, strait_tensor *where);
 
-/* Lets parts that are never live at the same time share memory: the next part starts at `mark`, an
- * earlier slab->next, and overlaps the parts added since. close_overlay continues after all of
- * them. */
+/* Lets tensors that are never live at the same time share memory: the next tensor starts at `mark`,
+ * an earlier slab->next, and overlaps those added since. close_overlay continues after all of them.
+ */
 void strait_slab_overlay(struct strait_slab *slab, size_t mark);
 void strait_slab_close_overlay(struct strait_slab *slab);
 
-/* Allocates the memory on `backend`, zeroed, and sets the data of every part. The slab keeps the
+/* Allocates the memory on `backend`, zeroed, and sets the data of every tensor. The slab keeps the
  * backend until fini. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend);
 

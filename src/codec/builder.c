@@ -9,14 +9,15 @@
 #include <string.h>
 
 strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
-                                  const strait_codec_part *parts, size_t n) {
+                                  const strait_codec_tensor *tensors, size_t n) {
     for (size_t i = 0; i < n; i++)
-        STRAIT_TRY(strait_slab_add(&c->slab, dtype, parts[i].rows, parts[i].cols, parts[i].where));
+        STRAIT_TRY(
+            strait_slab_add(&c->slab, dtype, tensors[i].rows, tensors[i].cols, tensors[i].where));
     return STRAIT_OK;
 }
 
-strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n) {
-    return strait_codec_add_typed(c, STRAIT_F32, parts, n);
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_tensor *tensors, size_t n) {
+    return strait_codec_add_typed(c, STRAIT_F32, tensors, n);
 }
 
 int64_t strait_codec_slot_rows(const struct strait_codec *c) {
@@ -51,8 +52,8 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
     strait_param *p = &c->params[c->n_params++];
     full_name(c, name, p->name);
     p->role = role;
-    const strait_codec_part parts[] = {{&p->value, rows, cols}, {&p->grad, rows, cols}};
-    return strait_codec_add(c, parts, 2);
+    const strait_codec_tensor tensors[] = {{&p->value, rows, cols}, {&p->grad, rows, cols}};
+    return strait_codec_add(c, tensors, 2);
 }
 
 strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
@@ -130,17 +131,17 @@ strait_err strait_codec_add_copy(struct strait_codec *c, const strait_tensor *va
     return STRAIT_OK;
 }
 
-strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
-                             strait_codec_held *held, strait_tensor d) {
-    held->borrowed = d;
+strait_err strait_codec_save_grad(struct strait_codec *c, const strait_crossing *at,
+                                  strait_codec_saved_grad *grad, strait_tensor d) {
+    grad->borrowed = d;
     if (!c->spec.can_defer) return STRAIT_OK;
-    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, held->saved, at->slot),
+    return c->backend->kernels->cast(at->stream, strait_codec_grad_slot(c, grad->saved, at->slot),
                                      d);
 }
 
-strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
-                                   const strait_codec_held *held) {
-    return c->spec.can_defer ? strait_codec_grad_slot(c, held->saved, at->slot) : held->borrowed;
+strait_tensor strait_codec_saved_grad_at(const struct strait_codec *c, const strait_crossing *at,
+                                         const strait_codec_saved_grad *grad) {
+    return c->spec.can_defer ? strait_codec_grad_slot(c, grad->saved, at->slot) : grad->borrowed;
 }
 
 /* From the columns of a copy back to those of its original, adding to them. */

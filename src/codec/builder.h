@@ -20,15 +20,15 @@ static const strait_matmul_params strait_add_atb = {.alpha = 1, .beta = 1, .tran
 
 /* A tensor to plan. `where` is written when memory is committed and must not move until then; it
  * usually lies in c->state. */
-typedef struct strait_codec_part {
+typedef struct strait_codec_tensor {
     strait_tensor *where;
     int64_t rows, cols;
-} strait_codec_part;
+} strait_codec_tensor;
 
 /* Plan f32 tensors; tensors of another type. */
-strait_err strait_codec_add(struct strait_codec *c, const strait_codec_part *parts, size_t n);
+strait_err strait_codec_add(struct strait_codec *c, const strait_codec_tensor *tensors, size_t n);
 strait_err strait_codec_add_typed(struct strait_codec *c, strait_dtype dtype,
-                                  const strait_codec_part *parts, size_t n);
+                                  const strait_codec_tensor *tensors, size_t n);
 
 /* A tensor may keep the rows of every slot, one after the other. Gradient slots keep what waits for
  * param_grads: one per slot where gradients may be deferred, otherwise a single one. The first two
@@ -109,14 +109,14 @@ static inline strait_regroup_params strait_codec_padded(int64_t n, int64_t keep)
 /* The gradient that a receiver packs, until param_grads: borrowed from the caller, or saved in
  * gradient slots where gradients may be deferred (spec.can_defer), for which a padded codec plans
  * `saved`. */
-typedef struct strait_codec_held {
+typedef struct strait_codec_saved_grad {
     strait_tensor saved, borrowed;
-} strait_codec_held;
+} strait_codec_saved_grad;
 
-strait_err strait_codec_hold(struct strait_codec *c, const strait_crossing *at,
-                             strait_codec_held *held, strait_tensor d);
-strait_tensor strait_codec_held_at(const struct strait_codec *c, const strait_crossing *at,
-                                   const strait_codec_held *held);
+strait_err strait_codec_save_grad(struct strait_codec *c, const strait_crossing *at,
+                                  strait_codec_saved_grad *grad, strait_tensor d);
+strait_tensor strait_codec_saved_grad_at(const struct strait_codec *c, const strait_crossing *at,
+                                         const strait_codec_saved_grad *grad);
 
 /* Adds to `grad` its part of `product`, the gradient of a matrix that holds several copies: the
  * first rows, and the columns where a copy of this layout lies. */

@@ -14,9 +14,9 @@ strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec 
     if (c->spec.has_feedback) {
         assert(c->n_states == 0); // send and metrics expect the residual in state 0
         STRAIT_TRY(strait_codec_add_state(c, "feedback", STRAIT_F32, rows, cols));
-        return strait_codec_add(c, &(strait_codec_part){&fb->sum, rows, cols}, 1);
+        return strait_codec_add(c, &(strait_codec_tensor){&fb->sum, rows, cols}, 1);
     }
-    return strait_codec_add(c, &(strait_codec_part){&fb->excess, rows, cols}, !lossy->is_metered);
+    return strait_codec_add(c, &(strait_codec_tensor){&fb->excess, rows, cols}, !lossy->is_metered);
 }
 
 /* Packs x. `excess`, unless absent, becomes what was sent minus x. */

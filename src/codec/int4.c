@@ -71,7 +71,7 @@ static strait_err plan(struct strait_codec *c) {
     struct int4 *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n * (d / c->spec.tile)));
-    STRAIT_TRY(strait_codec_add(c, &(strait_codec_part){&st->rotated, n, d}, 1));
+    STRAIT_TRY(strait_codec_add(c, &(strait_codec_tensor){&st->rotated, n, d}, 1));
     return strait_feedback_plan(&st->feedback, c, &lossy);
 }
 

@@ -135,9 +135,10 @@ static const strait_lossy lossy = {.pack = pack, .restore = restore};
 static strait_err plan(struct strait_codec *c) {
     struct lowrank *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, r = c->spec.rank;
-    const strait_codec_part parts[] = {{&st->left, n, r}, {&st->right, d, r}, {&st->first, d, r}};
+    const strait_codec_tensor tensors[] = {
+        {&st->left, n, r}, {&st->right, d, r}, {&st->first, d, r}};
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, n > d ? n : d));
-    STRAIT_TRY(strait_codec_add(c, parts, sizeof parts / sizeof parts[0]));
+    STRAIT_TRY(strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]));
     STRAIT_TRY(strait_feedback_plan(&st->feedback, c, &lossy));
     st->warm = c->n_states;
     return strait_codec_add_state(c, "warm", STRAIT_F32, d, r);

@@ -75,7 +75,7 @@ static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "W1", STRAIT_ROLE_BOUNDARY, m, in));
     STRAIT_TRY(strait_codec_add_param(c, "W2", STRAIT_ROLE_BOUNDARY, out, m));
     if (c->spec.is_padded) return STRAIT_OK; // resbm_padded.c plans its own tensors
-    const strait_codec_part parts[] = {
+    const strait_codec_tensor tensors[] = {
         {&st->seen, strait_codec_slot_rows(c), in},
         {&st->a, strait_codec_slot_rows(c), m},
         {&st->d_out, strait_codec_grad_slot_rows(c), out},
@@ -86,8 +86,8 @@ static strait_err plan(struct strait_codec *c) {
         {&st->d_normed, n, d},
         {&st->rstd, n, 1},
     };
-    const size_t n_parts = sizeof parts / sizeof parts[0];
-    return strait_codec_add(c, parts, is_sender ? n_parts : n_parts - 3);
+    const size_t n_tensors = sizeof tensors / sizeof tensors[0];
+    return strait_codec_add(c, tensors, is_sender ? n_tensors : n_tensors - 3);
 }
 
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {

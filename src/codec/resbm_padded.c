@@ -10,19 +10,19 @@
 
 /* K is k padded, T the type of the stream. */
 typedef struct padded {
-    strait_tensor a;            // slots T [m]
-    strait_tensor normed, rstd; // sender: slots T [d], f32 [1]
-    strait_tensor z;            // receiver: slots T [K]
-    strait_tensor d_a;          // gradient slots T [m]
-    strait_tensor half_d_z;     // sender: gradient slots T [K]
-    strait_codec_held held;     // receiver: the gradient of x
-    strait_tensor h, d_h;       // [N x m] T
-    strait_tensor scaled;       // sender: [N x m] T
-    strait_tensor both;         // receiver: [N x (m + K)] T: silu(a) and z
-    strait_tensor code;         // [N x K] f32: what is packed
-    strait_tensor w1, w2;       // copies, T: sender [m x d], [K x m]; receiver [m x K], [d x m]
-    strait_tensor w2i, unit;    // receiver: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
-    strait_tensor scratch;      // f32 [m x K]: a product that a gradient is gathered from
+    strait_tensor a;                    // slots T [m]
+    strait_tensor normed, rstd;         // sender: slots T [d], f32 [1]
+    strait_tensor z;                    // receiver: slots T [K]
+    strait_tensor d_a;                  // gradient slots T [m]
+    strait_tensor half_d_z;             // sender: gradient slots T [K]
+    strait_codec_saved_grad saved_grad; // receiver: the gradient of x
+    strait_tensor h, d_h;               // [N x m] T
+    strait_tensor scaled;               // sender: [N x m] T
+    strait_tensor both;                 // receiver: [N x (m + K)] T: silu(a) and z
+    strait_tensor code;                 // [N x K] f32: what is packed
+    strait_tensor w1, w2;    // copies, T: sender [m x d], [K x m]; receiver [m x K], [d x m]
+    strait_tensor w2i, unit; // receiver: [W2, I], T [d x (m + K)]; ones for it, f32 [k x k]
+    strait_tensor scratch;   // f32 [m x K]: a product that a gradient is gathered from
 } padded;
 
 static padded *padded_of(const struct strait_codec *c) {
@@ -32,12 +32,12 @@ static padded *padded_of(const struct strait_codec *c) {
 static strait_err plan_sender(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden;
     const int64_t kp = strait_codec_pad(c->spec.keep), slots = strait_codec_slot_rows(c);
-    const strait_codec_part typed[] = {{&st->normed, slots, d},
-                                       {&st->half_d_z, strait_codec_grad_slot_rows(c), kp},
-                                       {&st->scaled, n, m},
-                                       {&st->w1, m, d},
-                                       {&st->w2, kp, m}};
-    const strait_codec_part wide[] = {{&st->rstd, slots, 1}};
+    const strait_codec_tensor typed[] = {{&st->normed, slots, d},
+                                         {&st->half_d_z, strait_codec_grad_slot_rows(c), kp},
+                                         {&st->scaled, n, m},
+                                         {&st->w1, m, d},
+                                         {&st->w2, kp, m}};
+    const strait_codec_tensor wide[] = {{&st->rstd, slots, 1}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, STRAIT_COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
     STRAIT_TRY(strait_codec_add_copy(c, &c->params[W1].value, &st->w1, 0, strait_codec_whole(d)));
@@ -47,13 +47,14 @@ static strait_err plan_sender(struct strait_codec *c, padded *st) {
 static strait_err plan_receiver(struct strait_codec *c, padded *st) {
     const int64_t n = c->spec.rows, d = c->spec.cols, m = c->spec.hidden, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
-    const strait_codec_part typed[] = {{&st->z, strait_codec_slot_rows(c), kp},
-                                       {&st->both, n, m + kp},
-                                       {&st->w1, m, kp},
-                                       {&st->w2, d, m},
-                                       {&st->w2i, d, m + kp},
-                                       {&st->held.saved, strait_codec_grad_slot_rows(c), d}};
-    const strait_codec_part unit = {&st->unit, k, k};
+    const strait_codec_tensor typed[] = {
+        {&st->z, strait_codec_slot_rows(c), kp},
+        {&st->both, n, m + kp},
+        {&st->w1, m, kp},
+        {&st->w2, d, m},
+        {&st->w2i, d, m + kp},
+        {&st->saved_grad.saved, strait_codec_grad_slot_rows(c), d}};
+    const strait_codec_tensor unit = {&st->unit, k, k};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed,
                                       STRAIT_COUNT(typed) - !c->spec.can_defer));
     STRAIT_TRY(strait_codec_add(c, &unit, 1));
@@ -77,11 +78,11 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
 static strait_err plan(struct strait_codec *c) {
     padded *st = padded_of(c);
     const int64_t n = c->spec.rows, m = c->spec.hidden, kp = strait_codec_pad(c->spec.keep);
-    const strait_codec_part typed[] = {{&st->a, strait_codec_slot_rows(c), m},
-                                       {&st->d_a, strait_codec_grad_slot_rows(c), m},
-                                       {&st->h, n, m},
-                                       {&st->d_h, n, m}};
-    const strait_codec_part wide[] = {{&st->code, n, kp}, {&st->scratch, m, kp}};
+    const strait_codec_tensor typed[] = {{&st->a, strait_codec_slot_rows(c), m},
+                                         {&st->d_a, strait_codec_grad_slot_rows(c), m},
+                                         {&st->h, n, m},
+                                         {&st->d_h, n, m}};
+    const strait_codec_tensor wide[] = {{&st->code, n, kp}, {&st->scratch, m, kp}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, STRAIT_COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
     return c->side == STRAIT_SENDER ? plan_sender(c, st) : plan_receiver(c, st);
@@ -126,7 +127,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = padded_of(c);
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
-    STRAIT_TRY(strait_codec_hold(c, at, &st->held, g));
+    STRAIT_TRY(strait_codec_save_grad(c, at, &st->saved_grad, g));
     STRAIT_TRY(k->matmul(at->stream, st->d_h, g, st->w2, strait_ab));
     STRAIT_TRY(k->silu_back(at->stream, d_a, st->d_h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(cut(c, at, g));
@@ -163,7 +164,7 @@ static strait_err param_grads(struct strait_codec *c, const strait_crossing *at)
     const strait_tensor d_a = strait_codec_grad_slot(c, st->d_a, at->slot);
     const strait_tensor in = strait_codec_slot(c, is_sender ? st->normed : st->z, at->slot);
     const strait_tensor d_out = is_sender ? strait_codec_grad_slot(c, st->half_d_z, at->slot)
-                                          : strait_codec_held_at(c, at, &st->held);
+                                          : strait_codec_saved_grad_at(c, at, &st->saved_grad);
     STRAIT_TRY(k->silu(at->stream, st->h, strait_codec_slot(c, st->a, at->slot)));
     STRAIT_TRY(strait_codec_add_gradient(c, at, c->params[W2].grad, d_out, st->h, st->scratch,
                                          strait_codec_whole(m)));

@@ -54,9 +54,9 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range ran
 
 strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend *backend) {
     STRAIT_TRY(strait_slab_commit(&w->values, backend));
-    if (w->grads.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->grads, backend));
-    if (w->sums.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->sums, backend));
-    if (w->copies.n_parts > 0) STRAIT_TRY(strait_slab_commit(&w->copies, backend));
+    if (w->grads.n_tensors > 0) STRAIT_TRY(strait_slab_commit(&w->grads, backend));
+    if (w->sums.n_tensors > 0) STRAIT_TRY(strait_slab_commit(&w->sums, backend));
+    if (w->copies.n_tensors > 0) STRAIT_TRY(strait_slab_commit(&w->copies, backend));
     /* Gains are never rounded, and with f32 nothing is: layers then read the values themselves. */
     for (int i = 0; i < w->n_params; i++)
         if (w->params[i].compute.data == NULL) w->params[i].compute = w->params[i].value;
@@ -64,7 +64,7 @@ strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend
 }
 
 strait_err strait_weights_refresh(struct strait_weights *w, struct strait_stream *stream) {
-    for (int i = 0; w->copies.n_parts > 0 && i < w->n_params; i++) {
+    for (int i = 0; w->copies.n_tensors > 0 && i < w->n_params; i++) {
         const strait_param *param = &w->params[i];
         if (param->compute.data != param->value.data)
             STRAIT_TRY(stream->backend->kernels->cast(stream, param->compute, param->value));

@@ -313,7 +313,7 @@ static void restored_continues_identically(void **state) {
 }
 
 /* Evaluation crossings in between do not change later training crossings. */
-static void evaluation_leaves_no_trace(void **state) {
+static void evaluation_changes_no_state(void **state) {
     (void)state;
     EACH_CASE(which) {
         unsigned char *seen[2];
@@ -377,7 +377,7 @@ int main(void) {
         cmocka_unit_test(padded_matches_plain),
         cmocka_unit_test(bf16_is_deterministic),
         cmocka_unit_test(restored_continues_identically),
-        cmocka_unit_test(evaluation_leaves_no_trace),
+        cmocka_unit_test(evaluation_changes_no_state),
         cmocka_unit_test(residual_is_measured),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);

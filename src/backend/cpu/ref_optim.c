@@ -20,14 +20,17 @@ static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tens
 }
 
 /* v = beta2 v + (1 - beta2) mean(g^2), where the mean is over the column or row that shares v. */
-static void update_shared_moment(strait_tensor v, strait_tensor grad, double by, double beta2) {
+static void update_shared_moment(strait_tensor v, strait_tensor grad, double grad_scale,
+                                 double beta2) {
     const int is_column = v.cols == grad.cols;
     const int64_t n = strait_cpu_count(grad) / strait_cpu_count(v);
     for (int64_t i = 0; i < strait_cpu_count(v); i++) {
         const float *g = strait_cpu_f32(grad) + (is_column ? i : i * grad.cols);
         double squares = 0;
         for (int64_t j = 0; j < n; j++) {
-            const double d = by == 0 ? 0 : (double)g[is_column ? j * grad.cols : j] * by;
+            const double d = grad_scale == 0
+                                 ? 0
+                                 : (double)g[is_column ? j * grad.cols : j] * grad_scale;
             squares += d * d;
         }
         const double mean = squares / (double)n;
@@ -51,12 +54,12 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
         1 -
         pow(beta1, (double)params.step); // bias correction: the total weight of past gradients in m
     const double whole2 = 1 - pow(beta2, (double)params.step);
-    const double by = scale.data != NULL ? (double)strait_cpu_f32(scale)[0] : 1;
+    const double grad_scale = scale.data != NULL ? (double)strait_cpu_f32(scale)[0] : 1;
     float *w = strait_cpu_f32(weight), *first = strait_cpu_f32(m), *second = strait_cpu_f32(v);
-    if (!is_own) update_shared_moment(v, grad, by, beta2);
+    if (!is_own) update_shared_moment(v, grad, grad_scale, beta2);
     for (int64_t i = 0; i < strait_cpu_count(weight); i++) {
         /* 0 times a non-finite gradient would be NaN, so a scale of 0 skips the product. */
-        const double g = by == 0 ? 0 : (double)strait_cpu_f32(grad)[i] * by;
+        const double g = grad_scale == 0 ? 0 : (double)strait_cpu_f32(grad)[i] * grad_scale;
         float *square = &second[is_own ? i : v.rows == 1 ? i % v.cols : i / weight.cols];
         first[i] = (float)(beta1 * (double)first[i] + (1 - beta1) * g);
         if (is_own) *square = (float)(beta2 * (double)*square + (1 - beta2) * g * g);

@@ -30,8 +30,8 @@ static inline vec gain_back(float *restrict d_gain, const float *restrict d_y,
  * d_x = rstd * (d_y * gain - x * shift). Two accumulators hide the latency of the sums. */
 static inline float rms_shift(float *d_gain, const float *d_y, const float *x, const float *gain,
                               float scale, int64_t n) {
-    const float by = scale * scale / (float)n;
-    if (gain == NULL) return dot(d_y, x, n) * by;
+    const float factor = scale * scale / (float)n;
+    if (gain == NULL) return dot(d_y, x, n) * factor;
     vec sum[2] = {0};
     int64_t c = 0;
     for (; c + 2 * LANES <= n; c += 2 * LANES) {
@@ -41,5 +41,5 @@ static inline float rms_shift(float *d_gain, const float *d_y, const float *x, c
     }
     for (; c < n; c += LANES)
         sum[0] += gain_back(d_gain + c, d_y + c, x + c, gain + c, scale, n - c);
-    return sum_lanes(sum[0] + sum[1]) * by;
+    return sum_lanes(sum[0] + sum[1]) * factor;
 }

@@ -6,7 +6,7 @@
 struct flat {
     void *y, *also; // also: the second output of kernels that have two
     const void *a, *b;
-    float by;
+    float factor;
     int64_t n;
 };
 
@@ -30,12 +30,13 @@ static void fill_task(void *arg, int task) {
     const span run = span_of(f, task);
     float *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = f->by;
+        y[i] = f->factor;
 }
 
 static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
-    return run_flat(s, fill_task,
-                    (struct flat){.y = strait_cpu_f32(y), .by = value, .n = strait_cpu_count(y)});
+    return run_flat(
+        s, fill_task,
+        (struct flat){.y = strait_cpu_f32(y), .factor = value, .n = strait_cpu_count(y)});
 }
 
 static void add_task(void *arg, int task) {
@@ -62,7 +63,7 @@ static void axpy_task(void *arg, int task) {
     const float *x = f->a;
     float *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] += f->by * x[i];
+        y[i] += f->factor * x[i];
 }
 
 static void lerp_task(void *arg, int task) {
@@ -71,7 +72,7 @@ static void lerp_task(void *arg, int task) {
     const float *x = f->a;
     float *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] += f->by * (x[i] - y[i]);
+        y[i] += f->factor * (x[i] - y[i]);
 }
 
 static void scale_task(void *arg, int task) {
@@ -80,17 +81,18 @@ static void scale_task(void *arg, int task) {
     const float *x = f->a;
     float *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = f->by * x[i];
+        y[i] = f->factor * x[i];
 }
 
-/* For kernels y = f(x, by). */
+/* For kernels y = f(x, factor). */
 static strait_err run_scaled(const struct strait_stream *s, strait_pool_task task, strait_tensor y,
-                             strait_tensor x, float by) {
+                             strait_tensor x, float factor) {
     assert(strait_cpu_same_shape(y, x));
-    return run_flat(
-        s, task,
-        (struct flat){
-            .y = strait_cpu_f32(y), .a = strait_cpu_f32(x), .by = by, .n = strait_cpu_count(y)});
+    return run_flat(s, task,
+                    (struct flat){.y = strait_cpu_f32(y),
+                                  .a = strait_cpu_f32(x),
+                                  .factor = factor,
+                                  .n = strait_cpu_count(y)});
 }
 
 static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
@@ -103,8 +105,8 @@ static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x
 
 static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor total, float epsilon) {
-    const float by = 1.0f / (sqrtf(strait_cpu_f32(total)[0]) + epsilon);
-    return run_scaled(s, scale_task, y, x, by);
+    const float factor = 1.0f / (sqrtf(strait_cpu_f32(total)[0]) + epsilon);
+    return run_scaled(s, scale_task, y, x, factor);
 }
 
 /* x < 0 is false for NaN, which therefore passes through. */

@@ -103,9 +103,9 @@ static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_para
                                : row_sum(row, cols, params.softcap, max);
     const double log_sum = (double)max + log(sum);
     if (is_kept) {
-        const float by = (float)((double)params.scale / sum);
+        const float factor = (float)((double)params.scale / sum);
         for (int64_t c = 0; c < cols; c++)
-            row[c] *= by;
+            row[c] *= factor;
         row[target] -= params.scale;
     } else if (params.scale != 0.0f) {
         row_back(row, cols, target, params, (float)log_sum);

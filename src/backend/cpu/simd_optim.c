@@ -3,26 +3,26 @@
 
 /* The constants of one update, with bias corrections folded in:
  *   w = w keep - m / (sqrt(v) root + epsilon) rate */
-typedef struct step_by {
+typedef struct step_factors {
     float grad; // clipping factor of the gradients
     float beta1, beta2;
     float keep; // 1 - learning rate * weight decay
     float rate; // learning rate / (1 - beta1^step)
     float root; // 1 / sqrt(1 - beta2^step)
     float epsilon;
-} step_by;
+} step_factors;
 
 struct adamw {
     float *weight, *m, *v;
     const float *grad;
     int64_t n_rows, cols, rows; // rows of a task
-    step_by by;
+    step_factors factors;
 };
 
-static step_by step_of(strait_adamw_params params, float grad) {
+static step_factors step_of(strait_adamw_params params, float grad) {
     const double whole1 = 1 - pow((double)params.beta1, (double)params.step);
     const double whole2 = 1 - pow((double)params.beta2, (double)params.step);
-    return (step_by){
+    return (step_factors){
         .grad = grad,
         .beta1 = params.beta1,
         .beta2 = params.beta2,
@@ -34,16 +34,17 @@ static step_by step_of(strait_adamw_params params, float grad) {
 
 /* The clipped gradient. A factor of 0 gives 0 even for non-finite gradients, where a product would
  * be NaN. */
-static inline vec grad_of(const float *grad, int64_t left, float by) {
-    return by == 0.0f ? (vec){0} : load_some(grad, left) * by;
+static inline vec grad_of(const float *grad, int64_t left, float factor) {
+    return factor == 0.0f ? (vec){0} : load_some(grad, left) * factor;
 }
 
 /* Updates m and w for LANES values, given the new second moment v. */
-static inline void update(float *w, float *m, vec grad, vec v, int64_t left, const step_by *by) {
-    const vec first = load_some(m, left) * by->beta1 + grad * (1.0f - by->beta1);
+static inline void update(float *w, float *m, vec grad, vec v, int64_t left,
+                          const step_factors *factors) {
+    const vec first = load_some(m, left) * factors->beta1 + grad * (1.0f - factors->beta1);
     store_some(m, first, left);
-    const vec step = first / (vec_sqrt(v) * by->root + by->epsilon);
-    store_some(w, load_some(w, left) * by->keep - step * by->rate, left);
+    const vec step = first / (vec_sqrt(v) * factors->root + factors->epsilon);
+    store_some(w, load_some(w, left) * factors->keep - step * factors->rate, left);
 }
 
 /* One second moment per weight; the tensor counts as one long row. */
@@ -52,10 +53,11 @@ static void own_task(void *arg, int task) {
     const int64_t end = smaller(a->cols, (int64_t)(task + 1) * TASK_VALUES);
     for (int64_t i = (int64_t)task * TASK_VALUES; i < end; i += LANES) {
         const int64_t left = end - i;
-        const vec grad = grad_of(a->grad + i, left, a->by.grad);
-        const vec v = load_some(a->v + i, left) * a->by.beta2 + grad * grad * (1.0f - a->by.beta2);
+        const vec grad = grad_of(a->grad + i, left, a->factors.grad);
+        const vec v = load_some(a->v + i, left) * a->factors.beta2 +
+                      grad * grad * (1.0f - a->factors.beta2);
         store_some(a->v + i, v, left);
-        update(a->weight + i, a->m + i, grad, v, left, &a->by);
+        update(a->weight + i, a->m + i, grad, v, left, &a->factors);
     }
 }
 
@@ -67,15 +69,15 @@ static void row_task(void *arg, int task) {
         const int64_t at = r * a->cols;
         double squares = 0;
         for (int64_t c = 0; c < a->cols; c += LANES) {
-            const vec grad = grad_of(a->grad + at + c, a->cols - c, a->by.grad);
+            const vec grad = grad_of(a->grad + at + c, a->cols - c, a->factors.grad);
             squares += (double)sum_lanes(grad * grad);
         }
         const float mean = (float)(squares / (double)a->cols);
-        a->v[r] = a->by.beta2 * a->v[r] + (1.0f - a->by.beta2) * mean;
+        a->v[r] = a->factors.beta2 * a->v[r] + (1.0f - a->factors.beta2) * mean;
         for (int64_t c = 0; c < a->cols; c += LANES)
             update(a->weight + at + c, a->m + at + c,
-                   grad_of(a->grad + at + c, a->cols - c, a->by.grad), splat(a->v[r]), a->cols - c,
-                   &a->by);
+                   grad_of(a->grad + at + c, a->cols - c, a->factors.grad), splat(a->v[r]),
+                   a->cols - c, &a->factors);
     }
 }
 
@@ -88,20 +90,20 @@ static void column_task(void *arg, int task) {
     const struct adamw *a = arg;
     const int64_t c0 = (int64_t)task * SHARED_COLS, n_cols = smaller(SHARED_COLS, a->cols - c0);
     double squares[SHARED_COLS] = {0};
-    for (int64_t r = 0; r < a->n_rows && a->by.grad != 0.0f; r++)
+    for (int64_t r = 0; r < a->n_rows && a->factors.grad != 0.0f; r++)
         for (int64_t c = 0; c < n_cols; c++) {
-            const double grad = (double)(a->grad[r * a->cols + c0 + c] * a->by.grad);
+            const double grad = (double)(a->grad[r * a->cols + c0 + c] * a->factors.grad);
             squares[c] += grad * grad;
         }
     for (int64_t c = 0; c < n_cols; c++) {
         const float mean = (float)(squares[c] / (double)a->n_rows);
-        a->v[c0 + c] = a->by.beta2 * a->v[c0 + c] + (1.0f - a->by.beta2) * mean;
+        a->v[c0 + c] = a->factors.beta2 * a->v[c0 + c] + (1.0f - a->factors.beta2) * mean;
     }
     for (int64_t r = 0; r < a->n_rows; r++)
         for (int64_t c = 0; c < n_cols; c += LANES) {
             const int64_t at = r * a->cols + c0 + c, left = n_cols - c;
-            update(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->by.grad),
-                   load_some(a->v + c0 + c, left), left, &a->by);
+            update(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->factors.grad),
+                   load_some(a->v + c0 + c, left), left, &a->factors);
         }
 }
 
@@ -111,14 +113,15 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(params.step >= 1);
     if (strait_cpu_has_nonfinite_norm(scale)) return STRAIT_OK;
-    struct adamw a = {.weight = strait_cpu_f32(weight),
-                      .m = strait_cpu_f32(m),
-                      .v = strait_cpu_f32(v),
-                      .grad = strait_cpu_f32(grad),
-                      .n_rows = weight.rows,
-                      .cols = weight.cols,
-                      .rows = task_rows(weight.cols),
-                      .by = step_of(params, scale.data != NULL ? strait_cpu_f32(scale)[0] : 1.0f)};
+    struct adamw a = {
+        .weight = strait_cpu_f32(weight),
+        .m = strait_cpu_f32(m),
+        .v = strait_cpu_f32(v),
+        .grad = strait_cpu_f32(grad),
+        .n_rows = weight.rows,
+        .cols = weight.cols,
+        .rows = task_rows(weight.cols),
+        .factors = step_of(params, scale.data != NULL ? strait_cpu_f32(scale)[0] : 1.0f)};
     struct strait_pool *pool = strait_cpu_pool(s);
     if (strait_cpu_same_shape(v, weight)) {
         a.cols = strait_cpu_count(weight);

@@ -176,8 +176,8 @@ void *strait_cudnn_virtual(struct strait_cudnn_graph *g, strait_cudnn_type type,
 }
 
 /* The descriptor of a pointwise operation; only STRAIT_CUDNN_INDEX has an axis. */
-static void *pointwise_how(struct strait_cudnn_graph *g, strait_cudnn_pointwise mode,
-                           const int64_t *axis) {
+static void *pointwise_params(struct strait_cudnn_graph *g, strait_cudnn_pointwise mode,
+                              const int64_t *axis) {
     void *params = make(g, POINTWISE);
     const int mode_value = (int)mode;
     const int precision = mode == STRAIT_CUDNN_GREATER_EQUAL ? STRAIT_CUDNN_BOOL : in_f32;
@@ -207,11 +207,11 @@ static void pointwise(struct strait_cudnn_graph *g, void *const parts[5]) {
 
 void strait_cudnn_pointwise_op(struct strait_cudnn_graph *g, strait_cudnn_pointwise mode, void *y,
                                void *x, void *b, void *t) {
-    pointwise(g, (void *const[]){pointwise_how(g, mode, NULL), y, x, b, t});
+    pointwise(g, (void *const[]){pointwise_params(g, mode, NULL), y, x, b, t});
 }
 
 void strait_cudnn_index_op(struct strait_cudnn_graph *g, int64_t axis, void *y, void *x) {
-    void *params = pointwise_how(g, STRAIT_CUDNN_INDEX, &axis);
+    void *params = pointwise_params(g, STRAIT_CUDNN_INDEX, &axis);
     pointwise(g, (void *const[]){params, y, x, NULL, NULL});
 }
 

@@ -8,13 +8,13 @@
  * barrier. */
 __device__ __forceinline__ double block_sum(double value, double *shared) {
     const int n_warps = (int)blockDim.x / 32, lane = (int)threadIdx.x % 32;
-    for (int by = 16; by > 0; by /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, by);
+    for (int offset = 16; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
     if (lane == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     value = lane < n_warps ? shared[lane] : 0.0;
-    for (int by = 16; by > 0; by /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, by);
+    for (int offset = 16; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
     __syncthreads();
     return value;
 }

@@ -57,12 +57,12 @@ static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a,
     return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "add"), strait_cuda_each(s, n), args);
 }
 
-/* For kernels y = f(y, x, by). */
+/* For kernels y = f(y, x, factor). */
 static strait_err combine(struct strait_stream *s, const char *kernel, strait_tensor y,
-                          strait_tensor x, float by) {
+                          strait_tensor x, float factor) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
     int64_t n = strait_cuda_count(y);
-    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n, by);
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, n, factor);
     return strait_cuda_launch(s, kernel, strait_cuda_each(s, n), args);
 }
 

@@ -40,9 +40,9 @@ __device__ __forceinline__ int count_own(const own_columns &own, uint32_t least)
 __device__ __forceinline__ int block_count(int n, int *before, int *shared) {
     const int lane = (int)threadIdx.x % 32, n_warps = (int)blockDim.x / 32;
     int up_to = n;
-    for (int by = 1; by < 32; by *= 2) {
-        const int other = __shfl_up_sync(0xffffffffu, up_to, by);
-        if (lane >= by) up_to += other;
+    for (int offset = 1; offset < 32; offset *= 2) {
+        const int other = __shfl_up_sync(0xffffffffu, up_to, offset);
+        if (lane >= offset) up_to += other;
     }
     if (lane == 31) shared[threadIdx.x / 32] = up_to;
     __syncthreads();
@@ -186,11 +186,11 @@ __device__ __forceinline__ void transform_in_warp(float v[4], int64_t tile) {
         v[2] = e - v[2];
         v[3] = f - v[3];
     }
-    for (int by = 1; by < 32 && 8 * by <= tile; by *= 2) {
-        const bool is_high = ((int)threadIdx.x & by) != 0;
+    for (int offset = 1; offset < 32 && 8 * offset <= tile; offset *= 2) {
+        const bool is_high = ((int)threadIdx.x & offset) != 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float other = __shfl_xor_sync(0xffffffffu, v[i], by);
+            const float other = __shfl_xor_sync(0xffffffffu, v[i], offset);
             v[i] = is_high ? other - v[i] : v[i] + other;
         }
     }

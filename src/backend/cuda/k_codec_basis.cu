@@ -24,8 +24,8 @@ extern "C" __global__ void __launch_bounds__(TILE *TILE)
 /* The sum over a block of whole warps, in every thread, warps in order. */
 __device__ __forceinline__ double block_sum(double value, double *shared) {
     const int lane = (int)threadIdx.x % 32, n_warps = (int)blockDim.x / 32;
-    for (int by = 16; by > 0; by /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, by);
+    for (int offset = 16; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
     if (lane == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     double sum = 0;
@@ -55,21 +55,21 @@ extern "C" __global__ void __launch_bounds__(256)
         for (int64_t b = threadIdx.x; b < c; b += blockDim.x)
             taken += g[c * r + b] * g[c * r + b];
         const double after = before - block_sum(taken, shared);
-        const double by = after > before * 1e-10 && after > 1e-60 ? 1 / sqrt(after) : 0;
+        const double per_norm = after > before * 1e-10 && after > 1e-60 ? 1 / sqrt(after) : 0;
         for (int64_t a = c + 1 + threadIdx.x; a < r; a += blockDim.x) {
             double dot = g[a * r + c];
             for (int64_t b = 0; b < c; b++)
                 dot -= g[a * r + b] * g[c * r + b];
-            g[a * r + c] = dot * by;
+            g[a * r + c] = dot * per_norm;
         }
         /* Row c of the inverse, from the rows above: L[c][c] inv[c][a] = -sum L[c][b] inv[b][a]. */
         for (int64_t a = threadIdx.x; a < c; a += blockDim.x) {
             double dot = 0;
             for (int64_t b = a; b < c; b++)
                 dot -= g[c * r + b] * inverse[b * r + a];
-            inverse[c * r + a] = dot * by;
+            inverse[c * r + a] = dot * per_norm;
         }
-        if (threadIdx.x == 0) inverse[c * r + c] = by;
+        if (threadIdx.x == 0) inverse[c * r + c] = per_norm;
         __syncthreads();
     }
 }

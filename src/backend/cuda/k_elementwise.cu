@@ -92,9 +92,9 @@ struct lerp_of {
 };
 
 struct scale_of {
-    float by;
+    float factor;
     __device__ float operator()(float, float x) const {
-        return x * by;
+        return x * factor;
     }
 };
 

@@ -77,12 +77,12 @@ template <typename T> struct gate_args {
 
 template <typename T, int W> __device__ __forceinline__ void gate(const gate_args<T> &a) {
     over_rows<W>(a.rows, a.cols, [=](int64_t row, int64_t c) {
-        float by[W], v[W];
-        take_floats<W>(by, a.table + a.tokens[row] * a.cols + c);
+        float table_value[W], v[W];
+        take_floats<W>(table_value, a.table + a.tokens[row] * a.cols + c);
         take<T, W>(v, a.x + row * a.x_cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            v[i] *= 1.0f + by[i];
+            v[i] *= 1.0f + table_value[i];
         put<T, W>(a.y + row * a.y_cols + c, v);
     });
 }
@@ -94,14 +94,14 @@ __device__ __forceinline__ void gate_back(T *d_x, T *d_rows, const T *d_y, const
                                           const float *table, const int32_t *tokens, int64_t rows,
                                           int64_t cols) {
     over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
-        float by[W], d[W], v[W];
-        take_floats<W>(by, table + tokens[row] * cols + c);
+        float table_value[W], d[W], v[W];
+        take_floats<W>(table_value, table + tokens[row] * cols + c);
         take<T, W>(d, d_y + row * cols + c);
         take<T, W>(v, x + row * cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++) {
             v[i] *= d[i];
-            d[i] *= 1.0f + by[i];
+            d[i] *= 1.0f + table_value[i];
         }
         put<T, W>(d_x + row * cols + c, d);
         put<T, W>(d_rows + row * cols + c, v);

@@ -75,8 +75,8 @@ BY_POSITION(embed_sort) {
 #pragma unroll 8
     for (int32_t j = lane; j < count; j += ORDER_LANES)
         before += at.found[first + j] < position;
-    for (int by = ORDER_LANES / 2; by > 0; by /= 2)
-        before += __shfl_xor_sync(0xffffffffu, before, by);
+    for (int offset = ORDER_LANES / 2; offset > 0; offset /= 2)
+        before += __shfl_xor_sync(0xffffffffu, before, offset);
     if (is_valid && lane == 0) at.list[first + before] = position;
 }
 

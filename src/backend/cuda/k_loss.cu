@@ -72,9 +72,9 @@ __device__ __forceinline__ mass add_piece(mass all, lanes<T, W> in, float per_ca
 }
 
 __device__ __forceinline__ mass warp_join(mass all) {
-    for (int by = 16; by > 0; by /= 2)
-        all = join(all, {__shfl_xor_sync(0xffffffffu, all.most, by),
-                         __shfl_xor_sync(0xffffffffu, all.sum, by)});
+    for (int offset = 16; offset > 0; offset /= 2)
+        all = join(all, {__shfl_xor_sync(0xffffffffu, all.most, offset),
+                         __shfl_xor_sync(0xffffffffu, all.sum, offset)});
     return all;
 }
 
@@ -105,27 +105,28 @@ struct slopes {
 };
 
 template <typename T, int W>
-__device__ __forceinline__ void put_piece(T *to, lanes<T, W> in, int c, const slopes &by) {
+__device__ __forceinline__ void put_piece(T *to, lanes<T, W> in, int c, const slopes &slope) {
     float v[W];
     widen(v, in);
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const float d = fast_exp(capped(v[i], by.per_cap) - by.all.most) * by.all.sum;
-        v[i] = (c + i == by.target ? d - 1.0f : d) * (capped_slope(v[i], by.per_cap) * by.scale);
+        const float d = fast_exp(capped(v[i], slope.per_cap) - slope.all.most) * slope.all.sum;
+        v[i] = (c + i == slope.target ? d - 1.0f : d) *
+               (capped_slope(v[i], slope.per_cap) * slope.scale);
     }
     put<T, W>(to, v);
 }
 
-/* Here by.all.sum is the inverse of the row's sum. */
+/* Here slope.all.sum is the inverse of the row's sum. */
 template <typename T, int W>
-__device__ __forceinline__ void put_gradient(T *row, int cols, const slopes &by) {
+__device__ __forceinline__ void put_gradient(T *row, int cols, const slopes &slope) {
     round_of<T, W> round;
     for (int first = (int)threadIdx.x * W; first < cols; first += AHEAD * round.step()) {
         round.read(row, first, cols);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             const int c = first + j * round.step();
-            if (c < cols) put_piece<T, W>(row + c, round.in[j], c, by);
+            if (c < cols) put_piece<T, W>(row + c, round.in[j], c, slope);
         }
     }
 }

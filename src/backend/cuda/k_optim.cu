@@ -19,21 +19,22 @@ __device__ __forceinline__ bool has_nonfinite_norm(const adamw_args &a) {
 
 /* The clipped gradient. A factor of 0 gives 0 even for non-finite gradients, where a product would
  * be NaN. */
-__device__ __forceinline__ float scaled(float grad, float by) {
-    return by == 0.0f ? 0.0f : grad * by;
+__device__ __forceinline__ float scaled(float grad, float grad_scale) {
+    return grad_scale == 0.0f ? 0.0f : grad * grad_scale;
 }
 
 /* Updates W weights at `at`. v holds their second moments: their own, which are updated too, or
  * shared ones. */
 template <int W, bool is_own>
-__device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by, float v[W]) {
+__device__ __forceinline__ void update(const adamw_args &a, int64_t at, float grad_scale,
+                                       float v[W]) {
     float w[W], m[W], grad[W];
     take<float, W>(w, a.weight + at);
     take<float, W>(m, a.m + at);
     take<float, W>(grad, a.grad + at);
 #pragma unroll
     for (int i = 0; i < W; i++) {
-        const float g = scaled(grad[i], by);
+        const float g = scaled(grad[i], grad_scale);
         if (is_own) v[i] = v[i] * a.beta2 + g * g * (1.0f - a.beta2);
         m[i] = m[i] * a.beta1 + g * (1.0f - a.beta1);
         w[i] = w[i] * a.keep - m[i] / (sqrtf(v[i]) * a.root + a.epsilon) * a.rate;
@@ -52,12 +53,12 @@ __device__ __forceinline__ void update(const adamw_args &a, int64_t at, float by
 /* Updates weights [begin, end) by the threads of a block, W at a time. */
 template <int W>
 __device__ __forceinline__ void update_own(const adamw_args &a, int64_t begin, int64_t end) {
-    const float by = scale_of(a);
+    const float grad_scale = scale_of(a);
 #pragma unroll 2
     for (int64_t i = begin + threadIdx.x * W; i < end; i += blockDim.x * W) {
         float v[W];
         take<float, W>(v, a.v + i);
-        update<W, true>(a, i, by, v);
+        update<W, true>(a, i, grad_scale, v);
         put<float, W>(a.v + i, v);
     }
 }
@@ -91,20 +92,20 @@ __device__ __forceinline__ void update_row(const adamw_args &a, int64_t row, flo
 #pragma unroll
     for (int i = 0; i < W; i++)
         same[i] = v;
-    const float by = scale_of(a);
+    const float grad_scale = scale_of(a);
     for (int64_t c = (int64_t)threadIdx.x * W; c < a.cols; c += (int64_t)blockDim.x * W)
-        update<W, false>(a, row * a.cols + c, by, same);
+        update<W, false>(a, row * a.cols + c, grad_scale, same);
 }
 
 /* One second moment per row, one block per row. */
 extern "C" __global__ void __launch_bounds__(256) adamw_row(adamw_args a) {
     __shared__ double shared[32];
     if (has_nonfinite_norm(a)) return;
-    const float by = scale_of(a);
+    const float grad_scale = scale_of(a);
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         double squares = 0;
         for (int64_t c = threadIdx.x; c < a.cols; c += blockDim.x) {
-            const double g = (double)scaled(a.grad[row * a.cols + c], by);
+            const double g = (double)scaled(a.grad[row * a.cols + c], grad_scale);
             squares += g * g;
         }
         const float old = a.v[row]; // all threads read it before the barriers of block_sum
@@ -125,10 +126,10 @@ extern "C" __global__ void __launch_bounds__(128)
     if (c >= a.cols) return;
     const int64_t begin = (int64_t)blockIdx.y * rows_each;
     const int64_t end = begin + rows_each < a.rows ? begin + rows_each : a.rows;
-    const float by = scale_of(a);
+    const float grad_scale = scale_of(a);
     double squares = 0;
     for (int64_t row = begin; row < end; row++) {
-        const double g = (double)scaled(a.grad[row * a.cols + c], by);
+        const double g = (double)scaled(a.grad[row * a.cols + c], grad_scale);
         squares += g * g;
     }
     partials[blockIdx.y * a.cols + c] = squares;
@@ -145,11 +146,11 @@ extern "C" __global__ void __launch_bounds__(128)
 }
 
 template <int W> __device__ __forceinline__ void update_columns(const adamw_args &a, int64_t row) {
-    const float by = scale_of(a);
+    const float grad_scale = scale_of(a);
     for (int64_t c = (int64_t)threadIdx.x * W; c < a.cols; c += (int64_t)blockDim.x * W) {
         float v[W];
         take<float, W>(v, a.v + c);
-        update<W, false>(a, row * a.cols + c, by, v);
+        update<W, false>(a, row * a.cols + c, grad_scale, v);
     }
 }
 

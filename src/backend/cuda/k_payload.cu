@@ -68,8 +68,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < 4; i++)
                 largest = fmaxf(largest, fabsf(wire_value(v[i], &bad)));
         }
-        for (int by = n_lanes / 2; by > 0; by /= 2)
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, by));
+        for (int offset = n_lanes / 2; offset > 0; offset /= 2)
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
         if (at.lane == 0 && n < rows) of_row[n] = largest;
         all = fmaxf(all, largest);
     }

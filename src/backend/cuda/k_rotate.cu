@@ -103,15 +103,15 @@ __device__ __forceinline__ float dot_parts(const part<W> &a, const part<W> &b, i
     return warp_sum(sum, group);
 }
 
-/* p = by * p + shift * x */
+/* p = factor * p + shift * x */
 template <int W>
-__device__ __forceinline__ void blend(part<W> &p, float by, float shift, const part<W> &x) {
+__device__ __forceinline__ void blend(part<W> &p, float factor, float shift, const part<W> &x) {
 #pragma unroll
     for (int k = 0; k < pieces<W>; k++)
 #pragma unroll
         for (int w = 0; w < W; w++) {
-            p.low[k][w] = by * p.low[k][w] + shift * x.low[k][w];
-            p.high[k][w] = by * p.high[k][w] + shift * x.high[k][w];
+            p.low[k][w] = factor * p.low[k][w] + shift * x.low[k][w];
+            p.high[k][w] = factor * p.high[k][w] + shift * x.high[k][w];
         }
 }
 

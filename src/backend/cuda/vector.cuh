@@ -132,14 +132,14 @@ __device__ __forceinline__ bool at16(const void *a, const void *b = nullptr,
 /* The sum over the lanes of a warp, or over aligned groups of `width` lanes, in every lane: a
  * butterfly, whose order depends on the width alone. */
 __device__ __forceinline__ float warp_sum(float value, int width = 32) {
-    for (int by = width / 2; by > 0; by /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, by, width);
+    for (int offset = width / 2; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xffffffffu, value, offset, width);
     return value;
 }
 
 __device__ __forceinline__ float warp_max(float value) {
-    for (int by = 16; by > 0; by /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, by));
+    for (int offset = 16; offset > 0; offset /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
     return value;
 }
 

@@ -84,21 +84,21 @@ static unsigned kernels(const strait_codec_spec *spec) {
 
 static strait_err plan_inner(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
     struct inner *inner = &((struct context_state *)c->state)->inner;
-    const strait_codec_part parts[] = {{&inner->normed, rows, inputs},
-                                       {&inner->rstd, rows, 1},
-                                       {&inner->a, c->spec.rows, width},
-                                       {&inner->h, c->spec.rows, width}};
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+    const strait_codec_tensor tensors[] = {{&inner->normed, rows, inputs},
+                                           {&inner->rstd, rows, 1},
+                                           {&inner->a, c->spec.rows, width},
+                                           {&inner->h, c->spec.rows, width}};
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
 
 static strait_err plan_sender(struct strait_codec *c) {
     struct context_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols, w = c->spec.encoder;
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part parts[] = {{&st->delta, slots, d},   {&st->gated, slots, d},
-                                       {&st->y, slots, d},       {&st->d_u, grads, k},
-                                       {&st->d_b, grads, w},     {&st->d_delta, grads, d},
-                                       {&st->u, c->spec.rows, k}};
+    const strait_codec_tensor tensors[] = {{&st->delta, slots, d},   {&st->gated, slots, d},
+                                           {&st->y, slots, d},       {&st->d_u, grads, k},
+                                           {&st->d_b, grads, w},     {&st->d_delta, grads, d},
+                                           {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_ENCODER_BASIS, k, d));
     STRAIT_TRY(strait_codec_add_param(c, "A", STRAIT_ROLE_BOUNDARY, w, d));
     STRAIT_TRY(strait_codec_add_param(c, "B", STRAIT_ROLE_BOUNDARY, k, w));
@@ -106,7 +106,7 @@ static strait_err plan_sender(struct strait_codec *c) {
     STRAIT_TRY(strait_context_plan_gates(c));
     if (c->spec.is_padded) return STRAIT_OK; // context_padded.c plans its own tensors
     STRAIT_TRY(plan_inner(c, c->spec.rows, d, w));
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
 
 static strait_err plan_receiver(struct strait_codec *c) {
@@ -115,22 +115,22 @@ static strait_err plan_receiver(struct strait_codec *c) {
     const int64_t k = spec->keep, d = spec->cols, m = spec->hidden, n = spec->context;
     const int64_t rows = spec->is_stepwise ? n : spec->rows;
     const int64_t grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part parts[] = {{&st->z, strait_codec_slot_rows(c), k},
-                                       {&st->wide, strait_codec_slot_rows(c), d},
-                                       {&st->d_wide, grads, d},
-                                       {&st->d_a, grads, m},
-                                       {&st->codes, rows, n * k},
-                                       {&st->normeds, rows, n * k},
-                                       {&st->d_z, spec->rows, k}};
+    const strait_codec_tensor tensors[] = {{&st->z, strait_codec_slot_rows(c), k},
+                                           {&st->wide, strait_codec_slot_rows(c), d},
+                                           {&st->d_wide, grads, d},
+                                           {&st->d_a, grads, m},
+                                           {&st->codes, rows, n * k},
+                                           {&st->normeds, rows, n * k},
+                                           {&st->d_z, spec->rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "D", STRAIT_ROLE_BOUNDARY, d, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "V", STRAIT_ROLE_BOUNDARY, m, n * k));
     STRAIT_TRY(strait_codec_add_param(c, "W", STRAIT_ROLE_BOUNDARY, d, m));
     STRAIT_TRY(strait_context_plan_gates(c));
     if (spec->is_padded) return STRAIT_OK;
     STRAIT_TRY(plan_inner(c, rows, k, m));
-    const strait_codec_part past = {&st->past, n, k};
+    const strait_codec_tensor past = {&st->past, n, k};
     if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
 
 static strait_err plan(struct strait_codec *c) {

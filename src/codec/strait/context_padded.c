@@ -37,9 +37,9 @@ typedef struct padded {
     strait_tensor d_normeds;    // [N x nK] T
     strait_tensor d_a;          // gradient slots T [m]
     strait_tensor wide, d_wide; // slots and gradient slots T [d]: x before the gates; with gates
-    strait_codec_held held;     // the gradient of x; without gates
-    strait_tensor d_z;          // [N x K] f32
-    strait_tensor dw, half_v;   // copies, T: [d x (nK + m)], [m x nK]
+    strait_codec_saved_grad saved_grad; // the gradient of x; without gates
+    strait_tensor d_z;                  // [N x K] f32
+    strait_tensor dw, half_v;           // copies, T: [d x (nK + m)], [m x nK]
     /* both sides */
     strait_tensor scratch; // f32: products that gradients are gathered from
 } padded;
@@ -52,8 +52,8 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static strait_err plan_types(struct strait_codec *c, const strait_codec_part *typed, size_t n_typed,
-                             const strait_codec_part *wide, size_t n_wide) {
+static strait_err plan_types(struct strait_codec *c, const strait_codec_tensor *typed,
+                             size_t n_typed, const strait_codec_tensor *wide, size_t n_wide) {
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, n_typed));
     return strait_codec_add(c, wide, n_wide);
 }
@@ -87,21 +87,21 @@ static strait_err plan_sender(struct strait_codec *c) {
     const int64_t n = c->spec.rows, d = c->spec.cols, w = c->spec.encoder, k = c->spec.keep;
     const int64_t kp = strait_codec_pad(k);
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {{&st->seen, slots, d + w + kp},
-                                       {&st->normed, slots, d},
-                                       {&st->b, slots, w},
-                                       {&st->d_b, grads, w},
-                                       {&st->d_u, grads, kp},
-                                       {&st->d_delta, grads, d},
-                                       {&st->d_h, n, w},
-                                       {&st->scaled, n, w},
-                                       {&st->half_e, kp, d},
-                                       {&st->half_a, w, d},
-                                       {&st->ebm, kp, d + w + kp},
-                                       {&st->half_b, kp, w},
-                                       {&st->half_m, kp, kp},
-                                       {&st->delta, slots, d}};
-    const strait_codec_part wide[] = {
+    const strait_codec_tensor typed[] = {{&st->seen, slots, d + w + kp},
+                                         {&st->normed, slots, d},
+                                         {&st->b, slots, w},
+                                         {&st->d_b, grads, w},
+                                         {&st->d_u, grads, kp},
+                                         {&st->d_delta, grads, d},
+                                         {&st->d_h, n, w},
+                                         {&st->scaled, n, w},
+                                         {&st->half_e, kp, d},
+                                         {&st->half_a, w, d},
+                                         {&st->ebm, kp, d + w + kp},
+                                         {&st->half_b, kp, w},
+                                         {&st->half_m, kp, kp},
+                                         {&st->delta, slots, d}};
+    const strait_codec_tensor wide[] = {
         {&st->y_rstd, slots, 1}, {&st->u, n, kp}, {&st->scratch, kp, d + w + kp}};
     STRAIT_TRY(
         plan_types(c, typed, STRAIT_COUNT(typed) - !c->spec.has_gates, wide, STRAIT_COUNT(wide)));
@@ -121,16 +121,16 @@ static strait_err plan_receiver(struct strait_codec *c) {
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, k = spec->keep;
     const int64_t kp = strait_codec_pad(k), nk = spec->context * kp;
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {{&st->both, slots, nk + m}, {&st->d_both, n, nk + m},
-                                       {&st->normeds, slots, nk},  {&st->d_normeds, n, nk},
-                                       {&st->a, slots, m},         {&st->d_a, grads, m},
-                                       {&st->dw, d, nk + m},       {&st->half_v, m, nk}};
-    const strait_codec_part gated[] = {{&st->wide, slots, d}, {&st->d_wide, grads, d}};
-    const strait_codec_part kept = {&st->held.saved, grads, d};
-    const strait_codec_part wide[] = {{&st->z, slots, kp},
-                                      {&st->z_rstd, slots, 1},
-                                      {&st->d_z, n, kp},
-                                      {&st->scratch, larger(d, m), nk + m}};
+    const strait_codec_tensor typed[] = {{&st->both, slots, nk + m}, {&st->d_both, n, nk + m},
+                                         {&st->normeds, slots, nk},  {&st->d_normeds, n, nk},
+                                         {&st->a, slots, m},         {&st->d_a, grads, m},
+                                         {&st->dw, d, nk + m},       {&st->half_v, m, nk}};
+    const strait_codec_tensor gated[] = {{&st->wide, slots, d}, {&st->d_wide, grads, d}};
+    const strait_codec_tensor kept = {&st->saved_grad.saved, grads, d};
+    const strait_codec_tensor wide[] = {{&st->z, slots, kp},
+                                        {&st->z_rstd, slots, 1},
+                                        {&st->d_z, n, kp},
+                                        {&st->scratch, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, STRAIT_COUNT(typed), wide, STRAIT_COUNT(wide)));
     if (spec->has_gates)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, gated, STRAIT_COUNT(gated)));
@@ -232,7 +232,7 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
  * param_grads. */
 static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, strait_tensor *d) {
     padded *st = padded_of(c);
-    if (!c->spec.has_gates) return strait_codec_hold(c, at, &st->held, *d);
+    if (!c->spec.has_gates) return strait_codec_save_grad(c, at, &st->saved_grad, *d);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
     *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     return strait_context_gate_back(c, at, *d, d_x, wide);
@@ -282,7 +282,7 @@ static strait_err receiver_grads(struct strait_codec *c, const strait_crossing *
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_params codes = strait_codec_padded(spec->context, spec->keep);
     const strait_tensor d = spec->has_gates ? strait_codec_grad_slot(c, st->d_wide, at->slot)
-                                            : strait_codec_held_at(c, at, &st->held);
+                                            : strait_codec_saved_grad_at(c, at, &st->saved_grad);
     const strait_tensor product = {st->scratch.data, STRAIT_F32, spec->cols, st->both.cols};
     STRAIT_TRY(strait_context_gate_grads(c, at, st->wide));
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d,

@@ -62,12 +62,12 @@ static unsigned kernels(const strait_codec_spec *spec) {
 static strait_err plan_sender(struct strait_codec *c) {
     struct strait_state *st = c->state;
     const int64_t k = c->spec.keep, d = c->spec.cols;
-    const strait_codec_part parts[] = {{&st->delta, strait_codec_slot_rows(c), d},
-                                       {&st->d_u, strait_codec_grad_slot_rows(c), k},
-                                       {&st->u, c->spec.rows, k}};
+    const strait_codec_tensor tensors[] = {{&st->delta, strait_codec_slot_rows(c), d},
+                                           {&st->d_u, strait_codec_grad_slot_rows(c), k},
+                                           {&st->u, c->spec.rows, k}};
     STRAIT_TRY(strait_codec_add_param(c, "E", STRAIT_ROLE_ENCODER_BASIS, k, d));
     if (c->spec.is_padded) return STRAIT_OK; // strait_padded.c plans its own tensors
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
 
 static strait_err plan_receiver(struct strait_codec *c) {
@@ -76,7 +76,7 @@ static strait_err plan_receiver(struct strait_codec *c) {
     const int64_t n = spec->rows, k = spec->keep, d = spec->cols, m = spec->hidden,
                   r = spec->table_width;
     const int64_t grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part parts[] = {
+    const strait_codec_tensor tensors[] = {
         {&st->z, strait_codec_slot_rows(c), k},
         {&st->d_x, grads, d},
         {&st->d_a, grads, m},
@@ -94,7 +94,7 @@ static strait_err plan_receiver(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_param(c, "T", STRAIT_ROLE_TOKEN_TABLE, spec->vocab, r));
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_BOUNDARY, d, r));
     if (spec->is_padded) return STRAIT_OK;
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0]);
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
 
 static strait_err plan(struct strait_codec *c) {

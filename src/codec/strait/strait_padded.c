@@ -19,15 +19,15 @@ typedef struct padded {
     strait_tensor u;        // [N x K] f32
     strait_tensor e;        // copy [K x d]
     /* receiver */
-    strait_tensor z, rstd;           // slots f32 [K], [1]
-    strait_tensor all;               // slots [K + m + r]: z, silu(a), T[t]
-    strait_tensor normed, a;         // slots [K], [m]
-    strait_tensor d_all, d_normed;   // [N x (K + m + r)], [N x K]
-    strait_tensor d_a, d_table_rows; // gradient slots [m], [r]
-    strait_tensor table_rows;        // [N x r]: T[t]
-    strait_codec_held held;          // the gradient of x
-    strait_tensor d_z;               // [N x K] f32
-    strait_tensor dwp, v;            // copies [d x (K + m + r)], [m x K]
+    strait_tensor z, rstd;              // slots f32 [K], [1]
+    strait_tensor all;                  // slots [K + m + r]: z, silu(a), T[t]
+    strait_tensor normed, a;            // slots [K], [m]
+    strait_tensor d_all, d_normed;      // [N x (K + m + r)], [N x K]
+    strait_tensor d_a, d_table_rows;    // gradient slots [m], [r]
+    strait_tensor table_rows;           // [N x r]: T[t]
+    strait_codec_saved_grad saved_grad; // the gradient of x
+    strait_tensor d_z;                  // [N x K] f32
+    strait_tensor dwp, v;               // copies [d x (K + m + r)], [m x K]
     /* both sides */
     strait_tensor scratch; // f32: products that gradients are gathered from
 } padded;
@@ -40,9 +40,9 @@ static strait_err plan_sender(struct strait_codec *c) {
     padded *st = padded_of(c);
     const int64_t d = c->spec.cols, kp = strait_codec_pad(c->spec.keep);
     const int64_t grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {
+    const strait_codec_tensor typed[] = {
         {&st->delta, strait_codec_slot_rows(c), d}, {&st->half_d_u, grads, kp}, {&st->e, kp, d}};
-    const strait_codec_part wide[] = {
+    const strait_codec_tensor wide[] = {
         {&st->d_u, grads, kp}, {&st->u, c->spec.rows, kp}, {&st->scratch, kp, d}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, STRAIT_COUNT(typed)));
     STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
@@ -62,15 +62,15 @@ static strait_err plan_receiver(struct strait_codec *c) {
     const int64_t n = spec->rows, d = spec->cols, m = spec->hidden, r = spec->table_width;
     const int64_t kp = strait_codec_pad(spec->keep), all = kp + m + r;
     const int64_t slots = strait_codec_slot_rows(c), grads = strait_codec_grad_slot_rows(c);
-    const strait_codec_part typed[] = {
-        {&st->all, slots, all},  {&st->normed, slots, kp},      {&st->a, slots, m},
-        {&st->d_all, n, all},    {&st->d_normed, n, kp},        {&st->d_a, grads, m},
-        {&st->table_rows, n, r}, {&st->d_table_rows, grads, r}, {&st->dwp, d, all},
-        {&st->v, m, kp},         {&st->held.saved, grads, d}};
-    const strait_codec_part wide[] = {{&st->z, slots, kp},
-                                      {&st->rstd, slots, 1},
-                                      {&st->d_z, n, kp},
-                                      {&st->scratch, d > m ? d : m, all}};
+    const strait_codec_tensor typed[] = {
+        {&st->all, slots, all},  {&st->normed, slots, kp},         {&st->a, slots, m},
+        {&st->d_all, n, all},    {&st->d_normed, n, kp},           {&st->d_a, grads, m},
+        {&st->table_rows, n, r}, {&st->d_table_rows, grads, r},    {&st->dwp, d, all},
+        {&st->v, m, kp},         {&st->saved_grad.saved, grads, d}};
+    const strait_codec_tensor wide[] = {{&st->z, slots, kp},
+                                        {&st->rstd, slots, 1},
+                                        {&st->d_z, n, kp},
+                                        {&st->scratch, d > m ? d : m, all}};
     STRAIT_TRY(
         strait_codec_add_typed(c, spec->precision, typed, STRAIT_COUNT(typed) - !spec->can_defer));
     STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
@@ -158,7 +158,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
                             strait_tensor d_x) {
     const struct strait_kernels *k = c->backend->kernels;
     padded *st = padded_of(c);
-    STRAIT_TRY(strait_codec_hold(c, at, &st->held, d_x));
+    STRAIT_TRY(strait_codec_save_grad(c, at, &st->saved_grad, d_x));
     STRAIT_TRY(code_grad(c, at, d_x));
     if (c->peer != NULL)
         STRAIT_TRY(k->axpy(at->stream, st->d_z, 1.0f,
@@ -171,7 +171,7 @@ static strait_err receiver_grads(struct strait_codec *c, const strait_crossing *
     const strait_codec_spec *spec = &c->spec;
     const strait_param *p = c->params;
     const strait_regroup_params code = strait_codec_padded(1, spec->keep);
-    const strait_tensor d_x = strait_codec_held_at(c, at, &st->held);
+    const strait_tensor d_x = strait_codec_saved_grad_at(c, at, &st->saved_grad);
     const strait_tensor product = {st->scratch.data, STRAIT_F32, spec->cols, st->all.cols};
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d_x,
                                            strait_codec_slot(c, st->all, at->slot), strait_atb));

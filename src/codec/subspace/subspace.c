@@ -90,11 +90,11 @@ static int can_pad(const strait_codec_spec *spec) {
 static strait_err plan_padded(struct strait_codec *c) {
     struct strait_subspace *st = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, k = c->spec.keep, kp = strait_codec_pad(k);
-    const strait_codec_part typed[] = {
+    const strait_codec_tensor typed[] = {
         {&st->wide, n, d}, {&st->rounded, n, kp}, {&st->half_basis, d, kp}};
-    const strait_codec_part parts[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
+    const strait_codec_tensor tensors[] = {{&st->crossing, n, kp}, {&st->half_gram, d, kp}};
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, typed, 3));
-    STRAIT_TRY(strait_codec_add(c, parts, st->has_gram ? 2 : 1));
+    STRAIT_TRY(strait_codec_add(c, tensors, st->has_gram ? 2 : 1));
     return strait_codec_add_copy(c, &c->states[SUBSPACE_BASIS].tensor, &st->half_basis, 0,
                                  strait_codec_padded(1, k));
 }
@@ -108,13 +108,13 @@ static strait_err plan(struct strait_codec *c) {
     STRAIT_TRY(strait_codec_add_state(c, "book", STRAIT_I32, 1, COUNTER_ENTRIES));
     if (st->has_gram) STRAIT_TRY(strait_codec_add_state(c, "gram", STRAIT_F32, d, k));
     if (c->spec.is_padded) STRAIT_TRY(plan_padded(c));
-    const strait_codec_part wide = {&st->wide, n, d};
+    const strait_codec_tensor wide = {&st->wide, n, d};
     STRAIT_TRY(strait_codec_add(c, &wide, !c->spec.is_padded));
-    const strait_codec_part parts[] = {{&st->code, n, k},
-                                       {&st->narrow, k, c->spec.widest},
-                                       {&st->rotation, k, k},
-                                       {&st->fixed, c->spec.vocab, d}};
-    return strait_codec_add(c, parts, sizeof parts / sizeof parts[0] - !owns_fixed(c));
+    const strait_codec_tensor tensors[] = {{&st->code, n, k},
+                                           {&st->narrow, k, c->spec.widest},
+                                           {&st->rotation, k, k},
+                                           {&st->fixed, c->spec.vocab, d}};
+    return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0] - !owns_fixed(c));
 }
 
 /* T_fixed comes from the seed, so that every stage draws the same. */
@@ -159,22 +159,22 @@ static struct buffers buffers_of(const struct strait_codec *c) {
 
 /* Converts crossing to the stream's type, into code. */
 static strait_err round_code(struct strait_codec *c, const strait_crossing *at,
-                             const struct buffers *by) {
-    if (by->code.data == by->crossing.data) return STRAIT_OK;
-    return c->backend->kernels->cast(at->stream, by->code, by->crossing);
+                             const struct buffers *buf) {
+    if (buf->code.data == buf->crossing.data) return STRAIT_OK;
+    return c->backend->kernels->cast(at->stream, buf->code, buf->crossing);
 }
 
 /* Computes the code of x. wide becomes T_fixed - x, and then the part of it outside the subspace:
  * the leak. */
 static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
-                         const struct buffers *by) {
+                         const struct buffers *buf) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     STRAIT_TRY(k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
-    STRAIT_TRY(k->matmul(at->stream, by->crossing, st->wide, by->basis,
+    STRAIT_TRY(k->matmul(at->stream, buf->crossing, st->wide, buf->basis,
                          (strait_matmul_params){.alpha = -1}));
-    STRAIT_TRY(round_code(c, at, by));
-    return k->matmul(at->stream, st->wide, by->code, by->basis, strait_add_abt);
+    STRAIT_TRY(round_code(c, at, buf));
+    return k->matmul(at->stream, st->wide, buf->code, buf->basis, strait_add_abt);
 }
 
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
@@ -182,14 +182,14 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, x);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const struct buffers by = buffers_of(c);
+    const struct buffers buf = buffers_of(c);
     if (st->fixed.data == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "boundary %d: strait_codec_join must come before the first crossing",
                            c->spec.boundary);
-    STRAIT_TRY(encode(c, at, x, &by));
+    STRAIT_TRY(encode(c, at, x, &buf));
     /* The residual of this codec is the leak, not the rounding of the code: no stats here. */
-    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, by.crossing,
+    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, buf.crossing,
                             strait_payload_params(c, at, c->spec.bits)));
     if (at->is_evaluation) return STRAIT_OK;
     return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
@@ -201,37 +201,37 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, x, wire);
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    const struct buffers by = buffers_of(c);
-    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
+    const struct buffers buf = buffers_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, buf.code, wire));
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
-    return k->matmul(at->stream, x, by.code, by.basis, strait_add_abt);
+    return k->matmul(at->stream, x, buf.code, buf.basis, strait_add_abt);
 }
 
 /* Adds G^T (G U) of this microbatch to the sum that a basis update needs. */
 static strait_err gather(struct strait_codec *c, const strait_crossing *at, strait_tensor g,
-                         const struct buffers *by) {
+                         const struct buffers *buf) {
     const struct strait_subspace *st = c->state;
     if (!st->has_gram) return STRAIT_OK;
-    STRAIT_TRY(round_code(c, at, by));
-    return strait_codec_add_gradient(c, at, c->states[SUBSPACE_GRAM].tensor, g, by->code,
+    STRAIT_TRY(round_code(c, at, buf));
+    return strait_codec_add_gradient(c, at, c->states[SUBSPACE_GRAM].tensor, g, buf->code,
                                      st->half_gram, strait_codec_padded(1, c->spec.keep));
 }
 
 static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                             strait_tensor g) {
     if (is_code(&c->spec)) return strait_payload_pack(c, at, wire, g);
-    const struct buffers by = buffers_of(c);
-    STRAIT_TRY(c->backend->kernels->matmul(at->stream, by.crossing, g, by.basis, strait_ab));
-    STRAIT_TRY(gather(c, at, g, &by));
-    return strait_payload_pack(c, at, wire, by.crossing);
+    const struct buffers buf = buffers_of(c);
+    STRAIT_TRY(c->backend->kernels->matmul(at->stream, buf.crossing, g, buf.basis, strait_ab));
+    STRAIT_TRY(gather(c, at, g, &buf));
+    return strait_payload_pack(c, at, wire, buf.crossing);
 }
 
 static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x,
                               strait_tensor wire) {
     if (is_code(&c->spec)) return strait_payload_unpack(c, at, d_x, wire);
-    const struct buffers by = buffers_of(c);
-    STRAIT_TRY(strait_payload_unpack(c, at, by.code, wire));
-    return c->backend->kernels->matmul(at->stream, d_x, by.code, by.basis, strait_abt);
+    const struct buffers buf = buffers_of(c);
+    STRAIT_TRY(strait_payload_unpack(c, at, buf.code, wire));
+    return c->backend->kernels->matmul(at->stream, d_x, buf.code, buf.basis, strait_abt);
 }
 
 static strait_err project_gradients(struct strait_codec *c, struct strait_stream *s,

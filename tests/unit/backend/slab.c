@@ -10,7 +10,7 @@ static struct strait_backend *open_cpu(void) {
     return be;
 }
 
-static void parts_are_disjoint_and_zeroed(void **state) {
+static void tensors_are_disjoint_and_zeroed(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
     struct strait_slab slab = {0};
@@ -35,7 +35,7 @@ static void parts_are_disjoint_and_zeroed(void **state) {
     strait_backend_close(&be);
 }
 
-static void adjacent_parts_form_one_matrix(void **state) {
+static void adjacent_tensors_form_one_matrix(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
     struct strait_slab slab = {0};
@@ -49,7 +49,7 @@ static void adjacent_parts_form_one_matrix(void **state) {
     strait_backend_close(&be);
 }
 
-static void overlaid_parts_share_memory(void **state) {
+static void overlaid_tensors_share_memory(void **state) {
     (void)state;
     struct strait_backend *be = open_cpu();
     struct strait_slab slab = {0};
@@ -94,9 +94,9 @@ static void failures_leak_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_disjoint_and_zeroed),
-        cmocka_unit_test(adjacent_parts_form_one_matrix),
-        cmocka_unit_test(overlaid_parts_share_memory),
+        cmocka_unit_test(tensors_are_disjoint_and_zeroed),
+        cmocka_unit_test(adjacent_tensors_form_one_matrix),
+        cmocka_unit_test(overlaid_tensors_share_memory),
         cmocka_unit_test(failures_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

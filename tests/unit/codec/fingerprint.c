@@ -98,7 +98,7 @@ static void covers_what_changes_values_or_bytes(void **state) {
 }
 
 /* Stages may differ in these and still understand each other. */
-static void leaves_out_what_machines_may_differ_in(void **state) {
+static void ignores_settings_that_machines_may_differ_in(void **state) {
     (void)state;
     const strait_codec_spec base = spec_of("strait", "context");
     SAME(n_slots, 7);
@@ -130,7 +130,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_codecs_and_variants_apart),
         cmocka_unit_test(covers_what_changes_values_or_bytes),
-        cmocka_unit_test(leaves_out_what_machines_may_differ_in),
+        cmocka_unit_test(ignores_settings_that_machines_may_differ_in),
         cmocka_unit_test(covers_shapes_of_parameters_not_of_scratch),
         cmocka_unit_test(reports_lack_of_memory),
     };

@@ -176,7 +176,7 @@ static void context_starts_from_an_encoder_basis(void **state) {
 
 /* A first stage that adds a vector in the span of the basis sends its coordinates; the receiver
  * restores that vector and adds the rows of its token table. */
-static void carries_what_the_stage_added(void **state) {
+static void encodes_what_the_stage_added(void **state) {
     (void)state;
     struct pair p;
     strait_codec_spec spec = strait_spec("tied", 0);
@@ -223,7 +223,7 @@ int main(void) {
         cmocka_unit_test(tied_starts_from_one_basis),
         cmocka_unit_test(context_starts_linear),
         cmocka_unit_test(context_starts_from_an_encoder_basis),
-        cmocka_unit_test(carries_what_the_stage_added),
+        cmocka_unit_test(encodes_what_the_stage_added),
         cmocka_unit_test(rejects_a_stage_with_one_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
