@@ -57,9 +57,13 @@ static strait_err evaluate(struct strait_model *model) {
     strait_progress_init(&progress);
     strait_model_describe(model, &info);
     if (info.note != NULL) strait_progress_say(&progress, "note: %s", info.note);
-    STRAIT_TRY(text_path != NULL
-                   ? strait_model_evaluate_text(model, &text, show, &progress, &score)
-                   : strait_model_evaluate_corpus(model, data_path, show, &progress, &score));
+    const strait_err err = text_path != NULL
+                               ? strait_model_evaluate_text(model, &text, show, &progress, &score)
+                               : strait_model_evaluate_corpus(model, data_path, show, &progress,
+                                                              &score);
+    if (err == STRAIT_ECONFIG && text_path != NULL && info.tokenizer == NULL)
+        return strait_args_hint(err, "--tokenizer FILE");
+    STRAIT_TRY(err);
     if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
     print_score(&score, info.step);
     return STRAIT_OK;

@@ -47,7 +47,10 @@ static strait_err generate(struct strait_model *model) {
     strait_model_describe(model, &info);
     if (info.note != NULL) fprintf(stderr, "note: %s\n", info.note);
     params.on_text = print_text;
-    STRAIT_TRY(strait_model_generate(model, &params));
+    const strait_err err = strait_model_generate(model, &params);
+    if (err == STRAIT_ECONFIG && info.tokenizer == NULL)
+        return strait_args_hint(err, "--tokenizer FILE");
+    STRAIT_TRY(err);
     /* The text of a model rarely ends with a newline, and a shell prompt should not follow it. */
     putchar('\n');
     return STRAIT_OK;

@@ -25,7 +25,7 @@ void strait_help_overview(FILE *to) {
 /* Suggests the command with the smallest edit distance, if one is close enough. */
 strait_err strait_help_find(const char *name, const strait_command **out) {
     const strait_command *command = strait_commands_find(name);
-    strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
+    strait_nearest nearest = strait_names_nearest(name, strait_names_max_edits(name));
     if (command != NULL) {
         *out = command;
         return STRAIT_OK;

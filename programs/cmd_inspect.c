@@ -67,7 +67,7 @@ static strait_err print_checkpoint(const struct strait_checkpoint *checkpoint) {
     const struct strait_safetensors *file;
     const char *name = NULL;
     int64_t parameters = 0;
-    printf("%s: checkpoint after step %lld, whole\n", strait_checkpoint_path(checkpoint),
+    printf("%s: checkpoint after step %lld, undamaged\n", strait_checkpoint_path(checkpoint),
            (long long)strait_checkpoint_step(checkpoint));
     printf("  tokenizer %s\n  model", fingerprint[0] != '\0' ? fingerprint : "unknown");
     const strait_err err = strait_checkpoint_describe(checkpoint, print_property, NULL,
@@ -83,7 +83,7 @@ static strait_err print_checkpoint(const struct strait_checkpoint *checkpoint) {
     return err;
 }
 
-/* Opening verifies every hash: "whole" is checked, not assumed. */
+/* Opening verifies every hash: "undamaged" is checked, not assumed. */
 static strait_err inspect_checkpoint(const char *path) {
     struct strait_checkpoint *checkpoint = NULL;
     STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));

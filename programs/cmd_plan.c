@@ -46,7 +46,7 @@ typedef struct outlook {
 
 /* A stage costs its layers, and the last one the head as well. */
 static strait_pipe_stage stage_cost(const outlook *o, int stage) {
-    const strait_layer_range part = o->plan.parts[stage];
+    const strait_layer_range part = o->plan.stage_layers[stage];
     const strait_pipe_stage b = o->times.block;
     const double n = part.last - part.first;
     const double h = stage == o->plan.n_stages - 1;
@@ -219,7 +219,7 @@ static void print_stages(const outlook *o) {
         char bytes[32];
         strait_progress_bytes(memory_of(o, i), bytes);
         printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%\n", i,
-               o->plan.parts[i].last - o->plan.parts[i].first, bytes, o->windows[i],
+               o->plan.stage_layers[i].last - o->plan.stage_layers[i].first, bytes, o->windows[i],
                1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble);
     }
 }
@@ -273,8 +273,8 @@ static void print_json(const outlook *o) {
            o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
-               i > 0 ? ", " : "", o->plan.parts[i].last - o->plan.parts[i].first, memory_of(o, i),
-               o->windows[i], o->seen[i].bubble);
+               i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
+               memory_of(o, i), o->windows[i], o->seen[i].bubble);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

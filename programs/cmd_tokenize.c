@@ -40,10 +40,12 @@ typedef struct display {
 static void show(void *arg, const strait_tokenize_counts *counts) {
     display *d = arg;
     const double seconds = strait_files_seconds() - d->start + 1e-9;
-    const double part = counts->total > 0 ? (double)counts->taken / (double)counts->total : 0.0;
+    const double part = counts->bytes_total > 0
+                            ? (double)counts->bytes_read / (double)counts->bytes_total
+                            : 0.0;
     const int tenth = (int)(part * 10.0);
     char bar[32] = "";
-    for (int i = 0; counts->total > 0 && i < 20; i++)
+    for (int i = 0; counts->bytes_total > 0 && i < 20; i++)
         bar[i] = i < (int)(part * 20.0) ? '#' : '.';
     strait_progress_show(&d->progress, tenth > d->last_tenth, 0,
                          "tokenize %s %3.0f%%  %.1f MB  %lld tokens  %.1f MB/s", bar, part * 100.0,
@@ -124,7 +126,10 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
                            tokenizer_path);
     strait_tokenize_counts counts = {0};
     strait_signals_listen(1);
-    STRAIT_TRY(strait_tokenize_run(&spec, &counts));
+    const strait_err err = strait_tokenize_run(&spec, &counts);
+    if (err == STRAIT_ECONFIG && !is_forced)
+        return strait_args_hint(err, "--force replaces an existing corpus");
+    STRAIT_TRY(err);
     say_counts(&d, &counts);
     return STRAIT_OK;
 }

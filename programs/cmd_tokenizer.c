@@ -209,8 +209,8 @@ static strait_err info(int n_args, const char **args) {
     printf("tokens       %d\nvocabulary   %d\nfingerprint  %s\nend of text  %d\nlong texts   %s\n",
            strait_tokenizer_count(tokenizer), strait_tokenizer_vocab(tokenizer),
            strait_tokenizer_fingerprint(tokenizer), strait_tokenizer_end(tokenizer),
-           strait_tokenizer_may_cut_lines(tokenizer) ? "cut after lines for several threads"
-                                                     : "encoded whole");
+           strait_tokenizer_can_split_lines(tokenizer) ? "cut after lines for several threads"
+                                                       : "encoded whole");
     strait_tokenizer_close(&tokenizer);
     return STRAIT_OK;
 }

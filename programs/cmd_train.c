@@ -112,17 +112,25 @@ static void print_resume_command(const char *path, const char *folder) {
     fputc('\n', stderr);
 }
 
+/* The session checks the folder too, but only the command knows the flags that choose another. */
+static strait_err check_folder(const char *folder) {
+    return strait_args_hint(strait_session_check_folder(folder, resumes),
+                            "--resume continues a run, --out DIR chooses the folder");
+}
+
 /* A stage that is lost before the first step is a fault of the configuration: resuming would fail
  * in the same way, so the command to resume is printed only after it. */
 static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
     strait_progress_log log;
+    STRAIT_TRY(check_folder(folder));
     STRAIT_TRY(strait_progress_log_init(&log, run, folder));
     strait_signals_listen(1);
     const strait_session_spec spec = {.run = run,
                                       .folder = folder,
                                       .resumes = resumes,
                                       .events = strait_progress_log_events(&log)};
-    const strait_err err = strait_session_run(&spec);
+    strait_err err = strait_session_run(&spec);
+    if (err == STRAIT_ENOMEM) err = strait_args_hint(err, "--dry-run lists the memory of a run");
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
     if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
         print_resume_command(path, folder);
@@ -135,7 +143,7 @@ static strait_err plan(const struct strait_run *run, const run_facts *facts, con
     strait_trainer_info info;
     STRAIT_TRY(strait_trainer_plan(run, &info));
     print_plan(facts, &info);
-    return strait_session_check_folder(folder, resumes);
+    return check_folder(folder);
 }
 
 static strait_err run_train(int n_args, const char **args) {

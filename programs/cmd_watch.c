@@ -17,7 +17,7 @@ enum {
     EVENTS_SHOWN = 8,
     TAIL_BYTES = 8192,
     LOOK_MS = 1000,
-    SILENT_S = 15
+    SILENT_S = 15 // a busy host may miss a few of its updates, one per second
 };
 
 static int is_once;

@@ -19,8 +19,8 @@ struct strait_checkpoint;
 
 /* Which checkpoint of a run to open. A folder that is itself a checkpoint is opened either way. */
 typedef enum strait_checkpoint_choice {
-    STRAIT_CHECKPOINT_NEWEST, // the newest one; an error if it is damaged
-    STRAIT_CHECKPOINT_WHOLE,  // the newest undamaged one; see strait_checkpoint_skipped
+    STRAIT_CHECKPOINT_NEWEST,       // the newest one; an error if it is damaged
+    STRAIT_CHECKPOINT_NEWEST_VALID, // the newest undamaged one; see strait_checkpoint_skipped
 } strait_checkpoint_choice;
 
 /* Lists the steps of the checkpoints in a run, oldest first, without checking whether they are

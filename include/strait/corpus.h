@@ -18,8 +18,9 @@ extern "C" {
 /* What tokenizing has read and written so far. */
 typedef struct strait_tokenize_counts {
     int64_t documents, bytes, tokens, shards;
-    int64_t dropped;      // characters without a token; known at the end
-    int64_t taken, total; // bytes of the files read, and of all; total 0: unknown
+    int64_t dropped;     // characters without a token; known at the end
+    int64_t bytes_read;  // of the input files, compressed where they are
+    int64_t bytes_total; // of all input files; 0: unknown
 } strait_tokenize_counts;
 
 /* What to tokenize and where to write it. Borrowed until strait_tokenize_run returns. */

@@ -63,7 +63,7 @@ STRAIT_API int32_t strait_tokenizer_end(const struct strait_tokenizer *tokenizer
 
 /* Whether a long text may be split after a line and encoded in parts, for several threads, without
  * changing an id. */
-STRAIT_API int strait_tokenizer_may_cut_lines(const struct strait_tokenizer *tokenizer);
+STRAIT_API int strait_tokenizer_can_split_lines(const struct strait_tokenizer *tokenizer);
 
 /* Decodes ids into text with a zero after its last byte; *n_bytes does not count it. Ids outside
  * the vocabulary decode to nothing. The caller frees *out with strait_free. */

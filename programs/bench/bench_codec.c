@@ -120,9 +120,9 @@ static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, s
     STRAIT_TRY(strait_codec_open(spec, STRAIT_SENDER, lab->backend, &m->sender));
     STRAIT_TRY(strait_codec_join(m->receiver, m->sender));
     STRAIT_TRY(strait_lab_plan(lab, "1and 1and 1and 1in1"));
-    for (int way = 0; way < 2; way++) {
-        const size_t bytes = strait_codec_wire_bytes(spec, (strait_direction)way);
-        STRAIT_TRY(strait_slab_add(&m->slab, STRAIT_I8, 1, (int64_t)bytes, &m->wire[way]));
+    for (int direction = 0; direction < 2; direction++) {
+        const size_t bytes = strait_codec_wire_bytes(spec, (strait_direction)direction);
+        STRAIT_TRY(strait_slab_add(&m->slab, STRAIT_I8, 1, (int64_t)bytes, &m->wire[direction]));
     }
     STRAIT_TRY(strait_slab_commit(&m->slab, lab->backend));
     STRAIT_TRY(strait_lab_make(lab));

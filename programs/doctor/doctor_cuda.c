@@ -25,7 +25,7 @@ static void look_at_device(struct strait_doctor *doctor, int ordinal,
     strait_progress_bytes((double)device->memory, all);
     strait_progress_bytes((double)device->free, free_bytes);
     if (device->free < device->memory / 2)
-        strait_doctor_note(doctor, name, "nvidia-smi lists the programs that hold it",
+        strait_doctor_note(doctor, name, "nvidia-smi lists the programs that use it",
                            "%s, sm_%d%d, %s, only %s free", device->name, device->major,
                            device->minor, all, free_bytes);
     else

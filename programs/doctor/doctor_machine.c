@@ -116,7 +116,7 @@ static void look_at_clock(struct strait_doctor *doctor) {
     (void)strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &parts));
     if (now < EARLIEST)
         strait_doctor_note(doctor, "clock", "set it, for example: timedatectl set-ntp true",
-                           "%s, which has passed", text);
+                           "%s: the clock is wrong", text);
     else
         strait_doctor_fact(doctor, "clock", "%s", text);
 }

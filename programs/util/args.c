@@ -82,7 +82,7 @@ static const char *key_of(const strait_command *command, const char *name) {
  */
 static strait_err unknown(const strait_command *command, const char *word) {
     const char *name = word + strspn(word, "-");
-    strait_nearest nearest = strait_names_nearest(name, strait_names_slips(name));
+    strait_nearest nearest = strait_names_nearest(name, strait_names_max_edits(name));
     const char *key = key_of(command, name);
     for (const strait_flag_rename *r = command->renames; r != NULL && r->old_name != NULL; r++)
         if (strcmp(r->old_name, name) == 0)
@@ -145,7 +145,7 @@ strait_err strait_args_parse(const strait_command *command, int argc, const char
 /* Explains which actions there are; `word` is empty if none was given. */
 static strait_err refuse_action(const strait_command *command, const char *word) {
     char known[128] = "";
-    strait_nearest nearest = strait_names_nearest(word, strait_names_slips(word));
+    strait_nearest nearest = strait_names_nearest(word, strait_names_max_edits(word));
     for (const strait_action *action = command->actions; action->name != NULL; action++) {
         strait_names_list(known, sizeof known, action->name, action[1].name == NULL);
         strait_names_try(&nearest, action->name, strlen(action->name));
@@ -203,6 +203,13 @@ strait_err strait_args_check_output(const char *flag, const char *path) {
     return STRAIT_FAIL(STRAIT_EIO,
                        "--%s %s: folder %s does not exist or is not writable; create it first",
                        flag, path, folder);
+}
+
+strait_err strait_args_hint(strait_err err, const char *hint) {
+    char detail[512]; // noting an error overwrites the detail of the previous one
+    if (err == STRAIT_OK) return err;
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    return STRAIT_FAIL(err, "%s (%s)", detail, hint);
 }
 
 strait_err strait_args_check_threads(int64_t n) {

@@ -96,6 +96,10 @@ strait_err strait_args_check_threads(int64_t n);
 /* STRAIT_ECONFIG if --device does not name a kind of device. */
 strait_err strait_args_check_device(const char *name);
 
+/* Appends " (hint)" to the detail of an error and returns it, for a command that knows the flag
+ * with which its user can fix an error of the library. Does nothing for STRAIT_OK. */
+strait_err strait_args_hint(strait_err err, const char *hint);
+
 /* The i-th way to call a command, shared by help and manual. Returns 0 past the last. */
 int strait_args_usage(const strait_command *command, int i, strait_usage *out);
 

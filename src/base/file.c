@@ -52,7 +52,8 @@ void strait_file_map_close(strait_file_map *map) {
     *map = (strait_file_map){NULL, 0};
 }
 
-void strait_file_map_rest(const strait_file_map *map, const unsigned char *data, size_t bytes) {
+void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
+                                size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t first = ((size_t)(data - map->data) + page - 1) / page * page;
     const size_t last = ((size_t)(data - map->data) + bytes) / page * page;

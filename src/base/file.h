@@ -21,7 +21,8 @@ void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 
 /* Tells the kernel that these bytes are not needed for now: it may drop the pages, which are read
  * again on access. */
-void strait_file_map_rest(const strait_file_map *map, const unsigned char *data, size_t bytes);
+void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
+                                size_t bytes);
 
 /* Reads a whole file and appends a zero byte. STRAIT_EDATA: the file has more than `limit` bytes.
  */

@@ -24,20 +24,22 @@ static int distance(const char *a, const char *b, size_t b_length) {
     return row[b_length];
 }
 
-int strait_names_slips(const char *word) {
+/* A short word is within two edits of almost everything, and a suggestion would be noise. */
+int strait_names_max_edits(const char *word) {
     const size_t length = strlen(word);
     return length < 2 ? -1 : length < 4 ? 1 : 2;
 }
 
-strait_nearest strait_names_nearest(const char *word, int slips) {
-    return (strait_nearest){.word = word, .slips = slips + 1};
+strait_nearest strait_names_nearest(const char *word, int n_edits) {
+    return (strait_nearest){.word = word, .n_edits = n_edits + 1};
 }
 
-void strait_names_offer(strait_nearest *nearest, const char *name, size_t length, int slips) {
-    if (slips >= nearest->slips) return;
+/* The first of equally near names wins, so that the order of a table decides. */
+void strait_names_offer(strait_nearest *nearest, const char *name, size_t length, int n_edits) {
+    if (n_edits >= nearest->n_edits) return;
     nearest->name = name;
     nearest->length = length;
-    nearest->slips = slips;
+    nearest->n_edits = n_edits;
 }
 
 void strait_names_try(strait_nearest *nearest, const char *name, size_t length) {

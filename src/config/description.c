@@ -80,7 +80,7 @@ static void print_stages(const strait_run_plan *plan, char *text) {
     int n = 0;
     for (int i = 0; i < plan->n_stages; i++)
         n += snprintf(text + n, STRAIT_DESCRIBE_TEXT - (size_t)n, "%s%d", i == 0 ? "" : ",",
-                      plan->parts[i].last - plan->parts[i].first);
+                      plan->stage_layers[i].last - plan->stage_layers[i].first);
 }
 
 void strait_describe(const strait_run_plan *plan, strait_description *out) {
@@ -140,7 +140,7 @@ static strait_err read_stages(const struct strait_checkpoint *checkpoint, strait
         if (end == text || n < 1 || n > plan->shape.layers - first ||
             plan->n_stages == STRAIT_RUN_STAGES)
             return unusable(checkpoint, "stages");
-        plan->parts[plan->n_stages++] = (strait_layer_range){first, first + (int)n};
+        plan->stage_layers[plan->n_stages++] = (strait_layer_range){first, first + (int)n};
         first += (int)n;
         text = *end == ',' ? end + 1 : end;
         if (*end != ',' && *end != '\0') return unusable(checkpoint, "stages");

@@ -22,8 +22,9 @@ typedef struct strait_description {
 /* Writes the plan's model as the text pairs of a manifest. */
 void strait_describe(const strait_run_plan *plan, strait_description *out);
 
-/* Reads shape, n_stages, parts and codec of a plan from a manifest; the rest is zero. STRAIT_EDATA
- * names the key that is missing or invalid. Manifests of earlier versions are accepted. */
+/* Reads shape, n_stages, stage_layers and codec of a plan from a manifest; the rest is zero.
+ * STRAIT_EDATA names the key that is missing or invalid. Manifests of earlier versions are
+ * accepted. */
 strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, strait_run_plan *out);
 
 /* Rejects (STRAIT_EDATA) a checkpoint of another shape or tokenizer and, where a codec is part of

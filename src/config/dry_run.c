@@ -15,7 +15,7 @@ static void add_codec(struct strait_dry_run *dry_run, const struct strait_codec 
 static strait_err describe_stage(struct strait_dry_run *dry_run, const strait_run_plan *plan,
                                  int stage) {
     const strait_optim_spec optim = strait_run_plan_optim(plan, stage);
-    STRAIT_TRY(strait_weights_plan(&plan->shape, plan->parts[stage], 1, &dry_run->weights));
+    STRAIT_TRY(strait_weights_plan(&plan->shape, plan->stage_layers[stage], 1, &dry_run->weights));
     STRAIT_TRY(strait_run_plan_codec_dry(plan, stage, STRAIT_RECEIVER, &dry_run->receiver));
     STRAIT_TRY(strait_run_plan_codec_dry(plan, stage, STRAIT_SENDER, &dry_run->sender));
     STRAIT_TRY(strait_alloc((size_t)dry_run->weights.n_params + (size_t)2 * STRAIT_CODEC_PARAMS,

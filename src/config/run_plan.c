@@ -103,7 +103,7 @@ static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
 
 /* The layers of each stage. The head costs a matrix product, measured in layers; the embedding is a
  * look-up and costs nothing. */
-static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
+static strait_err assign_layers(const strait_run *run, strait_run_plan *plan) {
     int counts[STRAIT_RUN_STAGES] = {0};
     const strait_shape *shape = &plan->shape;
     const double layer = (double)strait_shape_block_params(shape);
@@ -118,7 +118,7 @@ static strait_err make_parts(const strait_run *run, strait_run_plan *plan) {
     else
         STRAIT_TRY(strait_split_auto(&split, counts));
     for (int i = 0, first = 0; i < plan->n_stages; first += counts[i++])
-        plan->parts[i] = (strait_layer_range){first, first + counts[i]};
+        plan->stage_layers[i] = (strait_layer_range){first, first + counts[i]};
     return STRAIT_OK;
 }
 
@@ -202,7 +202,7 @@ static strait_emulate_spec make_emulate(const strait_run *run) {
                                  .seed = (uint64_t)run->train.seed};
 }
 
-/* The parts of the plan that depend on the stages. */
+/* Fills in what depends on the stages. */
 static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     if (plan->n_stages > plan->shape.layers)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -221,7 +221,7 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%lld microbatches in a step are more than %d: raise stages.microbatch",
                            (long long)plan->n_microbatches, MICROBATCHES_MAX);
-    STRAIT_TRY(make_parts(run, plan));
+    STRAIT_TRY(assign_layers(run, plan));
     return make_codec(run, plan);
 }
 
@@ -244,7 +244,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     strait_run_plan plan = {
         .shape = make_shape(run, vocab),
         .optim = make_optim(run),
-        .rate = make_lr_schedule(run),
+        .lr_schedule = make_lr_schedule(run),
         .sequences = run->train.batch_tokens / run->model.context,
         .n_stages = (int)run->stages.count,
         .schedule = make_schedule(run),
@@ -257,7 +257,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     };
     plan.shape.precision = precision_of(run); // no option of the model: it follows from the device
     STRAIT_TRY(strait_shape_check(&plan.shape));
-    STRAIT_TRY(strait_lr_schedule_check(&plan.rate));
+    STRAIT_TRY(strait_lr_schedule_check(&plan.lr_schedule));
     if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.batch_tokens (%lld) must be a multiple of model.context (%lld)",
@@ -305,7 +305,8 @@ strait_err strait_run_plan_codec_params(const strait_run_plan *plan, int stage,
 
 static strait_err count_stage(const strait_run_plan *plan, int stage, int64_t *sum) {
     struct strait_weights weights = {0};
-    const strait_err err = strait_weights_plan(&plan->shape, plan->parts[stage], 0, &weights);
+    const strait_err err = strait_weights_plan(&plan->shape, plan->stage_layers[stage], 0,
+                                               &weights);
     if (err == STRAIT_OK) *sum += count(weights.params, weights.n_params);
     strait_weights_fini(&weights);
     return err;
@@ -348,7 +349,7 @@ int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
 
 strait_stage_spec strait_run_plan_stage(const strait_run_plan *plan, int stage, int n_slots) {
     return (strait_stage_spec){.shape = plan->shape,
-                               .layers = plan->parts[stage],
+                               .layers = plan->stage_layers[stage],
                                .n_sequences = plan->microbatch,
                                .seq_len = plan->shape.context,
                                .n_slots = n_slots,

@@ -17,12 +17,12 @@
 typedef struct strait_run_plan {
     strait_shape shape;
     strait_optim_spec optim; // for stages before the last; see strait_run_plan_optim
-    strait_lr_schedule rate;
+    strait_lr_schedule lr_schedule;
     int64_t sequences;  // per step
     int64_t microbatch; // sequences per microbatch
     int64_t n_microbatches;
     int n_stages;
-    strait_layer_range parts[STRAIT_RUN_STAGES]; // of each stage
+    strait_layer_range stage_layers[STRAIT_RUN_STAGES];
     strait_schedule_kind schedule;
     strait_codec_spec codec; // for boundary 0 with one slot; see strait_run_plan_codec
     strait_emulate_spec emulate;

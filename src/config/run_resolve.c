@@ -77,10 +77,10 @@ static strait_err derive(const char *key, double *value, double other) {
 }
 
 /* What the optimizer proposes for a role whose learning rate the run file leaves out. */
-static double default_rate(const strait_run *run, strait_role role) {
-    return strait_optimizer_default_rate(strait_optimizers[run->train.optimizer], role,
-                                         run->train.learning_rate,
-                                         run->train.embedding_learning_rate);
+static double default_learning_rate(const strait_run *run, strait_role role) {
+    return strait_optimizer_default_learning_rate(strait_optimizers[run->train.optimizer], role,
+                                                  run->train.learning_rate,
+                                                  run->train.embedding_learning_rate);
 }
 
 /* Derives learning rates and weight decays. For some keys 0 means "keep the first values", so these
@@ -88,11 +88,11 @@ static double default_rate(const strait_run *run, strait_role role) {
 static strait_err resolve_train(strait_run *run) {
     const double rate = run->train.learning_rate;
     if (run->train.embedding_learning_rate == 0)
-        run->train.embedding_learning_rate = default_rate(run, STRAIT_ROLE_EMBEDDING);
+        run->train.embedding_learning_rate = default_learning_rate(run, STRAIT_ROLE_EMBEDDING);
     if (run->train.head_learning_rate == 0)
-        run->train.head_learning_rate = default_rate(run, STRAIT_ROLE_HEAD);
+        run->train.head_learning_rate = default_learning_rate(run, STRAIT_ROLE_HEAD);
     if (run->train.gain_learning_rate == 0)
-        run->train.gain_learning_rate = default_rate(run, STRAIT_ROLE_GAIN);
+        run->train.gain_learning_rate = default_learning_rate(run, STRAIT_ROLE_GAIN);
     if (run->train.conv_learning_rate == 0)
         run->train.conv_learning_rate = run->train.gain_learning_rate;
     STRAIT_TRY(derive("train.mixing_learning_rate", &run->train.mixing_learning_rate,
@@ -102,7 +102,7 @@ static strait_err resolve_train(strait_run *run) {
     STRAIT_TRY(derive("train.encoder_basis_learning_rate", &run->train.encoder_basis_learning_rate,
                       run->train.boundary_learning_rate));
     if (run->train.value_learning_rate == 0)
-        run->train.value_learning_rate = default_rate(run, STRAIT_ROLE_VALUES);
+        run->train.value_learning_rate = default_learning_rate(run, STRAIT_ROLE_VALUES);
     STRAIT_TRY(derive("train.anchor_learning_rate", &run->train.anchor_learning_rate,
                       run->train.embedding_learning_rate));
     STRAIT_TRY(derive("train.embedding_weight_decay", &run->train.embedding_weight_decay,

@@ -89,8 +89,8 @@ static strait_err write_chunk(void *arg, strait_chunk *chunk, int64_t bytes_read
         job->counts.documents += chunk->ends[i].ends_document;
     job->counts.bytes += (int64_t)chunk->text.n;
     job->counts.tokens += (int64_t)chunk->ids.n;
-    job->counts.taken = bytes_read;
-    job->counts.total = total;
+    job->counts.bytes_read = bytes_read;
+    job->counts.bytes_total = total;
     if (job->spec->progress != NULL) job->spec->progress(job->spec->arg, &job->counts);
     return STRAIT_OK;
 }
@@ -128,7 +128,7 @@ static strait_err check_output(const strait_tokenize_spec *spec) {
     STRAIT_TRY(strait_corpus_writer_find_existing(spec->out, path));
     if (!spec->keeps_old || path[0] == '\0') return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "%s already exists: choose another name, or replace the corpus (--force)",
+                       "%s already exists: choose another name, or ask to replace the corpus",
                        path);
 }
 
@@ -151,7 +151,7 @@ static strait_err run_job(struct job *job) {
                                  .work = encode_chunk,
                                  .after = write_chunk,
                                  .arg = job};
-    chunks.piece_bytes = strait_tokenizer_may_cut_lines(spec->tokenizer) ? PIECE_BYTES : 0;
+    chunks.piece_bytes = strait_tokenizer_can_split_lines(spec->tokenizer) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&chunks));
     if (job->counts.tokens == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "%s: the input files contain no text", spec->out);

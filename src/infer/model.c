@@ -49,8 +49,7 @@ void strait_model_describe(const struct strait_model *model, strait_model_info *
 
 strait_err strait_model_need_tokenizer(const struct strait_model *model) {
     if (model->trained->tokenizer != NULL) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "%s has no tokenizer.json beside it: name one with --tokenizer FILE",
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s has no tokenizer.json beside it: name a tokenizer",
                        model->trained->path);
 }
 

@@ -12,8 +12,8 @@
 struct strait_staged_model;
 
 /* Prepares to score n_sequences at a time, each of a whole context; with 0, to generate token by
- * token instead. Reads only shape, parts and codec of the plan. Borrows `backend` until close. The
- * caller closes the model. */
+ * token instead. Reads only shape, stage_layers and codec of the plan. Borrows `backend` until
+ * close. The caller closes the model. */
 strait_err strait_staged_model_open(const strait_run_plan *plan, struct strait_backend *backend,
                                     int64_t n_sequences, struct strait_staged_model **out);
 void strait_staged_model_close(struct strait_staged_model **model); // accepts NULL; sets it to NULL

@@ -54,9 +54,9 @@ static void note_fingerprint(struct strait_trained_model *t,
     (void)snprintf(t->fingerprint, sizeof t->fingerprint, "%s", print);
 }
 
-static strait_err open_parts(struct strait_trained_model *t, const char *folder,
+static strait_err open_model(struct strait_trained_model *t, const char *folder,
                              const char *tokenizer, strait_backend_spec backend) {
-    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_WHOLE, &t->checkpoint));
+    STRAIT_TRY(strait_checkpoint_open(folder, STRAIT_CHECKPOINT_NEWEST_VALID, &t->checkpoint));
     STRAIT_TRY(strait_file_path(t->path, "%s", strait_checkpoint_path(t->checkpoint)));
     t->step = strait_checkpoint_step(t->checkpoint);
     const char *skipped = strait_checkpoint_skipped(t->checkpoint);
@@ -76,7 +76,7 @@ strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
     struct strait_trained_model *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trained model", (void **)&t));
     t->n_sequences = -1;
-    strait_err err = open_parts(t, folder, tokenizer, backend);
+    strait_err err = open_model(t, folder, tokenizer, backend);
     if (err == STRAIT_OK && n_tokens != STRAIT_TRAINED_MODEL_LATER)
         err = strait_trained_model_prepare(t, n_tokens);
     if (err != STRAIT_OK) {

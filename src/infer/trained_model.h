@@ -15,7 +15,7 @@ struct strait_trained_model {
     struct strait_staged_model
         *stages; // the whole model, cut as it was trained; NULL: not prepared
     struct strait_tokenizer *tokenizer; // NULL where the folder has none
-    strait_run_plan plan;               // only shape, parts and codec are set
+    strait_run_plan plan;               // only shape, stage_layers and codec are set
     int64_t n_sequences;                // scored at a time; 0: it generates; -1: not prepared
     int64_t step;                       // of the checkpoint
     char fingerprint[80];               // of the tokenizer that it was trained with; empty: unknown

@@ -65,15 +65,16 @@ static int is_plain(const char *name) {
 strait_err strait_trace_check(const strait_trace_span *s) {
     if (s->name == NULL || !is_plain(s->name))
         return STRAIT_FAIL(STRAIT_EINVAL,
-                           "a span's name is empty or has other signs than letters, digits, "
+                           "a span's name is empty or has characters other than letters, digits, "
                            "spaces and -_.:");
     if (s->stage < 0 || s->stage >= MOST_STAGES || (int)s->lane < 0 || s->lane >= STRAIT_LANE_KINDS)
-        return STRAIT_FAIL(STRAIT_EINVAL, "span \"%s\": no stage %d or no lane %d", s->name,
-                           s->stage, (int)s->lane);
+        return STRAIT_FAIL(STRAIT_EINVAL, "span \"%s\": stage %d or lane %d is out of range",
+                           s->name, s->stage, (int)s->lane);
     if (s->start_ns < 0 || s->end_ns < s->start_ns)
         return STRAIT_FAIL(STRAIT_EINVAL,
-                           "span \"%s\": from %" PRId64 " to %" PRId64 " ns is no time", s->name,
-                           s->start_ns, s->end_ns);
+                           "span \"%s\": from %" PRId64 " to %" PRId64
+                           " ns: it must not start before 0 or end before it starts",
+                           s->name, s->start_ns, s->end_ns);
     return STRAIT_OK;
 }
 

@@ -45,8 +45,8 @@ extern const char *const strait_optimizer_names[];
 const struct strait_optimizer_ops *strait_optimizer_find(const char *name);
 
 /* The learning rate of a role whose option is not set, given those of matrices and embedding. */
-double strait_optimizer_default_rate(const struct strait_optimizer_ops *ops, strait_role role,
-                                     double matrix, double embedding);
+double strait_optimizer_default_learning_rate(const struct strait_optimizer_ops *ops,
+                                              strait_role role, double matrix, double embedding);
 
 /* Keeps `params` and the tensors in it, and `be`, until close. STRAIT_ECONFIG names a setting that
  * is out of bounds; STRAIT_EINVAL a parameter without an f32 value and gradient of one shape. */

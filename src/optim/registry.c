@@ -24,8 +24,9 @@ const struct strait_optimizer_ops *strait_optimizer_find(const char *name) {
     return NULL;
 }
 
-double strait_optimizer_default_rate(const struct strait_optimizer_ops *ops, strait_role role,
-                                     double matrix, double embedding) {
+/* Most optimizers use one learning rate for all roles; Muon needs another for tables. */
+double strait_optimizer_default_learning_rate(const struct strait_optimizer_ops *ops,
+                                              strait_role role, double matrix, double embedding) {
     if (ops->default_learning_rate == NULL) return matrix;
     return ops->default_learning_rate(role, matrix, embedding);
 }

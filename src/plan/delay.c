@@ -52,8 +52,8 @@ static double all_within(const strait_delay_spec *s, const lateness *late, doubl
     return chance;
 }
 
-/* The mean of what is not negative is the integral of the chances to exceed. One span a repair, for
- * the chances jump there. */
+/* The mean of a quantity that is never negative is the integral of the probability to exceed x. The
+ * probability jumps at each repair, so each interval between two jumps is integrated on its own. */
 double strait_delay_extra(const strait_delay_spec *s) {
     const int n_spans = s->loss > 0.0 ? REPAIRS + 1 : 1;
     const lateness late = lateness_of(s);

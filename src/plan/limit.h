@@ -1,4 +1,4 @@
-/* limit.h - the bottleneck of a pipeline, and params much each cost contributes.
+/* limit.h - the bottleneck of a pipeline, and how much each cost contributes.
  *
  * The step is simulated again with one cost removed; the seconds this saves are the weight of that
  * cost:

@@ -42,7 +42,8 @@ static void note(struct simulation *sim, strait_simulate_span span) {
     sim->n_spans++;
 }
 
-static double move_s(const strait_pipe *pipe, int stage, strait_schedule_action_kind kind) {
+/* A stage encodes and decodes in the thread that computes, so codec time is part of the action. */
+static double action_s(const strait_pipe *pipe, int stage, strait_schedule_action_kind kind) {
     const strait_pipe_stage *s = &pipe->stages[stage];
     switch (kind) {
     case STRAIT_ACTION_FORWARD: return s->forward_s + strait_pipe_codec_s(pipe, stage);
@@ -83,7 +84,7 @@ static void begin_next_step(struct simulation *sim, struct stage *p) {
     p->state = (strait_schedule_state){0};
 }
 
-/* Ends every action and update that ends now. Returns params many. */
+/* Ends every action and update that ends now. Returns how many. */
 static int complete(struct simulation *sim) {
     int n = 0;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
@@ -129,7 +130,7 @@ static void put_on_wire(struct simulation *sim, int stage, int what) {
                   k / pipe->n_microbatches, k % pipe->n_microbatches, sim->now, arrives});
 }
 
-/* Puts the next message on every free wire, gradients first. Returns params many were put. */
+/* Puts the next message on every free wire, gradients first. Returns how many were put. */
 static int send_waiting(struct simulation *sim) {
     int n = 0;
     for (int what = GRADIENT; what >= ACTIVATION; what--)
@@ -227,7 +228,7 @@ static int begin(struct simulation *sim, int stage) {
     const int in_flight = p->state.n_forward - p->state.n_weights +
                           (p->action.kind == STRAIT_ACTION_FORWARD);
     if (in_flight > p->seen.most_in_flight) p->seen.most_in_flight = in_flight;
-    occupy(sim, stage, move_s(sim->pipe, stage, p->action.kind),
+    occupy(sim, stage, action_s(sim->pipe, stage, p->action.kind),
            (strait_simulate_what)p->action.kind);
     return 1;
 }

@@ -50,7 +50,7 @@ strait_err strait_runner_adopt_basis(struct strait_runner *runner, const float *
     struct strait_stream *stream = strait_stage_stream(runner->model);
     int n = 0;
     const strait_param *params = strait_stage_params(runner->model, &n);
-    runner->is_untouched = 0;
+    runner->has_initial_weights = 0;
     if (runner->receiver != NULL)
         STRAIT_TRY(strait_codec_basis_adopt(strait_boundary_codec(runner->receiver), stream, basis,
                                             version));

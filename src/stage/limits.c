@@ -158,7 +158,7 @@ static void assume_times(const strait_run_plan *plan, strait_step_times *times) 
     const double block = 2.0 * (double)strait_shape_block_params(shape) * tokens / rate;
     const double lm_head = 2.0 * (double)(shape->vocab * shape->width) * tokens / rate;
     for (int i = 0; i < plan->n_stages; i++) {
-        const int n = plan->parts[i].last - plan->parts[i].first;
+        const int n = plan->stage_layers[i].last - plan->stage_layers[i].first;
         const double pass = n * block + (i == plan->n_stages - 1 ? lm_head : 0.0);
         times[i] = (strait_step_times){.forward = pass, .input = pass, .weights = pass};
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Ids received from outside: all microbatches of one step, or of a validation. Zeroed is empty. */
-struct given {
+struct received {
     int32_t *tokens, *targets;
     unsigned char *has_arrived; // per microbatch
     int64_t n_batches;
@@ -25,9 +25,9 @@ struct host_buffer {
 
 struct strait_loader {
     struct strait_corpus *train, *valid; // owned; valid is NULL if the run has no validation
-    int is_given;                        // no shards: both are NULL, and the next four apply
-    int64_t given_windows, given_step;
-    struct given given_train, given_valid;
+    int is_remote;                       // no shards: train and valid are NULL, ids are received
+    int64_t remote_windows, received_step;
+    struct received received_train, received_valid;
     int64_t vocab;
     int64_t valid_limit; // tokens of a validation; 0: all
     uint64_t seed;
@@ -114,30 +114,30 @@ strait_err strait_loader_open(const strait_run *run, struct strait_loader **out)
     return STRAIT_OK;
 }
 
-strait_err strait_loader_open_given(int64_t vocab, int64_t valid_windows,
-                                    struct strait_loader **out) {
+strait_err strait_loader_open_remote(int64_t vocab, int64_t valid_windows,
+                                     struct strait_loader **out) {
     struct strait_loader *loader = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *loader, "loader", (void **)&loader));
     loader->vocab = vocab;
-    loader->is_given = 1;
-    loader->given_windows = valid_windows;
-    loader->given_step = -1; // nothing received yet
+    loader->is_remote = 1;
+    loader->remote_windows = valid_windows;
+    loader->received_step = -1; // nothing received yet
     *out = loader;
     return STRAIT_OK;
 }
 
-static void given_fini(struct given *given) {
-    strait_alloc_free(given->tokens);
-    strait_alloc_free(given->targets);
-    strait_alloc_free(given->has_arrived);
-    *given = (struct given){0};
+static void received_fini(struct received *received) {
+    strait_alloc_free(received->tokens);
+    strait_alloc_free(received->targets);
+    strait_alloc_free(received->has_arrived);
+    *received = (struct received){0};
 }
 
 void strait_loader_close(struct strait_loader **loader) {
     struct strait_loader *l = *loader;
     if (l == NULL) return;
-    given_fini(&l->given_train);
-    given_fini(&l->given_valid);
+    received_fini(&l->received_train);
+    received_fini(&l->received_valid);
     strait_loader_release(l);
     strait_corpus_close(&l->train);
     strait_corpus_close(&l->valid);
@@ -186,21 +186,22 @@ size_t strait_loader_bytes(const strait_run_plan *plan, int n_slots) {
     return strait_loader_device_bytes(plan, n_slots + N_BUFFERS);
 }
 
-static strait_err given_init(struct given *given, int64_t n_batches, int64_t n_tokens) {
+static strait_err received_init(struct received *received, int64_t n_batches, int64_t n_tokens) {
     const size_t n = (size_t)(n_batches * n_tokens);
-    given_fini(given);
-    given->n_batches = n_batches;
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&given->tokens));
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&given->targets));
-    return strait_alloc((size_t)n_batches, 1, "received token ids", (void **)&given->has_arrived);
+    received_fini(received);
+    received->n_batches = n_batches;
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&received->tokens));
+    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&received->targets));
+    return strait_alloc((size_t)n_batches, 1, "received token ids",
+                        (void **)&received->has_arrived);
 }
 
-strait_err strait_loader_cut(struct strait_loader *loader, const strait_run_plan *plan) {
+strait_err strait_loader_configure(struct strait_loader *loader, const strait_run_plan *plan) {
     loader->plan = *plan;
-    if (loader->is_given) {
+    if (loader->is_remote) {
         const int64_t n = microbatch_tokens(plan);
-        STRAIT_TRY(given_init(&loader->given_train, plan->n_microbatches, n));
-        return given_init(&loader->given_valid, strait_loader_valid_batches(loader), n);
+        STRAIT_TRY(received_init(&loader->received_train, plan->n_microbatches, n));
+        return received_init(&loader->received_valid, strait_loader_valid_batches(loader), n);
     }
     STRAIT_TRY(strait_sampler_init(loader->train, plan->shape.context, loader->seed,
                                    &loader->train_sampler));
@@ -215,48 +216,48 @@ static int all_in_range(const int32_t *ids, int64_t n, int64_t vocab, int32_t le
     return 1;
 }
 
-static strait_err store_given(struct strait_loader *loader, struct given *given, int64_t batch,
-                              const int32_t *tokens, const int32_t *targets) {
+static strait_err store_received(struct strait_loader *loader, struct received *received,
+                                 int64_t batch, const int32_t *tokens, const int32_t *targets) {
     const int64_t n = microbatch_tokens(&loader->plan);
-    if (given->has_arrived == NULL || batch < 0 || batch >= given->n_batches)
+    if (received->has_arrived == NULL || batch < 0 || batch >= received->n_batches)
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "received token ids of microbatch %lld, expected 0 to %lld",
-                           (long long)batch, (long long)given->n_batches - 1);
+                           (long long)batch, (long long)received->n_batches - 1);
     if ((tokens != NULL && !all_in_range(tokens, n, loader->vocab, 0)) ||
         (targets != NULL && !all_in_range(targets, n, loader->vocab, -1)))
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "received token ids of microbatch %lld outside the vocabulary of %lld",
                            (long long)batch, (long long)loader->vocab);
     const size_t bytes = (size_t)n * sizeof(int32_t);
-    if (tokens != NULL) memcpy(given->tokens + batch * n, tokens, bytes);
-    if (targets != NULL) memcpy(given->targets + batch * n, targets, bytes);
-    given->has_arrived[batch] = 1;
+    if (tokens != NULL) memcpy(received->tokens + batch * n, tokens, bytes);
+    if (targets != NULL) memcpy(received->targets + batch * n, targets, bytes);
+    received->has_arrived[batch] = 1;
     return STRAIT_OK;
 }
 
-strait_err strait_loader_give(struct strait_loader *loader, int64_t step, int64_t microbatch,
-                              const int32_t *tokens, const int32_t *targets) {
-    if (step != loader->given_step && loader->given_train.has_arrived != NULL)
-        memset(loader->given_train.has_arrived, 0, (size_t)loader->given_train.n_batches);
-    loader->given_step = step;
-    return store_given(loader, &loader->given_train, microbatch, tokens, targets);
+strait_err strait_loader_put(struct strait_loader *loader, int64_t step, int64_t microbatch,
+                             const int32_t *tokens, const int32_t *targets) {
+    if (step != loader->received_step && loader->received_train.has_arrived != NULL)
+        memset(loader->received_train.has_arrived, 0, (size_t)loader->received_train.n_batches);
+    loader->received_step = step;
+    return store_received(loader, &loader->received_train, microbatch, tokens, targets);
 }
 
-strait_err strait_loader_give_valid(struct strait_loader *loader, int64_t batch,
-                                    const int32_t *tokens, const int32_t *targets) {
-    return store_given(loader, &loader->given_valid, batch, tokens, targets);
+strait_err strait_loader_put_valid(struct strait_loader *loader, int64_t batch,
+                                   const int32_t *tokens, const int32_t *targets) {
+    return store_received(loader, &loader->received_valid, batch, tokens, targets);
 }
 
 /* Copies received ids out. A missing microbatch is an error of the sender, which sends them before
  * the command that uses them. */
-static strait_err copy_given(const struct strait_loader *loader, const struct given *given,
-                             int64_t batch, int32_t *tokens, int32_t *targets) {
+static strait_err copy_received(const struct strait_loader *loader, const struct received *received,
+                                int64_t batch, int32_t *tokens, int32_t *targets) {
     const int64_t n = microbatch_tokens(&loader->plan);
-    if (batch < 0 || batch >= given->n_batches || !given->has_arrived[batch])
+    if (batch < 0 || batch >= received->n_batches || !received->has_arrived[batch])
         return STRAIT_FAIL(STRAIT_EPROTO, "token ids of microbatch %lld have not been received",
                            (long long)batch);
-    memcpy(tokens, given->tokens + batch * n, (size_t)n * sizeof *tokens);
-    memcpy(targets, given->targets + batch * n, (size_t)n * sizeof *targets);
+    memcpy(tokens, received->tokens + batch * n, (size_t)n * sizeof *tokens);
+    memcpy(targets, received->targets + batch * n, (size_t)n * sizeof *targets);
     return STRAIT_OK;
 }
 
@@ -303,14 +304,14 @@ static strait_err upload_ids(struct strait_loader *loader, struct strait_stream 
 strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_t microbatch,
                               int32_t *tokens, int32_t *targets) {
     const int64_t rows = loader->plan.microbatch;
-    if (!loader->is_given)
+    if (!loader->is_remote)
         return strait_sampler_fill(&loader->train_sampler,
                                    step * loader->plan.sequences + microbatch * rows, rows, tokens,
                                    targets);
-    if (step != loader->given_step)
+    if (step != loader->received_step)
         return STRAIT_FAIL(STRAIT_EPROTO, "token ids of step %lld have not been received",
                            (long long)step + 1); // messages count steps from 1
-    return copy_given(loader, &loader->given_train, microbatch, tokens, targets);
+    return copy_received(loader, &loader->received_train, microbatch, tokens, targets);
 }
 
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
@@ -322,7 +323,7 @@ strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream
 }
 
 int64_t strait_loader_valid_windows(const struct strait_loader *loader) {
-    if (loader->is_given) return loader->given_windows;
+    if (loader->is_remote) return loader->remote_windows;
     if (loader->valid == NULL) return 0;
     const int64_t context = loader->plan.shape.context;
     /* Whole sequences only: the limit is rounded up. */
@@ -342,7 +343,8 @@ int64_t strait_loader_valid_tokens(const struct strait_loader *loader) {
 
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
                                     int32_t *targets) {
-    if (loader->is_given) return copy_given(loader, &loader->given_valid, batch, tokens, targets);
+    if (loader->is_remote)
+        return copy_received(loader, &loader->received_valid, batch, tokens, targets);
     const int64_t context = loader->plan.shape.context;
     const int64_t first = batch * loader->plan.microbatch;
     const int64_t left = strait_loader_valid_windows(loader) - first;

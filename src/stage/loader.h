@@ -1,9 +1,9 @@
 /* loader.h - brings the token ids of a run to the device, microbatch by microbatch.
  *
  * The ids of a microbatch follow from the run's seed and the step alone (data/sampler.h), so every
- * stage reads them from its own copy of the shards. A worker without shards uses a loader that is
- * given the ids instead. A loader is used by one thread at a time. Call order: open, cut, prepare,
- * then load. */
+ * stage reads them from its own copy of the shards. A worker without shards uses a
+ * remote loader, which receives the ids from the coordinator instead. A loader is used by one
+ * thread at a time. Call order: open, configure, prepare, then load. */
 #pragma once
 
 #include "backend/backend.h"
@@ -18,22 +18,22 @@ struct strait_loader;
 strait_err strait_loader_open(const strait_run *run, struct strait_loader **out);
 void strait_loader_close(struct strait_loader **loader); // accepts NULL
 
-/* Opens a loader without shards, for a machine that has none: it is given every microbatch before
- * it loads it. A validation has `valid_windows` sequences. */
-strait_err strait_loader_open_given(int64_t vocab, int64_t valid_windows,
-                                    struct strait_loader **out);
+/* Opens a remote loader, for a worker without shards: the caller puts the ids of every microbatch
+ * into it before it is loaded. A validation has `valid_windows` sequences. */
+strait_err strait_loader_open_remote(int64_t vocab, int64_t valid_windows,
+                                     struct strait_loader **out);
 
-/* Copies the ids of one microbatch (microbatch * context of each kind) into such a loader. Either
+/* Copies the ids of one microbatch (microbatch * context of each kind) into a remote loader. Either
  * pointer may be NULL if this stage does not read it. The first microbatch of another step discards
  * the previous step. Targets may be -1: no loss at that position. STRAIT_EPROTO for ids outside the
- * vocabulary or a microbatch out of range: the ids come from the network. Requires cut. */
-strait_err strait_loader_give(struct strait_loader *loader, int64_t step, int64_t microbatch,
-                              const int32_t *tokens, const int32_t *targets);
-strait_err strait_loader_give_valid(struct strait_loader *loader, int64_t batch,
-                                    const int32_t *tokens, const int32_t *targets);
+ * vocabulary or a microbatch out of range: the ids come from the network. Requires configure. */
+strait_err strait_loader_put(struct strait_loader *loader, int64_t step, int64_t microbatch,
+                             const int32_t *tokens, const int32_t *targets);
+strait_err strait_loader_put_valid(struct strait_loader *loader, int64_t batch,
+                                   const int32_t *tokens, const int32_t *targets);
 
 /* Writes the ids of one microbatch to host memory, for a caller that sends them to other workers.
- * STRAIT_EPROTO if the loader should have been given them and was not. Requires cut. */
+ * STRAIT_EPROTO if a remote loader has not received them. Requires configure. */
 strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_t microbatch,
                               int32_t *tokens, int32_t *targets);
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
@@ -51,9 +51,9 @@ const char *strait_loader_tokenizer(const struct strait_loader *loader);
 /* Tokens in the training shards; 0 without shards. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader);
 
-/* Sets how tokens are cut into sequences and microbatches; copies the plan. STRAIT_EDATA for shards
- * shorter than one sequence. Required by everything below. */
-strait_err strait_loader_cut(struct strait_loader *loader, const strait_run_plan *plan);
+/* Sets how tokens are divided into sequences and microbatches; copies the plan. STRAIT_EDATA for
+ * shards shorter than one sequence. Required by everything below. */
+strait_err strait_loader_configure(struct strait_loader *loader, const strait_run_plan *plan);
 
 /* Allocates n_slots microbatches on the device and the host buffers they are copied from. The
  * backend is borrowed until release, which frees all of it. Required by load. */

@@ -168,7 +168,7 @@ strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed) {
     STRAIT_TRY(strait_stage_init(runner->model, seed));
     STRAIT_TRY(project_weights(runner));
-    runner->is_untouched = 1;
+    runner->has_initial_weights = 1;
     return STRAIT_OK;
 }
 
@@ -243,7 +243,7 @@ int strait_runner_updates_itself(const struct strait_runner *runner) {
 strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_optimizer_step(runner->optimizer, stream, step + 1,
-                                     strait_lr_schedule_factor(&runner->plan.rate, step)));
+                                     strait_lr_schedule_factor(&runner->plan.lr_schedule, step)));
     /* Projection comes last, because it changes the weights that the update has written. */
     STRAIT_TRY(refresh_codecs(runner));
     return project_weights(runner);

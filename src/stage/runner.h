@@ -41,8 +41,8 @@ struct strait_runner {
     int deadline_ms;              // link.deadline: how long to wait for a neighbour
     strait_step_times times;      // of the current or last step
     double *action_time;          // the field of `times` that the last action counts towards
-    int is_untouched;           // weights are as drawn from the seed: no step and no restore since
-    struct strait_trace *trace; // NULL: no trace was requested
+    int has_initial_weights;      // as drawn from the seed: no step and no restore since
+    struct strait_trace *trace;   // NULL: no trace was requested
     /* Receives messages that are not crossings; takes ownership as strait_boundary_deliver does. */
     strait_err (*on_message)(void *user, struct strait_msg **msg);
     /* Called between actions and, while waiting, several times per second; an error aborts the
@@ -58,7 +58,7 @@ strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slot
                               strait_runner_memory *out);
 
 /* Opens the device and allocates the stage; its weights are 0. Borrows `loader` until close and
- * prepares it, which requires strait_loader_cut. */
+ * prepares it, which requires strait_loader_configure. */
 strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan, int stage,
                               int n_slots, struct strait_loader *loader,
                               struct strait_runner **out);

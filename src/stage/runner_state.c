@@ -122,10 +122,10 @@ strait_err strait_runner_state_write(struct strait_runner *runner, const char *f
     if (err == STRAIT_OK) err = list_states(runner, &states);
     /* One wait for all copies, so that they overlap. */
     if (err == STRAIT_OK) err = runner->backend->ops->wait(stream);
-    const strait_checkpoint_part parts[] = {{runner->stage, 0, weights.items, weights.n},
-                                            {runner->stage, 1, states.items, states.n}};
+    const strait_checkpoint_stage_file files[] = {{runner->stage, 0, weights.items, weights.n},
+                                                  {runner->stage, 1, states.items, states.n}};
     for (int i = 0; i < 2 && err == STRAIT_OK; i++)
-        err = strait_checkpoint_write(folder, step, &parts[i]);
+        err = strait_checkpoint_write(folder, step, &files[i]);
     listing_fini(&weights);
     listing_fini(&states);
     return err;
@@ -159,7 +159,7 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
                                     struct strait_runner *runner) {
     const struct owner h = owner_of(runner);
-    runner->is_untouched = 0; // also if reading fails halfway
+    runner->has_initial_weights = 0; // also if reading fails halfway
     STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
     STRAIT_TRY(each_state(&h, load_one, checkpoint));
     return strait_runner_state_restored(runner);
@@ -190,8 +190,8 @@ strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_
     return each_tensor(&h, visit, user);
 }
 
-strait_err strait_runner_state_expect(const strait_run_plan *plan, int stage,
-                                      strait_runner_state_visit *visit, void *user) {
+strait_err strait_runner_state_describe(const strait_run_plan *plan, int stage,
+                                        strait_runner_state_visit *visit, void *user) {
     struct strait_dry_run dry_run;
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
     const struct owner h = {.params = dry_run.params,

@@ -29,10 +29,11 @@ strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_
  * the model derive from them. */
 strait_err strait_runner_state_restored(struct strait_runner *runner);
 
-/* Visits the same tensors in the same order for a stage that does not run on this machine; the
- * tensors have no memory (data is NULL) and `stream` is NULL. */
-strait_err strait_runner_state_expect(const strait_run_plan *plan, int stage,
-                                      strait_runner_state_visit *visit, void *user);
+/* Visits the names and shapes of the same tensors in the same order for a stage that does not run
+ * on this machine, so that what another worker sends can be checked. The tensors have no memory
+ * (data is NULL) and `stream` is NULL. */
+strait_err strait_runner_state_describe(const strait_run_plan *plan, int stage,
+                                        strait_runner_state_visit *visit, void *user);
 
 /* Restores the weights of a stage alone, and one side of a codec with its state. For inference. */
 strait_err strait_runner_state_read_stage(struct strait_checkpoint *checkpoint,

@@ -322,7 +322,7 @@ static strait_err prepare(struct strait_service *s) {
     STRAIT_TRY(strait_run_plan_init(&s->run, strait_loader_vocab(s->loader), &s->plan));
     s->n_basis = (int)(s->plan.codec.cols * s->plan.codec.keep);
     STRAIT_TRY(strait_alloc((size_t)s->n_basis, sizeof *s->basis, "basis", (void **)&s->basis));
-    return strait_loader_cut(s->loader, &s->plan);
+    return strait_loader_configure(s->loader, &s->plan);
 }
 
 strait_err strait_service_open(const strait_service_spec *spec, struct strait_loader **loader,

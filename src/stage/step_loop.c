@@ -300,7 +300,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     const double began = strait_clock_seconds();
     runner->times = (strait_step_times){0};
     runner->action_time = NULL;
-    runner->is_untouched = 0; // an update may follow, or was queued already
+    runner->has_initial_weights = 0; // an update may follow, or was queued already
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
     runner->last_action = STRAIT_ACTION_WAIT;

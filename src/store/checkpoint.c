@@ -188,9 +188,9 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
     return err;
 }
 
-strait_err strait_checkpoint_open_whole(void *request) {
+strait_err strait_checkpoint_open_valid(void *request) {
     strait_checkpoint_request *r = request;
-    return strait_checkpoint_open(r->folder, STRAIT_CHECKPOINT_WHOLE, &r->checkpoint);
+    return strait_checkpoint_open(r->folder, STRAIT_CHECKPOINT_NEWEST_VALID, &r->checkpoint);
 }
 
 void strait_checkpoint_close(struct strait_checkpoint **checkpoint) {
@@ -263,7 +263,7 @@ strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, co
                         : fail_missing(checkpoint, name);
 }
 
-void strait_checkpoint_rest(const struct strait_checkpoint *checkpoint, const char *name) {
+void strait_checkpoint_drop_pages(const struct strait_checkpoint *checkpoint, const char *name) {
     const struct strait_safetensors *file = find(checkpoint, name);
-    if (file != NULL) strait_safetensors_rest(file, name);
+    if (file != NULL) strait_safetensors_drop_pages(file, name);
 }

@@ -19,12 +19,12 @@
 #include <stdint.h>
 
 /* One file of a checkpoint. */
-typedef struct strait_checkpoint_part {
+typedef struct strait_checkpoint_stage_file {
     int stage;
     int is_state; // optimizer and codec state, not weights
     const strait_safetensors_item *items;
     int n_items;
-} strait_checkpoint_part;
+} strait_checkpoint_stage_file;
 
 /* What to save. All pointers are borrowed for the duration of the call. */
 typedef struct strait_checkpoint_plan {
@@ -32,8 +32,8 @@ typedef struct strait_checkpoint_plan {
     const char *tokenizer;                // its fingerprint; "" if there is none
     const strait_safetensors_pair *model; // properties of the model as text: "width", "256"
     int n_model;
-    const strait_checkpoint_part *parts;
-    int n_parts;
+    const strait_checkpoint_stage_file *files;
+    int n_files;
     int keep; // how many checkpoints up to this step to keep; at least 1
 } strait_checkpoint_plan;
 
@@ -47,16 +47,16 @@ strait_err strait_checkpoint_prepare(const char *run_folder);
 strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan);
 
 /* The same in separate calls, for stages that run in several processes: the coordinator begins,
- * each stage writes its parts, and the coordinator commits a plan that lists those files. After an
+ * each stage writes its files, and the coordinator commits a plan that lists those files. After an
  * error before the commit, abandon removes what was written and adds the step to the error message.
  */
 strait_err strait_checkpoint_begin(const char *run_folder, int64_t step);
 strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
-                                   const strait_checkpoint_part *part);
+                                   const strait_checkpoint_stage_file *file);
 strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpoint_plan *plan);
 void strait_checkpoint_abandon(const char *run_folder, int64_t step);
 
-/* Arguments and result of strait_checkpoint_open_whole, which opens the newest undamaged
+/* Arguments and result of strait_checkpoint_open_valid, which opens the newest undamaged
  * checkpoint. It has the signature of a task because opening hashes every byte and may be run on
  * another thread. */
 typedef struct strait_checkpoint_request {
@@ -64,7 +64,7 @@ typedef struct strait_checkpoint_request {
     struct strait_checkpoint *checkpoint;
 } strait_checkpoint_request;
 
-strait_err strait_checkpoint_open_whole(void *request);
+strait_err strait_checkpoint_open_valid(void *request);
 
 /* Copies a tensor from whichever file has it into `into`, which is host memory. STRAIT_EDATA: the
  * tensor is missing or has another shape; the message names the tensor and both shapes. */
@@ -72,8 +72,8 @@ strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, co
                                   strait_tensor into);
 
 /* The same without a copy: *out points to the values, unaligned, and is valid until close. Only the
- * shape and dtype of `shape` are used. `rest` tells the kernel that the pages are not needed for
- * now. */
+ * shape and dtype of `shape` are used. `drop_pages` tells the kernel that the pages are not
+ * needed for now. */
 strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor shape, const unsigned char **out);
-void strait_checkpoint_rest(const struct strait_checkpoint *checkpoint, const char *name);
+void strait_checkpoint_drop_pages(const struct strait_checkpoint *checkpoint, const char *name);

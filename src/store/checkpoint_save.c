@@ -14,33 +14,34 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The file name of a part: "stage-0.safetensors" or "stage-0.state.safetensors". */
-static void name_part(const strait_checkpoint_part *part, char out[64]) {
-    (void)snprintf(out, 64, "stage-%d%s.safetensors", part->stage, part->is_state ? ".state" : "");
+/* The name of a file: "stage-0.safetensors" or "stage-0.state.safetensors". */
+static void name_file(const strait_checkpoint_stage_file *file, char out[64]) {
+    (void)snprintf(out, 64, "stage-%d%s.safetensors", file->stage, file->is_state ? ".state" : "");
 }
 
 strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
-                                   const strait_checkpoint_part *part) {
+                                   const strait_checkpoint_stage_file *file) {
     char name[64];
     char folder[STRAIT_PATH_MAX];
     char path[STRAIT_PATH_MAX];
     char digits[24];
-    name_part(part, name);
+    name_file(file, name);
     (void)snprintf(digits, sizeof digits, "%lld", (long long)step);
     STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".tmp", folder));
     STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
     const strait_safetensors_pair metadata[] = {{"format", "pt"}, {"step", digits}};
-    const strait_safetensors_content content = {part->items, part->n_items, metadata, 2};
+    const strait_safetensors_content content = {file->items, file->n_items, metadata, 2};
     return strait_safetensors_write(path, &content);
 }
 
 /* Appends the manifest's entry for a file that was written to the folder. */
-static strait_err list_part(const char *folder, const strait_checkpoint_part *part, json_t *files) {
+static strait_err list_file(const char *folder, const strait_checkpoint_stage_file *file,
+                            json_t *files) {
     char name[64];
     char path[STRAIT_PATH_MAX];
     char hash[STRAIT_HASH_TEXT];
     struct stat info;
-    name_part(part, name);
+    name_file(file, name);
     STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
     if (stat(path, &info) != 0)
         return STRAIT_FAIL(STRAIT_EIO, "%s: was deleted while the checkpoint was being saved",
@@ -67,8 +68,8 @@ static json_t *describe(const strait_checkpoint_plan *plan) {
 }
 
 static strait_err fill(const char *folder, const strait_checkpoint_plan *plan, json_t *manifest) {
-    for (int i = 0; i < plan->n_parts; i++)
-        STRAIT_TRY(list_part(folder, &plan->parts[i], json_object_get(manifest, "files")));
+    for (int i = 0; i < plan->n_files; i++)
+        STRAIT_TRY(list_file(folder, &plan->files[i], json_object_get(manifest, "files")));
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/manifest.json", folder));
     STRAIT_TRY(strait_json_replace(path, manifest));
@@ -181,8 +182,8 @@ strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpo
 
 strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoint_plan *plan) {
     strait_err err = strait_checkpoint_begin(run_folder, plan->step);
-    for (int i = 0; i < plan->n_parts && err == STRAIT_OK; i++)
-        err = strait_checkpoint_write(run_folder, plan->step, &plan->parts[i]);
+    for (int i = 0; i < plan->n_files && err == STRAIT_OK; i++)
+        err = strait_checkpoint_write(run_folder, plan->step, &plan->files[i]);
     if (err != STRAIT_OK) {
         strait_checkpoint_abandon(run_folder, plan->step);
         return err;

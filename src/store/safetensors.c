@@ -293,9 +293,11 @@ strait_err strait_safetensors_view(const struct strait_safetensors *file, const 
     return STRAIT_OK;
 }
 
-void strait_safetensors_rest(const struct strait_safetensors *file, const char *name) {
+/* Memory given by the caller is not a mapping, and dropping its pages would lose data. */
+void strait_safetensors_drop_pages(const struct strait_safetensors *file, const char *name) {
     const strait_safetensor *t = strait_safetensors_find(file, name);
-    if (t != NULL && file->map.data != NULL) strait_file_map_rest(&file->map, t->data, t->bytes);
+    if (t != NULL && file->map.data != NULL)
+        strait_file_map_drop_pages(&file->map, t->data, t->bytes);
 }
 
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
@@ -304,6 +306,6 @@ strait_err strait_safetensors_read(const struct strait_safetensors *file, const 
     const size_t bytes = strait_tensor_bytes(into);
     STRAIT_TRY(strait_safetensors_view(file, name, into, &values));
     if (bytes > 0) memcpy(into.data, values, bytes);
-    strait_safetensors_rest(file, name);
+    strait_safetensors_drop_pages(file, name);
     return STRAIT_OK;
 }

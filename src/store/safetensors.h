@@ -31,7 +31,7 @@ strait_err strait_safetensors_view(const struct strait_safetensors *file, const 
 
 /* Tells the kernel that the tensor's pages are not needed for now. They are read again on access.
  */
-void strait_safetensors_rest(const struct strait_safetensors *file, const char *name);
+void strait_safetensors_drop_pages(const struct strait_safetensors *file, const char *name);
 
 /* Copies a tensor into `into`, host memory of the same dtype and shape (as above). */
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,

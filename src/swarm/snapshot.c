@@ -81,8 +81,9 @@ static strait_err visit(void *user, struct strait_stream *stream, const char *na
 }
 
 static strait_err visit_all(struct walk *walk) {
-    return walk->runner != NULL ? strait_runner_state_each(walk->runner, visit, walk)
-                                : strait_runner_state_expect(walk->plan, walk->stage, visit, walk);
+    return walk->runner != NULL
+               ? strait_runner_state_each(walk->runner, visit, walk)
+               : strait_runner_state_describe(walk->plan, walk->stage, visit, walk);
 }
 
 /* Counting first keeps header and values in one allocation of the right size. */
@@ -186,7 +187,7 @@ strait_err strait_snapshot_restore(const struct strait_snapshot *snapshot,
     strait_err err = write_header(&walk, &header);
     if (err == STRAIT_OK) err = match_header(snapshot, &header);
     if (err == STRAIT_OK) {
-        runner->is_untouched = 0; // no longer the initial weights, even if the copy fails
+        runner->has_initial_weights = 0; // no longer the initial weights, even if the copy fails
         walk.values = snapshot->data + header.bytes;
         err = copy_state(&walk, header.data);
     }
@@ -233,7 +234,7 @@ static strait_err write_part(const struct strait_snapshot *snapshot, int is_stat
     strait_safetensors_item *items = NULL;
     strait_snapshot_tensor *tensors = NULL;
     strait_reader r = {snapshot->data, snapshot->bytes, 0};
-    strait_checkpoint_part part = {.stage = snapshot->stage, .is_state = is_state};
+    strait_checkpoint_stage_file part = {.stage = snapshot->stage, .is_state = is_state};
     strait_err err = strait_alloc((size_t)n, sizeof *items, "header of tensors", (void **)&items);
     if (err == STRAIT_OK)
         err = strait_alloc((size_t)n, sizeof *tensors, "header of names", (void **)&tensors);

@@ -63,7 +63,8 @@ int strait_snapshot_reader_is_done(const struct strait_snapshot_reader *reader) 
 /* Releases the pages of the last tensor, so that sending a checkpoint larger than memory does not
  * evict others, and maps the next one. */
 static strait_err next_tensor(struct strait_snapshot_reader *reader) {
-    if (reader->values != NULL) strait_checkpoint_rest(reader->checkpoint, reader->tensor.name);
+    if (reader->values != NULL)
+        strait_checkpoint_drop_pages(reader->checkpoint, reader->tensor.name);
     STRAIT_TRY(strait_snapshot_header_read_tensor(&reader->tensors, &reader->tensor));
     STRAIT_TRY(find_values(reader->checkpoint, &reader->tensor, &reader->values));
     reader->left = reader->tensor.bytes;

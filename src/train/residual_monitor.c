@@ -10,8 +10,9 @@ enum {
 
 static const double rounding = 1e-5;
 
-static double bound(double usual) {
-    const double level = fmax(usual, rounding);
+/* The second bound matters for large baselines: a residual cannot exceed 1 by much. */
+static double bound(double baseline) {
+    const double level = fmax(baseline, rounding);
     return fmin(2.0 * level, 0.5 * (1.0 + level));
 }
 
@@ -21,12 +22,13 @@ double strait_residual_monitor_watch(strait_residual_monitor *monitor, double re
     const int weight = monitor->n_seen < SMOOTH_STEPS ? monitor->n_seen : SMOOTH_STEPS;
     monitor->mean += (residual - monitor->mean) / weight;
     if (monitor->n_seen < FIRST_STEPS) return 0.0;
-    const double usual = monitor->usual;
-    if (usual > 0.0 && monitor->mean > bound(usual)) {
-        monitor->mean = monitor->usual = fmax(monitor->mean, residual);
-        return usual;
+    const double baseline = monitor->baseline;
+    if (baseline > 0.0 && monitor->mean > bound(baseline)) {
+        monitor->mean = monitor->baseline = fmax(monitor->mean, residual);
+        return baseline;
     }
-    if (usual == 0.0 || monitor->mean < usual) monitor->usual = fmax(monitor->mean, rounding);
+    if (baseline == 0.0 || monitor->mean < baseline)
+        monitor->baseline = fmax(monitor->mean, rounding);
     return 0.0;
 }
 
@@ -38,11 +40,11 @@ int strait_residual_monitors_watch(strait_residual_monitors *monitors,
     text[0] = '\0';
     for (int i = 0; i < 2 * n_boundaries && used < capacity; i++) {
         strait_residual_monitor *monitor = &monitors->of[i % 2][i / 2];
-        const double usual = strait_residual_monitor_watch(monitor, residuals[i % 2][i / 2]);
-        if (usual == 0.0) continue;
+        const double baseline = strait_residual_monitor_watch(monitor, residuals[i % 2][i / 2]);
+        if (baseline == 0.0) continue;
         const int n = snprintf(text + used, capacity - used,
-                               "%sboundary %d loses %.3g of its %s, %.3g was usual",
-                               used > 0 ? "; " : "", i / 2, monitor->mean, what[i % 2], usual);
+                               "%sboundary %d loses %.3g of its %s, up from %.3g",
+                               used > 0 ? "; " : "", i / 2, monitor->mean, what[i % 2], baseline);
         used += n > 0 ? (size_t)n : 0;
     }
     return used > 0;

@@ -4,11 +4,11 @@
  * means that the model and its codec no longer fit each other. A warning is due when the residual,
  * averaged over about eight steps, exceeds
  *
- *     min(2 usual, (1 + usual) / 2)        twice the usual, or half way to losing everything
+ *     min(2 baseline, (1 + baseline) / 2)     twice the baseline, or half way to losing everything
  *
- * where `usual` is the lowest such average since the tenth step. Residuals below 1e-5 are rounding
- * and never warn. After a warning the new level is the usual one, so that a lasting rise warns
- * once. Plain data; a resumed run starts anew. */
+ * where `baseline` is the lowest such average since the tenth step. Residuals below 1e-5 are
+ * rounding and never warn. After a warning the new level becomes the baseline, so that a lasting
+ * rise warns once. Plain data; a resumed run starts anew. */
 #pragma once
 
 #include "codec/codec.h"
@@ -18,11 +18,11 @@
 
 /* The state of one boundary in one direction. Zeroed is new. */
 typedef struct strait_residual_monitor {
-    double mean, usual;
+    double mean, baseline;
     int n_seen;
 } strait_residual_monitor;
 
-/* Adds the residual of a step. Returns the usual level if it was exceeded, otherwise 0. */
+/* Adds the residual of a step. Returns the baseline if it was exceeded, otherwise 0. */
 double strait_residual_monitor_watch(strait_residual_monitor *monitor, double residual);
 
 /* All boundaries of a run, by direction. */

@@ -89,14 +89,13 @@ static int holds_run(const char *folder) {
 strait_err strait_session_check_folder(const char *folder, int resumes) {
     if (holds_run(folder) && !resumes)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s already contains a run: --resume continues it, --out DIR starts "
-                           "another",
+                           "%s already contains a run: resume it, or choose another folder",
                            folder);
     for (size_t i = 0; !holds_run(folder) && i < sizeof copies / sizeof *copies; i++)
         if (has(folder, copies[i]))
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "%s/%s would be overwritten, but no run wrote it: choose another "
-                               "folder with --out DIR",
+                               "folder",
                                folder, copies[i]);
     return STRAIT_OK;
 }

@@ -53,7 +53,8 @@ static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
     for (int i = 0; i < plan->n_stages; i++) {
         strait_runner_memory stage;
         STRAIT_TRY(strait_runner_plan(plan, i, windows[i], &stage));
-        stages[i] = (strait_trainer_stage){.layers = plan->parts[i].last - plan->parts[i].first,
+        stages[i] = (strait_trainer_stage){.layers = plan->stage_layers[i].last -
+                                                     plan->stage_layers[i].first,
                                            .slots = windows[i],
                                            .planned = stage.device};
         if (plan->scratch_bytes == 0) stages[i].planned += messages[i];
@@ -122,7 +123,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
     strait_run_plan plan;
     STRAIT_TRY(strait_loader_open(run, &loader));
     strait_err err = strait_run_plan_init(run, strait_loader_vocab(loader), &plan);
-    if (err == STRAIT_OK) err = strait_loader_cut(loader, &plan);
+    if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     int windows[STRAIT_RUN_STAGES] = {1};
     if (err == STRAIT_OK && plan.n_stages > 1)
         err = strait_limits_estimate_windows(&plan, (int)run->stages.window, windows);
@@ -134,7 +135,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
 static strait_err open_into(struct strait_trainer *t, strait_executor_choice choice) {
     STRAIT_TRY(strait_loader_open(&t->run, &t->loader));
     STRAIT_TRY(strait_run_plan_init(&t->run, strait_loader_vocab(t->loader), &t->plan));
-    STRAIT_TRY(strait_loader_cut(t->loader, &t->plan));
+    STRAIT_TRY(strait_loader_configure(t->loader, &t->plan));
     STRAIT_TRY(strait_executor_open(choice, &t->run, &t->plan, t->loader, &t->executor));
     t->step = t->executor->step;
     return STRAIT_OK;
@@ -151,8 +152,8 @@ strait_err strait_trainer_open_with(const strait_run *run, strait_executor_choic
     t->run = *run;
     const strait_err err = open_into(t, choice);
     if (err == STRAIT_ENOMEM)
-        strait_err_prefix("not enough memory (--dry-run lists it; train.recompute, a smaller "
-                          "stages.microbatch or model needs less)");
+        strait_err_prefix("not enough memory (train.recompute, a smaller stages.microbatch or "
+                          "a smaller model needs less)");
     if (err != STRAIT_OK) {
         strait_trainer_close(&t);
         return err;
@@ -224,7 +225,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .step = t->step + 1,
         .loss = last->loss_sum / n_tokens,
         .learning_rate = t->run.train.learning_rate *
-                         (double)strait_lr_schedule_factor(&t->plan.rate, t->step),
+                         (double)strait_lr_schedule_factor(&t->plan.lr_schedule, t->step),
         .grad_norm = last->norm,
         .forward_bytes_per_token = last->forward_bytes / n_tokens,
         .backward_bytes_per_token = last->backward_bytes / n_tokens,
@@ -276,17 +277,17 @@ static strait_err run_commit(void *arg) {
 
 /* Commits two files per stage: weights, and the state of optimizer and codecs. */
 static strait_err commit(struct strait_trainer *t, const char *folder) {
-    strait_checkpoint_part parts[2 * STRAIT_RUN_STAGES];
+    strait_checkpoint_stage_file files[2 * STRAIT_RUN_STAGES];
     static _Thread_local strait_description description; // too large for the stack
     strait_describe(&t->plan, &description);
     for (int i = 0; i < 2 * t->plan.n_stages; i++)
-        parts[i] = (strait_checkpoint_part){.stage = i / 2, .is_state = i % 2};
+        files[i] = (strait_checkpoint_stage_file){.stage = i / 2, .is_state = i % 2};
     const strait_checkpoint_plan plan = {.step = t->step,
                                          .tokenizer = strait_loader_tokenizer(t->loader),
                                          .model = description.pairs,
                                          .n_model = description.n,
-                                         .parts = parts,
-                                         .n_parts = 2 * t->plan.n_stages,
+                                         .files = files,
+                                         .n_files = 2 * t->plan.n_stages,
                                          .keep = (int)t->run.train.keep_checkpoints};
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
 }
@@ -311,7 +312,7 @@ static strait_err load_from(struct strait_trainer *t, struct strait_checkpoint *
 
 strait_err strait_trainer_load(struct strait_trainer *t, const char *folder, const char **note) {
     strait_checkpoint_request o = {.folder = folder};
-    strait_err err = strait_trainer_run_async(t, strait_checkpoint_open_whole, &o);
+    strait_err err = strait_trainer_run_async(t, strait_checkpoint_open_valid, &o);
     if (err == STRAIT_OK) {
         const char *skipped = strait_checkpoint_skipped(o.checkpoint);
         if (skipped != NULL) (void)snprintf(t->note, sizeof t->note, "%s", skipped);

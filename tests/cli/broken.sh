@@ -137,7 +137,7 @@ refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh 
     --set link.codec.variant=code
 
 # The output folder.
-refuses 2 'good already contains a run: --resume' train run.yaml --out good
+refuses 2 'good already contains a run: .*--resume' train run.yaml --out good
 begin train run.yaml --out busy --set train.steps=100000 --set train.save_every=0
 wait_lines busy 3
 ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out busy --resume

@@ -99,7 +99,7 @@ runs train run.yaml --out cut --set train.learning_rate=0.02 --set stages.count=
 runs inspect run
 says "$OUT" '^run: run' 'training loss: 1:5\.' 'validation loss: 5:' 'checkpoints: 28 30'
 runs inspect run/checkpoints/00000030
-says "$OUT" 'after step 30, whole' 'width=32' 'stage-0.safetensors' 'stage-0.state.safetensors'
+says "$OUT" 'after step 30, undamaged' 'width=32' 'stage-0.safetensors' 'stage-0.state.safetensors'
 runs inspect run/checkpoints/00000030/stage-0.safetensors
 says "$OUT" 'safetensors' ' F32 ' 'tensors'
 runs inspect train.bin

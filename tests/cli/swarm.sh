@@ -28,7 +28,7 @@ refuses 2 'data.valid: a swarm validates on 62914560 tokens at most, and there a
 # host does not take over a run of "strait train" without --resume, at the first or second attempt.
 before=$(sum_of straight/checkpoints)
 for _ in 1 2; do
-    refuses 2 'straight already contains a run: --resume' host run.yaml --out straight $sets \
+    refuses 2 'straight already contains a run: resume' host run.yaml --out straight $sets \
         --listen 127.0.0.1:0 --keys keys-host
 done
 [ "$before" = "$(sum_of straight/checkpoints)" ] || fail "a refused host changed the run"

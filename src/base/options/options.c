@@ -36,7 +36,7 @@ static strait_err apply_set(const strait_options *table, const char *set, const 
         *out_row = (int)(option - table->rows);
         err = strait_option_parse(option, text, folder, object);
     }
-    if (err != STRAIT_OK) strait_err_prefix("--set %.80s", set);
+    if (err != STRAIT_OK) strait_err_prefix("%.80s", set);
     return err;
 }
 

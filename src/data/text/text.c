@@ -122,7 +122,7 @@ static strait_err read_ahead(struct strait_text *t, size_t *n_read) {
     return STRAIT_OK;
 }
 
-static strait_err give_piece(struct strait_text *t, size_t n, strait_text_piece *piece) {
+static strait_err append_piece(struct strait_text *t, size_t n, strait_text_piece *piece) {
     STRAIT_TRY(strait_buffer_append(&piece->text, t->ahead.data + t->used, n));
     t->used += n;
     return STRAIT_OK;
@@ -132,7 +132,8 @@ static int is_visible(unsigned char c) {
     return c > ' ' && c < 0x7f;
 }
 
-size_t strait_text_cut(const unsigned char *text, size_t n) {
+/* Only between visible characters: a run of blank lines may be one token. */
+size_t strait_text_find_split(const unsigned char *text, size_t n) {
     for (size_t at = n < 2 ? 0 : n - 1; at >= 2; at--)
         if (text[at - 1] == '\n' && is_visible(text[at - 2]) && is_visible(text[at])) return at;
     return 0;
@@ -145,8 +146,9 @@ static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
     for (;;) {
         const size_t have = t->ahead.n - t->used;
         if (want > 0 && have >= want) {
-            const size_t cut = strait_text_cut(t->ahead.data + t->used + searched, have - searched);
-            if (cut > 0) return give_piece(t, searched + cut, piece);
+            const size_t cut = strait_text_find_split(t->ahead.data + t->used + searched,
+                                                      have - searched);
+            if (cut > 0) return append_piece(t, searched + cut, piece);
             searched = have - 2;
         }
         size_t n_read = 0;
@@ -154,7 +156,7 @@ static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
         if (n_read == 0) break;
     }
     piece->ends_document = 1;
-    STRAIT_TRY(give_piece(t, t->ahead.n - t->used, piece));
+    STRAIT_TRY(append_piece(t, t->ahead.n - t->used, piece));
     end_file(t);
     return STRAIT_OK;
 }
@@ -176,7 +178,7 @@ static strait_err read_line(struct strait_text *t, const char *line, size_t n,
                                    json_string_length(value));
     else
         err = STRAIT_FAIL(STRAIT_EDATA,
-                          "%s: line %lld has no text under \"%s\"; choose the key with --field",
+                          "%s: line %lld has no text under \"%s\"; choose the field that holds it",
                           t->path, (long long)t->line, field);
     json_decref(object);
     piece->ends_document = 1;

@@ -39,5 +39,5 @@ int64_t strait_text_bytes_total(const struct strait_text *text);
 
 /* The last offset in text[0..n) where the text may be split: after a line feed that follows a
  * visible ASCII character and precedes another. 0 if there is no such offset. Tokenizers for which
- * strait_tokenizer_may_cut_lines holds give the same ids for the parts as for the whole. */
-size_t strait_text_cut(const unsigned char *text, size_t n);
+ * strait_tokenizer_can_split_lines holds give the same ids for the parts as for the whole. */
+size_t strait_text_find_split(const unsigned char *text, size_t n);

@@ -52,7 +52,7 @@ struct strait_tokenizer {
 
     strait_text_steps normalizers, pre_tokenizers;
     int splits_at_metaspace; // no merge joins a character with a U+2581 that follows it
-    int may_cut_lines;       // strait_line_split_is_safe
+    int can_split_lines;     // strait_line_split_is_safe
 
     int n_strip;              // spaces that decoding removes at the start of a text
     size_t longest_out;       // bytes of the longest decoded token

@@ -1,6 +1,6 @@
 /* line_split.c - proof that splitting a text after a line does not change an id.
  *
- * strait_text_cut splits a text after a line feed that follows a visible ASCII character and
+ * strait_text_find_split splits a text after a line feed that follows a visible ASCII character and
  * precedes another. For the patterns below:
  *
  * - no alternative matches across the split: one that matches a line feed can continue only with

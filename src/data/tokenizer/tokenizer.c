@@ -108,7 +108,7 @@ static strait_err finish(struct strait_tokenizer *t) {
     for (size_t id = 0; id < t->vocab.n_ids; id++)
         if (t->vocab.tokens[id].out.n > t->longest_out) t->longest_out = t->vocab.tokens[id].out.n;
     t->splits_at_metaspace = may_split_at_metaspace(t);
-    t->may_cut_lines = strait_line_split_is_safe(t);
+    t->can_split_lines = strait_line_split_is_safe(t);
     strait_buffer all = {0};
     const strait_err err = serialise(t, &all);
     if (err == STRAIT_OK) strait_hash_text(all.data, all.n, t->fingerprint);
@@ -236,6 +236,6 @@ int32_t strait_tokenizer_end(const struct strait_tokenizer *tokenizer) {
     return -1;
 }
 
-int strait_tokenizer_may_cut_lines(const struct strait_tokenizer *tokenizer) {
-    return tokenizer->may_cut_lines;
+int strait_tokenizer_can_split_lines(const struct strait_tokenizer *tokenizer) {
+    return tokenizer->can_split_lines;
 }

@@ -76,7 +76,7 @@ void strait_host_adopt_checkpoint(struct host *h) {
 
 strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
     strait_checkpoint_request request = {.folder = h->spec->folder};
-    const strait_err err = strait_host_run_async(h, strait_checkpoint_open_whole, &request,
+    const strait_err err = strait_host_run_async(h, strait_checkpoint_open_valid, &request,
                                                  strait_host_keep_alive);
     if (err != STRAIT_OK) strait_checkpoint_close(&request.checkpoint);
     *out = request.checkpoint;

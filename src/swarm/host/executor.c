@@ -175,7 +175,8 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
     run.stages.microbatch = executor->plan.microbatch;
     run.stages.split.n = executor->plan.n_stages;
     for (int i = 0; i < executor->plan.n_stages; i++)
-        run.stages.split.items[i] = executor->plan.parts[i].last - executor->plan.parts[i].first;
+        run.stages.split.items[i] = executor->plan.stage_layers[i].last -
+                                    executor->plan.stage_layers[i].first;
     const size_t bytes = strait_options_render(strait_run_options(), &run, NULL, h->task_text,
                                                sizeof h->task_text);
     return bytes < sizeof h->task_text

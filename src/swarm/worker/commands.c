@@ -56,7 +56,7 @@ static strait_err before(void *user, const strait_stage_command *command) {
         strait_worker_reach(w, STRAIT_WORKER_UPDATE, command->update.step);
         return STRAIT_OK;
     case STRAIT_COMMAND_TIME_PASSES: // the values do not matter: only the time is measured
-        return strait_loader_give(strait_service_loader(w->service), 0, 0, NULL, NULL);
+        return strait_loader_put(strait_service_loader(w->service), 0, 0, NULL, NULL);
     case STRAIT_COMMAND_OPEN:
     case STRAIT_COMMAND_SEND_SNAPSHOT:
     case STRAIT_COMMAND_PROPOSE_BASIS:
@@ -85,7 +85,7 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
                         strait_stage_reply *reply) {
     struct worker *w = user;
     if (command->kind == STRAIT_COMMAND_TIME_PASSES)
-        (void)strait_loader_give(strait_service_loader(w->service), -1, 0, NULL, NULL);
+        (void)strait_loader_put(strait_service_loader(w->service), -1, 0, NULL, NULL);
     STRAIT_TRY(err);
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
         strait_worker_reach(w, STRAIT_WORKER_NORM, command->gradients.step);

@@ -70,7 +70,7 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
     struct strait_loader *loader = NULL;
     STRAIT_TRY(read_run(w, task));
     w->stage = task->assign.stage;
-    STRAIT_TRY(strait_loader_open_given(w->run.model.vocab, task->assign.valid_windows, &loader));
+    STRAIT_TRY(strait_loader_open_remote(w->run.model.vocab, task->assign.valid_windows, &loader));
     const strait_service_spec spec = {
         .run = &w->run, .stage = w->stage, .counts_frames = 1, .hooks = strait_worker_hooks(w)};
     STRAIT_TRY(strait_service_open(&spec, &loader, &w->service));
@@ -195,7 +195,8 @@ static strait_err restore_initial(struct worker *w) {
     const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
                                           .open = {.n_slots = runner->n_slots}};
     strait_stage_reply reply;
-    return runner->is_untouched ? STRAIT_OK : strait_service_execute(w->service, &command, &reply);
+    return runner->has_initial_weights ? STRAIT_OK
+                                       : strait_service_execute(w->service, &command, &reply);
 }
 
 /* Sends the owner of the neighbouring `stage` our copy of its snapshot. */

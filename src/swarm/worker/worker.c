@@ -40,8 +40,8 @@ static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
     const strait_run_plan *plan = strait_service_plan(w->service);
     struct strait_loader *loader = strait_service_loader(w->service);
     STRAIT_TRY(strait_batch_ids_unpack(msg, w->ids, plan->microbatch * plan->shape.context, &ids));
-    if (ids.is_valid) return strait_loader_give_valid(loader, ids.batch, ids.tokens, ids.targets);
-    return strait_loader_give(loader, ids.step, ids.batch, ids.tokens, ids.targets);
+    if (ids.is_valid) return strait_loader_put_valid(loader, ids.batch, ids.tokens, ids.targets);
+    return strait_loader_put(loader, ids.step, ids.batch, ids.tokens, ids.targets);
 }
 
 /* Handles a message from the coordinator. Tasks and commands are stored in w->next. A newer one

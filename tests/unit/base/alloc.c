@@ -35,7 +35,7 @@ static void unset_memory_is_aligned_counted_and_can_fail(void **state) {
     strait_alloc_fail_at(0);
 }
 
-static void sizes_that_overflow_are_refused(void **state) {
+static void rejects_sizes_that_overflow(void **state) {
     (void)state;
     void *memory = NULL;
     CHECK_FAILS(strait_alloc(SIZE_MAX / 4, 8, "dreams", &memory), STRAIT_ENOMEM, "dreams");
@@ -43,7 +43,7 @@ static void sizes_that_overflow_are_refused(void **state) {
     assert_null(memory);
 }
 
-static void growing_keeps_what_was_and_zeroes_the_rest(void **state) {
+static void growing_keeps_items_and_zeroes_new_ones(void **state) {
     (void)state;
     int32_t *numbers = NULL;
     CHECK_OK(strait_alloc_grow((void **)&numbers, 0, 3, sizeof *numbers, "numbers"));
@@ -63,7 +63,7 @@ static void growing_keeps_what_was_and_zeroes_the_rest(void **state) {
     strait_alloc_free(numbers);
 }
 
-static void the_nth_allocation_fails_and_only_that(void **state) {
+static void fails_exactly_the_nth_allocation(void **state) {
     (void)state;
     char *texts[4] = {NULL};
     strait_alloc_fail_at(3);
@@ -86,9 +86,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_zeroed_aligned_and_counted),
         cmocka_unit_test(unset_memory_is_aligned_counted_and_can_fail),
-        cmocka_unit_test(sizes_that_overflow_are_refused),
-        cmocka_unit_test(growing_keeps_what_was_and_zeroes_the_rest),
-        cmocka_unit_test(the_nth_allocation_fails_and_only_that),
+        cmocka_unit_test(rejects_sizes_that_overflow),
+        cmocka_unit_test(growing_keeps_items_and_zeroes_new_ones),
+        cmocka_unit_test(fails_exactly_the_nth_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

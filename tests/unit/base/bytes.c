@@ -3,7 +3,7 @@
 
 #include "check.h"
 
-static void numbers_travel_by_their_bits(void **state) {
+static void preserves_bits_of_numbers(void **state) {
     (void)state;
     unsigned char capacity[12];
     strait_writer w = {capacity, sizeof capacity, 0};
@@ -21,7 +21,7 @@ static void numbers_travel_by_their_bits(void **state) {
     assert_true(r.is_short);
 }
 
-static void texts_stand_behind_their_length(void **state) {
+static void writes_texts_after_their_length(void **state) {
     (void)state;
     unsigned char capacity[8];
     char out[4];
@@ -41,7 +41,7 @@ static void texts_stand_behind_their_length(void **state) {
     assert_true(w.is_short);
 }
 
-static void texts_that_do_not_fit_are_short(void **state) {
+static void rejects_texts_that_do_not_fit(void **state) {
     (void)state;
     const unsigned char four[] = {4, 'a', 'b', 'c', 'd'}, cut[] = {3, 'a'};
     char out[4] = "zzz";
@@ -55,7 +55,7 @@ static void texts_that_do_not_fit_are_short(void **state) {
     assert_string_equal(out, "");
 }
 
-static void texts_with_a_zero_inside_are_refused(void **state) {
+static void rejects_texts_with_a_zero_inside(void **state) {
     (void)state;
     const unsigned char hidden[] = {3, 'a', 0, 'b'};
     char out[4] = "zzz";
@@ -65,7 +65,7 @@ static void texts_with_a_zero_inside_are_refused(void **state) {
     assert_string_equal(out, "");
 }
 
-static void texts_are_tamed(void **state) {
+static void replaces_control_characters(void **state) {
     (void)state;
     char text[] = "a\n\x1b[2J\x7f b\xc2\x9b"
                   "1m \xc3\xa9 \xe4\xb8\x96 \xc2";
@@ -78,11 +78,11 @@ static void texts_are_tamed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_travel_by_their_bits),
-        cmocka_unit_test(texts_stand_behind_their_length),
-        cmocka_unit_test(texts_that_do_not_fit_are_short),
-        cmocka_unit_test(texts_with_a_zero_inside_are_refused),
-        cmocka_unit_test(texts_are_tamed),
+        cmocka_unit_test(preserves_bits_of_numbers),
+        cmocka_unit_test(writes_texts_after_their_length),
+        cmocka_unit_test(rejects_texts_that_do_not_fit),
+        cmocka_unit_test(rejects_texts_with_a_zero_inside),
+        cmocka_unit_test(replaces_control_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

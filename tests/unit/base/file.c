@@ -23,7 +23,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void what_is_written_is_read(void **state) {
+static void reads_back_what_was_written(void **state) {
     (void)state;
     static const char bytes[] = "one\0two";
     const char *path = scratch_at(&folder, "file");
@@ -43,7 +43,7 @@ static void what_is_written_is_read(void **state) {
     strait_alloc_free(text);
 }
 
-static void a_replaced_file_is_the_old_or_the_new(void **state) {
+static void replaces_files_atomically(void **state) {
     (void)state;
     const char *path = scratch_at(&folder, "replaced");
     char *text = NULL;
@@ -64,7 +64,7 @@ static void a_replaced_file_is_the_old_or_the_new(void **state) {
     assert_false(strait_file_exists(scratch_at(&folder, "taken.tmp")));
 }
 
-static void a_map_is_the_file(void **state) {
+static void maps_the_whole_file(void **state) {
     (void)state;
     strait_file_map map = {NULL, 0};
     CHECK_OK(strait_file_write(scratch_at(&folder, "map"), "abc", 3));
@@ -100,7 +100,7 @@ static void folders_are_made_and_removed(void **state) {
     CHECK_FAILS(strait_file_sync_folder(scratch_at(&folder, "a/b/c")), STRAIT_EIO, "cannot open");
 }
 
-static void a_stream_that_could_not_be_written_is_told(void **state) {
+static void reports_unwritable_stream(void **state) {
     (void)state;
     FILE *file = fopen("/dev/full", "w");
     assert_non_null(file);
@@ -149,7 +149,7 @@ static void a_lock_is_held_by_one_process(void **state) {
                 "cannot create");
 }
 
-static void long_paths_are_refused(void **state) {
+static void rejects_long_paths(void **state) {
     (void)state;
     static char name[STRAIT_PATH_MAX];
     char path[STRAIT_PATH_MAX];
@@ -158,7 +158,7 @@ static void long_paths_are_refused(void **state) {
     CHECK_FAILS(strait_file_path(path, "/%s", name), STRAIT_EINVAL, "longer than 4095 bytes");
 }
 
-static void a_file_has_the_hash_of_its_bytes(void **state) {
+static void hashes_contents_of_files(void **state) {
     (void)state;
     enum {
         BYTES = 200001 // several pieces and a rest
@@ -186,14 +186,14 @@ static void a_file_has_the_hash_of_its_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_replaced_file_is_the_old_or_the_new),
-        cmocka_unit_test(a_map_is_the_file),
+        cmocka_unit_test(reads_back_what_was_written),
+        cmocka_unit_test(replaces_files_atomically),
+        cmocka_unit_test(maps_the_whole_file),
         cmocka_unit_test(folders_are_made_and_removed),
-        cmocka_unit_test(a_stream_that_could_not_be_written_is_told),
+        cmocka_unit_test(reports_unwritable_stream),
         cmocka_unit_test(a_lock_is_held_by_one_process),
-        cmocka_unit_test(long_paths_are_refused),
-        cmocka_unit_test(a_file_has_the_hash_of_its_bytes),
+        cmocka_unit_test(rejects_long_paths),
+        cmocka_unit_test(hashes_contents_of_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -30,7 +30,7 @@ static void members_have_their_kinds(void **state) {
     json_decref(document);
 }
 
-static void bad_text_is_told_with_its_place(void **state) {
+static void reports_position_of_bad_text(void **state) {
     (void)state;
     json_t *document = NULL;
     CHECK_FAILS(strait_json_parse("{\n\"a\": }", 8, &document), STRAIT_EDATA, "line 2, column 6");
@@ -61,7 +61,7 @@ static void files_are_replaced_and_loaded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_have_their_kinds),
-        cmocka_unit_test(bad_text_is_told_with_its_place),
+        cmocka_unit_test(reports_position_of_bad_text),
         cmocka_unit_test(files_are_replaced_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

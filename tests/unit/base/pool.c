@@ -54,7 +54,7 @@ static void copy_right(void *arg, int task) {
     values[task + 64] = values[63 - task];
 }
 
-static void runs_follow_each_other(void **state) {
+static void runs_jobs_one_after_another(void **state) {
     (void)state;
     struct strait_pool *pool = NULL;
     CHECK_OK(strait_pool_open(3, &pool));
@@ -69,7 +69,7 @@ static void runs_follow_each_other(void **state) {
     strait_pool_close(&pool);
 }
 
-static void few_tasks_or_none(void **state) {
+static void runs_few_or_no_tasks(void **state) {
     (void)state;
     struct strait_pool *pool = NULL;
     CHECK_OK(strait_pool_open(4, &pool));
@@ -83,7 +83,7 @@ static void few_tasks_or_none(void **state) {
     strait_pool_close(&pool);
 }
 
-static void a_pool_closes_asleep_or_unused(void **state) {
+static void closes_sleeping_and_unused_pools(void **state) {
     (void)state;
     struct strait_pool *pool = NULL;
     strait_pool_close(&pool);
@@ -106,7 +106,7 @@ static void running_allocates_nothing(void **state) {
     strait_pool_close(&pool);
 }
 
-static void zero_asks_for_every_core(void **state) {
+static void zero_threads_means_one_per_core(void **state) {
     (void)state;
     struct strait_pool *pool = NULL;
     CHECK_OK(strait_pool_open(0, &pool));
@@ -114,7 +114,7 @@ static void zero_asks_for_every_core(void **state) {
     strait_pool_close(&pool);
 }
 
-static void silly_numbers_are_refused(void **state) {
+static void rejects_thread_counts_out_of_range(void **state) {
     (void)state;
     struct strait_pool *pool = NULL;
     CHECK_FAILS(strait_pool_open(-1, &pool), STRAIT_EINVAL, "-1 threads");
@@ -127,12 +127,12 @@ static void silly_numbers_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_runs_once),
-        cmocka_unit_test(runs_follow_each_other),
-        cmocka_unit_test(few_tasks_or_none),
-        cmocka_unit_test(a_pool_closes_asleep_or_unused),
+        cmocka_unit_test(runs_jobs_one_after_another),
+        cmocka_unit_test(runs_few_or_no_tasks),
+        cmocka_unit_test(closes_sleeping_and_unused_pools),
         cmocka_unit_test(running_allocates_nothing),
-        cmocka_unit_test(zero_asks_for_every_core),
-        cmocka_unit_test(silly_numbers_are_refused),
+        cmocka_unit_test(zero_threads_means_one_per_core),
+        cmocka_unit_test(rejects_thread_counts_out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void draws_are_philox(void **state) {
     assert_memory_equal(out, ones, sizeof out);
 }
 
-static void words_are_draws_in_a_row(void **state) {
+static void words_match_consecutive_draws(void **state) {
     (void)state;
     const strait_rng rng = {5, 6};
     const uint64_t firsts[] = {0, 3, 1001, 0xfffffffff7u};
@@ -165,7 +165,7 @@ static void normals_are_normal(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_are_philox),
-        cmocka_unit_test(words_are_draws_in_a_row),
+        cmocka_unit_test(words_match_consecutive_draws),
         cmocka_unit_test(normals_depend_on_their_place_alone),
         cmocka_unit_test(normals_follow_the_formula),
         cmocka_unit_test(extreme_words_follow_the_formula),

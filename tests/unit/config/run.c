@@ -184,7 +184,7 @@ static void test_rejects_conflicting_keys(void **state) {
     CHECK_FAILS(parse("train: {learning_rate: fast}"), STRAIT_ECONFIG,
                 "R.yaml:1:24: train.learning_rate: \"fast\" is not a number");
     CHECK_FAILS(parse_set("train.learning_rate=fast"), STRAIT_ECONFIG,
-                "--set train.learning_rate=fast: \"fast\" is not a number");
+                "train.learning_rate=fast: \"fast\" is not a number");
 }
 
 /* An old key is refused wherever it is given, and the error names a key that exists. */
@@ -199,7 +199,7 @@ static void test_rejects_renamed_keys_with_their_new_names(void **state) {
         CHECK(strait_options_find(table, rename->old_key) == NULL);
         CHECK(strait_options_find(table, rename->key) != NULL);
         (void)snprintf(set, sizeof set, "%s=1", rename->old_key);
-        (void)snprintf(expected, sizeof expected, "--set %s: %s was renamed: use %s", set,
+        (void)snprintf(expected, sizeof expected, "%s: %s was renamed: use %s", set,
                        rename->old_key, rename->key);
         CHECK_FAILS(parse_set(set), STRAIT_ECONFIG, expected);
     }

@@ -11,19 +11,19 @@ static void layers_are_split_over_stages(void **state) {
         (void)snprintf(set, sizeof set, "stages.count=%d", count);
         CHECK_OK(make(set, NULL, NULL));
         assert_int_equal(plan.n_stages, count);
-        assert_int_equal(plan.parts[0].first, 0);
-        assert_int_equal(plan.parts[count - 1].last, 8);
+        assert_int_equal(plan.stage_layers[0].first, 0);
+        assert_int_equal(plan.stage_layers[count - 1].last, 8);
         for (int i = 0; i < count; i++) {
-            assert_true(plan.parts[i].last > plan.parts[i].first);
-            if (i > 0) assert_int_equal(plan.parts[i].first, plan.parts[i - 1].last);
+            assert_true(plan.stage_layers[i].last > plan.stage_layers[i].first);
+            if (i > 0) assert_int_equal(plan.stage_layers[i].first, plan.stage_layers[i - 1].last);
         }
     }
     CHECK_OK(make("stages.count=3", "model.conv=2", "model.local_every=2"));
     for (int i = 0; i < 3; i++)
-        assert_int_equal(plan.parts[i].first % 2, 0); // a stage begins with a local block
+        assert_int_equal(plan.stage_layers[i].first % 2, 0); // a stage begins with a local block
     CHECK_OK(make("stages.count=3", "stages.split=[1,5,2]", NULL));
-    assert_int_equal(plan.parts[1].first, 1);
-    assert_int_equal(plan.parts[1].last, 6);
+    assert_int_equal(plan.stage_layers[1].first, 1);
+    assert_int_equal(plan.stage_layers[1].last, 6);
     assert_int_equal(plan.shape.vocab, 64); // from the file, not from the data
 }
 

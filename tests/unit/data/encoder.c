@@ -69,7 +69,7 @@ static void test_matches_added_tokens(void **state) {
     CHECK_IDS(t, "a cab a", "0 4 24 8");
     CHECK_IDS(t, "acab cabd", "0 2 5 4 2 5 3");
     CHECK_IDS(t, "<x", "");
-    CHECK(!strait_tokenizer_may_cut_lines(t));
+    CHECK(!strait_tokenizer_can_split_lines(t));
     strait_tokenizer_close(&t);
 }
 

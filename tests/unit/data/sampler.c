@@ -83,7 +83,7 @@ static void test_depends_on_seed_and_sequence_only(void **state) {
 }
 
 /* These positions must never change, or a resumed run would train on other text. */
-static void test_order_never_changes(void **state) {
+static void test_order_of_samples_is_stable(void **state) {
     (void)state;
     strait_sampler sampler;
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 1, &sampler));
@@ -170,7 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_visits_each_window_once_per_epoch),
         cmocka_unit_test(test_depends_on_seed_and_sequence_only),
-        cmocka_unit_test(test_order_never_changes),
+        cmocka_unit_test(test_order_of_samples_is_stable),
         cmocka_unit_test(test_window_offset_changes_between_epochs),
         cmocka_unit_test(test_in_order_covers_shards_from_the_start),
         cmocka_unit_test(test_permutes_every_number_of_windows),

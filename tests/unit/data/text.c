@@ -108,12 +108,12 @@ static void test_skips_empty_document_before_long_one(void **state) {
 static void test_splits_between_visible_characters_only(void **state) {
     (void)state;
     const unsigned char *text = (const unsigned char *)"ab\ncd\n ef\n\ngh\r\nij.\n'k\n";
-    assert_int_equal(strait_text_cut(text, 22), 19); // before 'k
-    assert_int_equal(strait_text_cut(text, 19),
+    assert_int_equal(strait_text_find_split(text, 22), 19); // before 'k
+    assert_int_equal(strait_text_find_split(text, 19),
                      3); // no other line feed is between visible characters
-    assert_int_equal(strait_text_cut(text, 4), 3);
-    assert_int_equal(strait_text_cut(text, 3), 0);
-    assert_int_equal(strait_text_cut(text, 0), 0);
+    assert_int_equal(strait_text_find_split(text, 4), 3);
+    assert_int_equal(strait_text_find_split(text, 3), 0);
+    assert_int_equal(strait_text_find_split(text, 0), 0);
     put_text("cut.txt", "ab\ncd\n ef\n\ngh\r\nij.\n'k\n");
     strait_err err = STRAIT_OK;
     const char *paths[] = {in_folder("cut.txt")};

@@ -49,7 +49,7 @@ static char *read_all(const char *path) {
     return text;
 }
 
-static void test_lines_are_what_scripts_expect(void **state) {
+static void test_writes_the_documented_keys(void **state) {
     (void)state;
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "metrics.jsonl");
@@ -136,7 +136,7 @@ static void test_resume_keeps_whole_lines_up_to_the_step(void **state) {
     scratch_close(&dir);
 }
 
-static void test_damage_at_the_end_is_dropped_and_elsewhere_named(void **state) {
+static void test_drops_damage_at_the_end_and_reports_it_elsewhere(void **state) {
     (void)state;
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "metrics.jsonl");
@@ -185,7 +185,7 @@ static void test_names_the_file_that_cannot_be_written(void **state) {
 }
 
 /* The limit lets the second line begin, and nothing behind it. */
-static void test_what_a_full_disk_refused_comes_with_the_next_line(void **state) {
+static void test_retries_lines_after_a_full_disk(void **state) {
     (void)state;
     scratch dir = scratch_open();
     const char *full = scratch_at(&dir, "full.jsonl");
@@ -239,7 +239,7 @@ static void test_survives_any_failing_allocation(void **state) {
     scratch_close(&dir);
 }
 
-static void test_a_line_allocates_nothing(void **state) {
+static void test_writing_a_line_allocates_nothing(void **state) {
     (void)state;
     scratch dir = scratch_open();
     struct strait_metrics *m = NULL;
@@ -255,14 +255,14 @@ static void test_a_line_allocates_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines_are_what_scripts_expect),
+        cmocka_unit_test(test_writes_the_documented_keys),
         cmocka_unit_test(test_reads_losses),
         cmocka_unit_test(test_resume_keeps_whole_lines_up_to_the_step),
-        cmocka_unit_test(test_damage_at_the_end_is_dropped_and_elsewhere_named),
+        cmocka_unit_test(test_drops_damage_at_the_end_and_reports_it_elsewhere),
         cmocka_unit_test(test_names_the_file_that_cannot_be_written),
-        cmocka_unit_test(test_what_a_full_disk_refused_comes_with_the_next_line),
+        cmocka_unit_test(test_retries_lines_after_a_full_disk),
         cmocka_unit_test(test_survives_any_failing_allocation),
-        cmocka_unit_test(test_a_line_allocates_nothing),
+        cmocka_unit_test(test_writing_a_line_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,21 +128,25 @@ static void momentum_rises_linearly_over_the_warmup(void **state) {
 }
 
 /* Learning rates of roles that the run file leaves out. */
-static void default_rates_depend_on_the_role(void **state) {
+static void default_learning_rates_depend_on_the_role(void **state) {
     (void)state;
     const struct strait_optimizer_ops *muon = strait_optimizer_find("muon");
-    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_EMBEDDING, 0.02, 0), 0.3, 1e-15);
-    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_HEAD, 0.02, 0), 0.003, 1e-15);
-    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_GAIN, 0.02, 0), 0.01, 1e-15);
-    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_VALUES, 0.02, 7), 0.7, 1e-15);
-    CHECK_NEAR(strait_optimizer_default_rate(muon, STRAIT_ROLE_MATRIX, 0.02, 7), 0.02, 0);
+    CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_EMBEDDING, 0.02, 0), 0.3,
+               1e-15);
+    CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_HEAD, 0.02, 0), 0.003,
+               1e-15);
+    CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_GAIN, 0.02, 0), 0.01,
+               1e-15);
+    CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_VALUES, 0.02, 7), 0.7,
+               1e-15);
+    CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_MATRIX, 0.02, 7), 0.02, 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_match_the_definition),
         cmocka_unit_test(momentum_rises_linearly_over_the_warmup),
-        cmocka_unit_test(default_rates_depend_on_the_role),
+        cmocka_unit_test(default_learning_rates_depend_on_the_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * pipeline. */
 #include "rig.h"
 
-static void times_one_microbatch_there_and_back(void **state) {
+static void times_both_passes_of_one_microbatch(void **state) {
     (void)state;
     rig r;
     /* 1 s of bits forward, 2 s backward, 0.25 s of delay, codecs of 0.125 s at each end. */
@@ -197,7 +197,7 @@ static void properties_hold_for_random_pipelines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_one_microbatch_there_and_back),
+        cmocka_unit_test(times_both_passes_of_one_microbatch),
         cmocka_unit_test(bits_queue_and_delays_overlap),
         cmocka_unit_test(measured_window_hides_the_delay),
         cmocka_unit_test(fitted_windows_are_wide_enough),

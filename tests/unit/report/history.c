@@ -43,7 +43,7 @@ static const char *fill(void) {
     return path;
 }
 
-static void test_a_step_is_the_median_of_the_later_half(void **state) {
+static void test_step_time_is_the_median_of_the_later_half(void **state) {
     (void)state;
     const char *path = fill();
     strait_history h;
@@ -78,7 +78,7 @@ static void test_steps_to_a_loss(void **state) {
     CHECK_NEAR(strait_history_steps_to(&h, 3.5), 40.0, 1e-9);
 }
 
-static void test_runs_without_numbers(void **state) {
+static void test_rejects_runs_without_metrics(void **state) {
     (void)state;
     strait_history h;
     const char *path = scratch_at(&dir, "metrics.jsonl");
@@ -97,10 +97,10 @@ static void test_runs_without_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_step_is_the_median_of_the_later_half, open_dir,
+        cmocka_unit_test_setup_teardown(test_step_time_is_the_median_of_the_later_half, open_dir,
                                         close_dir),
         cmocka_unit_test(test_steps_to_a_loss),
-        cmocka_unit_test_setup_teardown(test_runs_without_numbers, open_dir, close_dir),
+        cmocka_unit_test_setup_teardown(test_rejects_runs_without_metrics, open_dir, close_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static char *drawn(const strait_plot *plot) {
     return text;
 }
 
-static void test_a_line_goes_where_its_numbers_are(void **state) {
+static void test_draws_points_at_their_coordinates(void **state) {
     (void)state;
     const double x[] = {0, 50, 75, 100};
     const double y[] = {4, 3, (double)NAN, 2};
@@ -43,7 +43,7 @@ static void test_a_line_goes_where_its_numbers_are(void **state) {
     strait_alloc_free(svg);
 }
 
-static void test_powers_of_two_stand_at_even_distances(void **state) {
+static void test_log_axis_spaces_powers_evenly(void **state) {
     (void)state;
     const double x[] = {16, 128, 1024};
     const double y[] = {4, 4, 4};
@@ -65,7 +65,7 @@ static void test_powers_of_two_stand_at_even_distances(void **state) {
     strait_alloc_free(svg);
 }
 
-static void test_many_lines_have_names_and_looks_of_their_own(void **state) {
+static void test_distinguishes_many_lines(void **state) {
     (void)state;
     enum {
         N = 40
@@ -87,7 +87,7 @@ static void test_many_lines_have_names_and_looks_of_their_own(void **state) {
     strait_alloc_free(svg);
 }
 
-static void test_a_narrow_axis_of_powers_has_ticks(void **state) {
+static void test_narrow_log_axis_has_ticks(void **state) {
     (void)state;
     const double x[] = {18, 21};
     const double y[] = {4, 3};
@@ -102,7 +102,7 @@ static void test_a_narrow_axis_of_powers_has_ticks(void **state) {
     strait_alloc_free(svg);
 }
 
-static void test_nothing_to_draw(void **state) {
+static void test_rejects_a_plot_without_points(void **state) {
     (void)state;
     const double x = 1;
     const double y = (double)INFINITY;
@@ -115,11 +115,11 @@ static void test_nothing_to_draw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_line_goes_where_its_numbers_are),
-        cmocka_unit_test(test_powers_of_two_stand_at_even_distances),
-        cmocka_unit_test(test_many_lines_have_names_and_looks_of_their_own),
-        cmocka_unit_test(test_a_narrow_axis_of_powers_has_ticks),
-        cmocka_unit_test(test_nothing_to_draw),
+        cmocka_unit_test(test_draws_points_at_their_coordinates),
+        cmocka_unit_test(test_log_axis_spaces_powers_evenly),
+        cmocka_unit_test(test_distinguishes_many_lines),
+        cmocka_unit_test(test_narrow_log_axis_has_ticks),
+        cmocka_unit_test(test_rejects_a_plot_without_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

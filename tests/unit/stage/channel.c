@@ -29,7 +29,7 @@ static void has_capacity_for_every_norm(void **state) {
         struct strait_loader *loader = NULL;
         struct strait_runner *worker = NULL;
         CHECK_OK(strait_loader_open(&run, &loader));
-        CHECK_OK(strait_loader_cut(loader, &plan));
+        CHECK_OK(strait_loader_configure(loader, &plan));
         CHECK_OK(strait_runner_open(&run, &plan, i, 1, loader, &worker));
         int n = 0;
         (void)strait_runner_squares(worker, &n);

@@ -11,7 +11,7 @@ static struct strait_loader *open_loader(struct strait_backend *backend) {
     struct strait_loader *loader = NULL;
     CHECK_OK(strait_loader_open(&run, &loader));
     CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
-    CHECK_OK(strait_loader_cut(loader, &plan));
+    CHECK_OK(strait_loader_configure(loader, &plan));
     CHECK_OK(strait_loader_prepare(loader, backend, 2));
     return loader;
 }
@@ -70,12 +70,12 @@ static void limits_validation_to_valid_tokens(void **state) {
     one.data.valid_tokens = 33; // rounded up to three windows of 16
     CHECK_OK(strait_loader_open(&one, &loader));
     CHECK_OK(strait_run_plan_init(&one, strait_loader_vocab(loader), &plan));
-    CHECK_OK(strait_loader_cut(loader, &plan));
+    CHECK_OK(strait_loader_configure(loader, &plan));
     assert_int_equal(strait_loader_valid_tokens(loader), 48);
     strait_loader_close(&loader);
     one.data.valid[0] = '\0';
     CHECK_OK(strait_loader_open(&one, &loader));
-    CHECK_OK(strait_loader_cut(loader, &plan));
+    CHECK_OK(strait_loader_configure(loader, &plan));
     assert_int_equal(strait_loader_valid_tokens(loader), 0);
     assert_int_equal(strait_loader_valid_batches(loader), 0);
     strait_loader_close(&loader);
@@ -97,7 +97,7 @@ static void rejects_shards_that_do_not_match_the_run(void **state) {
     tiny_shard(scratch_at(&folder, "short.bin"), 10, 3, TINY_VOCAB);
     (void)snprintf(one.data.train, sizeof one.data.train, "%s", scratch_at(&folder, "short.bin"));
     CHECK_OK(strait_loader_open(&one, &loader));
-    CHECK_FAILS(strait_loader_cut(loader, &plan), STRAIT_EDATA, "short.bin");
+    CHECK_FAILS(strait_loader_configure(loader, &plan), STRAIT_EDATA, "short.bin");
     strait_loader_close(&loader);
     strait_loader_close(&loader);
 }
@@ -124,28 +124,28 @@ static void stores_and_checks_received_ids(void **state) {
     struct strait_loader *receiver = NULL;
     CHECK_OK(strait_loader_open(&run, &loader));
     CHECK_OK(strait_run_plan_init(&run, strait_loader_vocab(loader), &plan));
-    CHECK_OK(strait_loader_cut(loader, &plan));
+    CHECK_OK(strait_loader_configure(loader, &plan));
     const int64_t windows = strait_loader_valid_windows(loader);
-    CHECK_OK(strait_loader_open_given(TINY_VOCAB, windows, &receiver));
-    CHECK_OK(strait_loader_cut(receiver, &plan));
+    CHECK_OK(strait_loader_open_remote(TINY_VOCAB, windows, &receiver));
+    CHECK_OK(strait_loader_configure(receiver, &plan));
     assert_int_equal(strait_loader_valid_batches(receiver), strait_loader_valid_batches(loader));
     int32_t ids[2][64];
     int32_t seen[2][64];
     assert_int_equal(plan.microbatch * run.model.context, 64);
     CHECK_OK(strait_loader_draw(loader, 5, 1, ids[0], ids[1]));
     CHECK_FAILS(strait_loader_draw(receiver, 5, 1, seen[0], seen[1]), STRAIT_EPROTO, "step 6");
-    CHECK_OK(strait_loader_give(receiver, 5, 1, ids[0], ids[1]));
+    CHECK_OK(strait_loader_put(receiver, 5, 1, ids[0], ids[1]));
     CHECK_OK(strait_loader_draw(receiver, 5, 1, seen[0], seen[1]));
     assert_memory_equal(ids, seen, sizeof ids);
     CHECK_FAILS(strait_loader_draw(receiver, 5, 0, seen[0], seen[1]), STRAIT_EPROTO,
                 "microbatch 0");
-    CHECK_FAILS(strait_loader_give(receiver, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
+    CHECK_FAILS(strait_loader_put(receiver, 5, 2, ids[0], ids[1]), STRAIT_EPROTO, "microbatch 2");
     ids[1][63] = -1; // no target
-    CHECK_OK(strait_loader_give_valid(receiver, 0, ids[0], ids[1]));
+    CHECK_OK(strait_loader_put_valid(receiver, 0, ids[0], ids[1]));
     ids[0][63] = -1;
-    CHECK_FAILS(strait_loader_give_valid(receiver, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
+    CHECK_FAILS(strait_loader_put_valid(receiver, 0, ids[0], ids[1]), STRAIT_EPROTO, "vocabulary");
     ids[0][63] = TINY_VOCAB;
-    CHECK_FAILS(strait_loader_give(receiver, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
+    CHECK_FAILS(strait_loader_put(receiver, 6, 0, ids[0], NULL), STRAIT_EPROTO, "vocabulary");
     strait_loader_close(&loader);
     strait_loader_close(&receiver);
 }

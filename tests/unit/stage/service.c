@@ -172,7 +172,7 @@ static void draws_weights_on_open_only(void **state) {
     assert_int_equal(reply.kind, STRAIT_COMMAND_OPEN);
     assert_true(strlen(reply.open.device) > 0);
     assert_int_equal(strait_service_runner(service)->n_slots, 2);
-    assert_true(strait_service_runner(service)->is_untouched);
+    assert_true(strait_service_runner(service)->has_initial_weights);
     assert_in_range(count_nonzero_weights(service), TINY_VOCAB * 24 * 9 / 10, TINY_VOCAB * 24);
     strait_service_close(&service);
     scratch_close(&folder);
@@ -186,12 +186,12 @@ static void reuses_an_open_stage_if_allowed(void **state) {
     struct strait_service *service = service_open(&folder);
     strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN, .open = {2, 1}};
     CHECK_OK(strait_service_execute(service, &command, &reply));
-    strait_service_runner(service)->is_untouched = 0;
+    strait_service_runner(service)->has_initial_weights = 0;
     CHECK_OK(strait_service_execute(service, &command, &reply));
-    assert_false(strait_service_runner(service)->is_untouched);
+    assert_false(strait_service_runner(service)->has_initial_weights);
     command.open.may_reuse = 0;
     CHECK_OK(strait_service_execute(service, &command, &reply));
-    assert_true(strait_service_runner(service)->is_untouched);
+    assert_true(strait_service_runner(service)->has_initial_weights);
     strait_service_close(&service);
     scratch_close(&folder);
 }

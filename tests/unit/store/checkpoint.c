@@ -19,13 +19,14 @@ static strait_err save(const char *run, int64_t step, int keep) {
     const strait_safetensors_item weights[] = {{"embed", {first, STRAIT_F32, 2, 2}, 0}};
     const strait_safetensors_item state[] = {{"embed.m", {moment, STRAIT_F32, 2, 2}, 0}};
     const strait_safetensors_item later[] = {{"gain", {second, STRAIT_F32, 1, 2}, 1}};
-    const strait_checkpoint_part parts[] = {{0, 0, weights, 1}, {0, 1, state, 1}, {1, 0, later, 1}};
+    const strait_checkpoint_stage_file files[] = {
+        {0, 0, weights, 1}, {0, 1, state, 1}, {1, 0, later, 1}};
     const strait_checkpoint_plan plan = {.step = step,
                                          .tokenizer = "abc",
                                          .model = model,
                                          .n_model = 2,
-                                         .parts = parts,
-                                         .n_parts = 3,
+                                         .files = files,
+                                         .n_files = 3,
                                          .keep = keep};
     return strait_checkpoint_save(run, &plan);
 }
@@ -111,7 +112,7 @@ static void test_keeps_the_newest(void **state) {
 }
 
 /* What others put into a checkpoint, or beside it, keeps no run from saving or from going on. */
-static void test_what_is_not_ours_does_no_harm(void **state) {
+static void test_ignores_other_files(void **state) {
     (void)state;
     scratch dir = scratch_open();
     CHECK_OK(save(dir.path, 10, 2));
@@ -130,7 +131,7 @@ static void test_what_is_not_ours_does_no_harm(void **state) {
     scratch_close(&dir);
 }
 
-static void test_replaces_one_of_the_same_step(void **state) {
+static void test_replaces_checkpoint_of_the_same_step(void **state) {
     (void)state;
     scratch dir = scratch_open();
     CHECK_OK(save(dir.path, 5, 2));
@@ -141,7 +142,7 @@ static void test_replaces_one_of_the_same_step(void **state) {
     scratch_close(&dir);
 }
 
-static void test_a_damaged_one_is_never_passed_over_silently(void **state) {
+static void test_reports_damaged_checkpoints(void **state) {
     (void)state;
     scratch dir = scratch_open();
     CHECK_OK(save(dir.path, 1, 9));
@@ -154,7 +155,7 @@ static void test_a_damaged_one_is_never_passed_over_silently(void **state) {
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST, &c), STRAIT_EDATA,
                 "checkpoints/00000003: stage-1.safetensors has changed since it was written");
     CHECK(c == NULL);
-    CHECK_OK(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c));
+    CHECK_OK(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST_VALID, &c));
     assert_int_equal(strait_checkpoint_step(c), 1);
     const char *skipped = strait_checkpoint_skipped(c);
     CHECK(strstr(skipped, "00000003: stage-1.safetensors has changed") != NULL);
@@ -163,7 +164,7 @@ static void test_a_damaged_one_is_never_passed_over_silently(void **state) {
     CHECK(strstr(skipped, "00000002: stage-0.safetensors has 0 bytes instead of") != NULL);
     strait_checkpoint_close(&c);
     (void)unlink(scratch_at(&dir, "checkpoints/00000001/stage-0.state.safetensors"));
-    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EDATA,
+    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST_VALID, &c), STRAIT_EDATA,
                 "is damaged: ");
     (void)unlink(scratch_at(&dir, "checkpoints/00000003/manifest.json"));
     CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST, &c), STRAIT_EDATA,
@@ -202,7 +203,7 @@ static void test_refuses_broken_manifests(void **state) {
     scratch_close(&dir);
 }
 
-static void test_clears_what_a_killed_save_left(void **state) {
+static void test_removes_leftovers_of_a_killed_save(void **state) {
     (void)state;
     scratch dir = scratch_open();
     CHECK_OK(save(dir.path, 1, 9));
@@ -222,14 +223,14 @@ static void test_clears_what_a_killed_save_left(void **state) {
     scratch_close(&dir);
 }
 
-static void test_says_when_there_is_none(void **state) {
+static void test_reports_a_missing_checkpoint(void **state) {
     (void)state;
     scratch dir = scratch_open();
     struct strait_checkpoint *c = NULL;
-    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EDATA,
+    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST_VALID, &c), STRAIT_EDATA,
                 "contains no checkpoint");
     CHECK_OK(strait_file_write(scratch_at(&dir, "checkpoints"), "", 0));
-    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_WHOLE, &c), STRAIT_EIO,
+    CHECK_FAILS(strait_checkpoint_open(dir.path, STRAIT_CHECKPOINT_NEWEST_VALID, &c), STRAIT_EIO,
                 "checkpoints: cannot be listed");
     scratch_close(&dir);
 }
@@ -259,12 +260,12 @@ int main(void) {
         cmocka_unit_test(test_restores_what_was_saved),
         cmocka_unit_test(test_opens_the_folder_of_one_checkpoint),
         cmocka_unit_test(test_keeps_the_newest),
-        cmocka_unit_test(test_what_is_not_ours_does_no_harm),
-        cmocka_unit_test(test_replaces_one_of_the_same_step),
-        cmocka_unit_test(test_a_damaged_one_is_never_passed_over_silently),
+        cmocka_unit_test(test_ignores_other_files),
+        cmocka_unit_test(test_replaces_checkpoint_of_the_same_step),
+        cmocka_unit_test(test_reports_damaged_checkpoints),
         cmocka_unit_test(test_refuses_broken_manifests),
-        cmocka_unit_test(test_clears_what_a_killed_save_left),
-        cmocka_unit_test(test_says_when_there_is_none),
+        cmocka_unit_test(test_removes_leftovers_of_a_killed_save),
+        cmocka_unit_test(test_reports_a_missing_checkpoint),
         cmocka_unit_test(test_survives_any_failing_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,9 +18,9 @@ static strait_err save(const char *run, int64_t step, float *values, int64_t n) 
     for (int64_t i = 0; i < n; i++)
         values[i] = (float)(step + i);
     const strait_safetensors_item items[] = {{"w", {values, STRAIT_F32, 1, n}, 0}};
-    const strait_checkpoint_part parts[] = {{0, 0, items, 1}};
+    const strait_checkpoint_stage_file files[] = {{0, 0, items, 1}};
     const strait_checkpoint_plan plan = {
-        .step = step, .tokenizer = "", .parts = parts, .n_parts = 1, .keep = 2};
+        .step = step, .tokenizer = "", .files = files, .n_files = 1, .keep = 2};
     return strait_checkpoint_save(run, &plan);
 }
 
@@ -44,7 +44,7 @@ static float *make_values(void) {
 }
 
 /* A limit on the size of files stands in for a disk that fills up in the middle of a file. */
-static void test_a_full_disk_leaves_the_last_good_one(void **state) {
+static void test_full_disk_keeps_last_checkpoint(void **state) {
     (void)state;
     scratch dir = scratch_open();
     float *values = make_values();
@@ -88,7 +88,7 @@ static int save_in_read_only_folder(const scratch *dir, float *values) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void test_a_read_only_folder_leaves_the_last_good_one(void **state) {
+static void test_read_only_folder_keeps_last_checkpoint(void **state) {
     (void)state;
     scratch dir = scratch_open();
     float *values = make_values();
@@ -104,7 +104,7 @@ static void test_a_read_only_folder_leaves_the_last_good_one(void **state) {
     if (status == 77) skip();
 }
 
-static void test_a_file_in_the_way_is_named(void **state) {
+static void test_names_file_in_place_of_a_folder(void **state) {
     (void)state;
     scratch dir = scratch_open();
     float values[4];
@@ -116,7 +116,7 @@ static void test_a_file_in_the_way_is_named(void **state) {
 }
 
 /* Killed at a random moment of saving again and again, a run always has a whole checkpoint. */
-static void test_a_kill_at_any_moment_leaves_a_whole_one(void **state) {
+static void test_kill_at_any_time_leaves_a_valid_checkpoint(void **state) {
     (void)state;
     scratch dir = scratch_open();
     float *values = make_values();
@@ -146,10 +146,10 @@ static void test_a_kill_at_any_moment_leaves_a_whole_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_full_disk_leaves_the_last_good_one),
-        cmocka_unit_test(test_a_read_only_folder_leaves_the_last_good_one),
-        cmocka_unit_test(test_a_file_in_the_way_is_named),
-        cmocka_unit_test(test_a_kill_at_any_moment_leaves_a_whole_one),
+        cmocka_unit_test(test_full_disk_keeps_last_checkpoint),
+        cmocka_unit_test(test_read_only_folder_keeps_last_checkpoint),
+        cmocka_unit_test(test_names_file_in_place_of_a_folder),
+        cmocka_unit_test(test_kill_at_any_time_leaves_a_valid_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void test_refuses_a_header_longer_than_the_file(void **state) {
     CHECK(file == NULL);
 }
 
-static void test_knows_foreign_types_scalars_and_empties(void **state) {
+static void test_reads_other_types_scalars_and_empty_tensors(void **state) {
     (void)state;
     const image m = make("{\"h\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[8,14]},"
                          "\"e\":{\"dtype\":\"F32\",\"shape\":[0,5],\"data_offsets\":[8,8]},"
@@ -232,7 +232,7 @@ int main(void) {
         cmocka_unit_test(test_refuses_broken_headers),
         cmocka_unit_test(test_refuses_broken_shapes_and_places),
         cmocka_unit_test(test_refuses_a_header_longer_than_the_file),
-        cmocka_unit_test(test_knows_foreign_types_scalars_and_empties),
+        cmocka_unit_test(test_reads_other_types_scalars_and_empty_tensors),
         cmocka_unit_test(test_reads_back_what_it_wrote),
         cmocka_unit_test(test_bytes_are_those_of_the_format),
         cmocka_unit_test(test_names_expected_and_found_shapes),

@@ -20,7 +20,7 @@ static int set_up(void **state) {
     CHECK_OK(strait_run_plan_init(&run, TINY_VOCAB, &plan));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(strait_loader_open(&run, &feeds[i]));
-        CHECK_OK(strait_loader_cut(feeds[i], &plan));
+        CHECK_OK(strait_loader_configure(feeds[i], &plan));
         CHECK_OK(strait_runner_open(&run, &plan, 1, 1, feeds[i], &runners[i]));
         CHECK_OK(strait_runner_init_weights(runners[i], (uint64_t)(10 + i)));
     }
@@ -110,9 +110,9 @@ static void checkpoints_and_snapshots_have_the_same_tensors(void **state) {
     CHECK_OK(strait_checkpoint_prepare(folder.path));
     CHECK_OK(strait_checkpoint_begin(folder.path, 7));
     CHECK_OK(strait_snapshot_write(&snapshot, folder.path, 7));
-    const strait_checkpoint_part parts[] = {{.stage = 1}, {.stage = 1, .is_state = 1}};
+    const strait_checkpoint_stage_file files[] = {{.stage = 1}, {.stage = 1, .is_state = 1}};
     const strait_checkpoint_plan commit = {
-        .step = 7, .tokenizer = "", .parts = parts, .n_parts = 2, .keep = 1};
+        .step = 7, .tokenizer = "", .files = files, .n_files = 2, .keep = 1};
     CHECK_OK(strait_checkpoint_commit(folder.path, &commit));
     CHECK_OK(strait_checkpoint_open(folder.path, STRAIT_CHECKPOINT_NEWEST, &checkpoint));
     CHECK_OK(strait_snapshot_header(runners[0], &list, &whole));
@@ -314,7 +314,7 @@ static void expects_the_tensors_of_a_real_stage(void **state) {
             struct strait_snapshot expected = {0};
             size_t whole = 0;
             CHECK_OK(strait_loader_open(&other, &loader));
-            CHECK_OK(strait_loader_cut(loader, &made));
+            CHECK_OK(strait_loader_configure(loader, &made));
             CHECK_OK(strait_runner_open(&other, &made, stage, 2, loader, &worker));
             CHECK_OK(strait_snapshot_header(worker, &list, &whole));
             CHECK_OK(strait_snapshot_expected_header(&made, stage, &expected));

@@ -128,7 +128,7 @@ static void runs_to_the_end(void **state) {
     CHECK_OK(strait_run_init_file(scratch_at(&folder, "out/run.yaml"), NULL, 0, &read_back));
     assert_int_equal(read_back.model.ffn, 40);
     CHECK_FAILS(run_session(&run, scratch_at(&folder, "out"), 0, &seen), STRAIT_ECONFIG,
-                "--resume");
+                "already contains a run");
     scratch_close(&folder);
 }
 

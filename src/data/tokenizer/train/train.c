@@ -74,7 +74,7 @@ static strait_err count_words(struct training *t) {
                                  .work = count_chunk,
                                  .after = report_chunk,
                                  .arg = t};
-    chunks.piece_bytes = strait_tokenizer_may_cut_lines(t->splitter) ? PIECE_BYTES : 0;
+    chunks.piece_bytes = strait_tokenizer_can_split_lines(t->splitter) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&chunks));
     for (int i = 1; i < t->n_workers; i++) {
         STRAIT_TRY(strait_word_counts_join(&t->words[0], &t->words[i]));
