@@ -11,11 +11,15 @@ enum {
 static _Atomic int64_t n_made, n_live;
 static _Atomic int64_t fail_at; // counts down to the allocation that fails; 0: off
 
+/* Tests make the n-th allocation fail, for each n, to check that every error path frees what it
+ * has. Subtracting atomically lets exactly one thread see the n-th. */
 static int must_fail(void) {
     int64_t left = atomic_load(&fail_at);
     return left > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
+/* Aligned to a cache line, so that vector loads never cross one. The size is rounded up because
+ * aligned_alloc requires a multiple, and an empty request still returns a pointer to free. */
 static strait_err take(size_t count, size_t size, const char *what, size_t *bytes, void **out) {
     atomic_fetch_add(&n_made, 1);
     if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size)
@@ -29,6 +33,7 @@ static strait_err take(size_t count, size_t size, const char *what, size_t *byte
     return STRAIT_OK;
 }
 
+/* For buffers that are written before they are read, where zeroing would cost time. */
 strait_err strait_alloc_unset(size_t count, size_t size, const char *what, void **out) {
     size_t bytes = 0;
     return take(count, size, what, &bytes, out);
@@ -41,6 +46,7 @@ strait_err strait_alloc(size_t count, size_t size, const char *what, void **out)
     return STRAIT_OK;
 }
 
+/* Not realloc: new items must be zeroed and the alignment kept. */
 strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t size,
                              const char *what) {
     void *bigger = NULL;
@@ -51,6 +57,7 @@ strait_err strait_alloc_grow(void **memory, size_t count, size_t want, size_t si
     return STRAIT_OK;
 }
 
+/* Memory of a device is not allocated here, but tests must be able to make it fail, too. */
 strait_err strait_alloc_admit(const char *what, size_t bytes) {
     atomic_fetch_add(&n_made, 1);
     if (must_fail()) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, bytes);

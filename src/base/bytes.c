@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+/* Byte by byte, so that the result is little-endian on every machine and needs no alignment. */
 static void put(unsigned char *out, uint64_t value, int n_bytes) {
     for (int i = 0; i < n_bytes; i++)
         out[i] = (unsigned char)(value >> (8 * i));
@@ -44,6 +45,8 @@ uint64_t strait_reader_uint(strait_reader *r, int n_bytes) {
     return strait_get_u64(raw);
 }
 
+/* After a short read everything that follows reads as 0. Callers check is_short once, at the end.
+ */
 void strait_reader_copy(strait_reader *r, void *out, size_t bytes) {
     if (bytes > r->left) {
         r->is_short = 1;
@@ -63,6 +66,7 @@ void strait_writer_uint(strait_writer *w, uint64_t value, int n_bytes) {
     strait_writer_copy(w, raw, (size_t)n_bytes);
 }
 
+/* Nothing is written in part: a writer that ran out of space stays unusable. */
 void strait_writer_copy(strait_writer *w, const void *data, size_t bytes) {
     if (bytes > w->left) {
         w->is_short = 1;
@@ -75,6 +79,7 @@ void strait_writer_copy(strait_writer *w, const void *data, size_t bytes) {
     w->left -= bytes;
 }
 
+/* Through the bits, because the bytes on the wire are those of IEEE 754. */
 float strait_reader_float(strait_reader *r) {
     const uint32_t bits = (uint32_t)strait_reader_uint(r, 4);
     float value;
@@ -89,6 +94,7 @@ double strait_reader_real(strait_reader *r) {
     return value;
 }
 
+/* A text that does not fit is an error of the sender, never truncated. */
 void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity) {
     size_t n = (size_t)strait_reader_uint(r, n_bytes);
     if (n >= capacity) {
@@ -103,6 +109,8 @@ void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacit
     }
 }
 
+/* Control characters in a name from a file or a peer could move the cursor of a terminal or forge
+ * log lines. */
 void strait_text_tame(char *text) {
     for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
         if (*c < ' ' || *c == 0x7f) *c = '?';
@@ -123,6 +131,7 @@ void strait_writer_real(strait_writer *w, double value) {
     strait_writer_uint(w, bits, 8);
 }
 
+/* The length must fit into n_bytes. */
 void strait_writer_text(strait_writer *w, int n_bytes, const char *text) {
     const size_t n = strlen(text);
     strait_writer_uint(w, n, n_bytes);

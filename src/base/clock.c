@@ -2,12 +2,14 @@
 
 #include <time.h>
 
+/* Monotonic: deadlines must not jump when someone sets the time of day. */
 int64_t strait_clock_ns(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* For durations; deadlines use nanoseconds, which do not round. */
 double strait_clock_seconds(void) {
     return (double)strait_clock_ns() * 1e-9;
 }

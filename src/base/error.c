@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Per thread, so that errors in stages that run as threads do not overwrite each other. */
 static _Thread_local char detail[512];
 static _Thread_local char where[128];
 
+/* Without a default case the compiler reports a code that is missing. */
 const char *strait_err_text(strait_err err) {
     switch (err) {
 #define X(name, value, scope, text) \
@@ -26,6 +28,7 @@ strait_scope strait_err_scope(strait_err err) {
         STRAIT_ERR_MAP(X)
 #undef X
     }
+    /* A code of a newer peer is treated as the most serious kind. */
     return STRAIT_SCOPE_PROCESS;
 }
 
@@ -33,6 +36,7 @@ const char *strait_err_detail(void) {
     return detail;
 }
 
+/* For developers; users get the detail alone. */
 const char *strait_err_where(void) {
     return where;
 }
@@ -53,6 +57,7 @@ void strait_err_prefix(const char *format, ...) {
     va_start(args, format);
     const int used = vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
+    /* A prefix that fills the buffer leaves nothing of the old detail. */
     if (used < 0 || (size_t)used >= sizeof detail) return;
     (void)snprintf(detail + used, sizeof detail - (size_t)used, ": %s", old);
     strait_text_tame(detail);

@@ -22,6 +22,7 @@ static const char *reason(int number) {
 
 #define FAIL_ON(path, what) STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, reason(errno))
 
+/* An empty file cannot be mapped, so it has no data. */
 strait_err strait_file_map_open(const char *path, strait_file_map *out) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return FAIL_ON(path, "open");
@@ -55,6 +56,7 @@ void strait_file_map_close(strait_file_map *map) {
 void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
                                 size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    /* Only whole pages inside the range: its first and last page may belong to a neighbour, too. */
     const size_t first = ((size_t)(data - map->data) + page - 1) / page * page;
     const size_t last = ((size_t)(data - map->data) + bytes) / page * page;
     if (map->data == NULL || last <= first) return;
@@ -62,6 +64,7 @@ void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char 
     (void)madvise(start, last - first, MADV_DONTNEED);
 }
 
+/* A zero follows the last byte, so that the text can be used as a string. */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes) {
     strait_file_map map = {NULL, 0};
     STRAIT_TRY(strait_file_map_open(path, &map));
@@ -82,6 +85,7 @@ strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *
     return err;
 }
 
+/* Synced before the caller renames: otherwise a crash may leave a new name with old contents. */
 static strait_err write_all(int fd, const char *path, const unsigned char *data, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = write(fd, data, bytes);
@@ -117,6 +121,7 @@ strait_err strait_file_move(const char *from, const char *to) {
     return strait_file_sync_folder(folder);
 }
 
+/* Follows a symbolic link to the file it names, so that the link itself is not replaced. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
     char beside[STRAIT_PATH_MAX];
     char *target = realpath(path, NULL); // NULL: the file does not exist yet
@@ -130,6 +135,7 @@ strait_err strait_file_replace(const char *path, const void *data, size_t bytes)
     return err;
 }
 
+/* Some file systems cannot sync and answer EINVAL, which is no failed write. */
 strait_err strait_file_finish(FILE **file, const char *path) {
     FILE *f = *file;
     *file = NULL;
@@ -150,6 +156,7 @@ strait_err strait_file_sync_folder(const char *path) {
     return err;
 }
 
+/* A folder that another process creates meanwhile is as good as our own. */
 strait_err strait_file_make_folders(const char *path) {
     char so_far[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(so_far, "%s", path));
@@ -165,6 +172,8 @@ strait_err strait_file_make_folders(const char *path) {
     return STRAIT_OK;
 }
 
+/* Removes files only, not folders inside: run folders have none, and a wrong path must not delete a
+ * tree. */
 strait_err strait_file_remove_folder(const char *path) {
     DIR *folder = opendir(path);
     if (folder == NULL) return errno == ENOENT ? STRAIT_OK : FAIL_ON(path, "open");
@@ -184,6 +193,8 @@ int strait_file_is_named(const char *path, int fd) {
            named.st_ino == held.st_ino;
 }
 
+/* A lock of the system, not a file that exists or not: it is gone when the process ends, however it
+ * ends. */
 strait_err strait_file_lock(const char *path, int *out) {
     for (;;) {
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -211,6 +222,7 @@ void strait_file_unlock(int *lock) {
     *lock = 0;
 }
 
+/* The name is removed while the lock is still held, so that nobody can take it in between. */
 void strait_file_remove_lock(const char *path, int *lock) {
     if (*lock > 0) (void)unlink(path);
     strait_file_unlock(lock);
@@ -221,6 +233,7 @@ int strait_file_exists(const char *path) {
     return stat(path, &info) == 0;
 }
 
+/* Device and inode decide: two paths may name one file. */
 int strait_file_is_same(const char *a, const char *b) {
     struct stat one;
     struct stat other;

@@ -9,6 +9,7 @@
 #define XXH_STATIC_LINKING_ONLY // allows a state on the stack
 #include <xxhash.h>
 
+/* The canonical form has the same digits on machines of either byte order. */
 static void write_text(XXH128_hash_t hash, char out[STRAIT_HASH_TEXT]) {
     XXH128_canonical_t digest;
     XXH128_canonicalFromHash(&digest, hash);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A key that occurs twice is an error: programs disagree on which of them counts. */
 strait_err strait_json_parse(const char *text, size_t bytes, json_t **out) {
     json_error_t error;
     json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
@@ -16,6 +17,7 @@ strait_err strait_json_parse(const char *text, size_t bytes, json_t **out) {
     return STRAIT_OK;
 }
 
+/* The limit bounds memory for a file that is not what it should be. */
 strait_err strait_json_load(const char *path, size_t limit, json_t **out) {
     char *text = NULL;
     size_t bytes = 0;
@@ -26,6 +28,7 @@ strait_err strait_json_load(const char *path, size_t limit, json_t **out) {
     return err;
 }
 
+/* Indented and in the order of insertion, because people read and compare these files. */
 strait_err strait_json_replace(const char *path, const json_t *document) {
     char *text = json_dumps(document, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     if (text == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: JSON text", path);
@@ -34,6 +37,8 @@ strait_err strait_json_replace(const char *path, const json_t *document) {
     return err;
 }
 
+/* Callers add the file; "missing" and "of another type" have different causes, so they are told
+ * apart. */
 static strait_err wrong(const json_t *value, const char *key, const char *expected) {
     if (value == NULL) return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is missing", key);
     return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not %s", key, expected);
@@ -46,6 +51,7 @@ strait_err strait_json_string(const json_t *object, const char *key, const char 
     return STRAIT_OK;
 }
 
+/* A real number is refused even if it is whole: counts are written as integers. */
 strait_err strait_json_int(const json_t *object, const char *key, int64_t *out) {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value)) return wrong(value, key, "an integer");

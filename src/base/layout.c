@@ -18,12 +18,14 @@ static size_t fixed_bytes(strait_field_type type) {
     }
 }
 
+/* The object holds a pointer. NULL is written as an empty text. */
 static const char *text_at(const void *at) {
     const char *text;
     memcpy(&text, at, sizeof text);
     return text != NULL ? text : "";
 }
 
+/* Must agree with write_field: messages are allocated with exactly this size. */
 static size_t field_bytes(const strait_field *field, const void *at) {
     switch (field->type) {
     case STRAIT_FIELD_BYTES: return field->size;
@@ -59,6 +61,7 @@ static void write_number(strait_writer *w, const void *at, size_t bytes) {
     strait_writer_uint(w, narrow, 4);
 }
 
+/* The final zero is sent, too, so that the receiver can use the text in place. */
 static void write_text(strait_writer *w, const char *text) {
     const size_t n = strlen(text);
     strait_writer_uint(w, n, 4);
@@ -96,12 +99,14 @@ void strait_layout_write(const strait_layout *layout, const void *object, strait
 
 /* ---- reading ---- */
 
+/* The reverse of write_number: the type of the field decides how many bytes are stored. */
 static void read_number(strait_reader *r, void *at, size_t bytes) {
     const uint64_t wide = strait_reader_uint(r, (int)bytes);
     const uint32_t narrow = (uint32_t)wide;
     memcpy(at, bytes == 8 ? (const void *)&wide : (const void *)&narrow, bytes);
 }
 
+/* Other values are malformed: each message has exactly one encoding. */
 static void read_flag(strait_reader *r, int *out) {
     const uint64_t value = strait_reader_uint(r, 1);
     if (value > 1) r->is_short = 1;
@@ -132,6 +137,7 @@ static const char *read_text(strait_reader *r, int is_for_people) {
     return text;
 }
 
+/* The count comes from the network, so it is checked against both the memory and the message. */
 static void read_floats(strait_reader *r, strait_float_memory memory, strait_floats *out) {
     const uint64_t n = strait_reader_uint(r, 4);
     *out = (strait_floats){memory.data, 0};
@@ -144,6 +150,7 @@ static void read_floats(strait_reader *r, strait_float_memory memory, strait_flo
     out->n = (int)n;
 }
 
+/* Every length is checked before memory is touched, because messages come from the network. */
 static void read_field(strait_reader *r, const strait_field *field, strait_float_memory memory,
                        void *at) {
     const char *text = NULL;
@@ -173,6 +180,7 @@ void strait_layout_read(const strait_layout *layout, strait_reader *r, strait_fl
                    (unsigned char *)object + layout->fields[i].offset);
 }
 
+/* For the test that prints the layout of every message. */
 const char *strait_field_type_name(strait_field_type type) {
     static const char *const names[] = {
         [STRAIT_FIELD_FLAG] = "flag",     [STRAIT_FIELD_INT] = "i32",

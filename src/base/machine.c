@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* MemAvailable also counts caches that the kernel would drop; free pages alone are far too few on a
+ * machine that has read its shards. */
 double strait_machine_spare_bytes(void) {
     FILE *meminfo = fopen("/proc/meminfo", "re");
     char line[128];

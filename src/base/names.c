@@ -8,6 +8,7 @@ static int least(int a, int b, int c) {
     return ab < c ? ab : c;
 }
 
+/* Levenshtein distance with one row of the table. */
 static int distance(const char *a, const char *b, size_t b_length) {
     int row[STRAIT_NAMES_MAX + 1];
     for (size_t j = 0; j <= b_length; j++)
@@ -42,11 +43,13 @@ void strait_names_offer(strait_nearest *nearest, const char *name, size_t length
     nearest->n_edits = n_edits;
 }
 
+/* The longest names are not compared; the row of the table has a fixed size. */
 void strait_names_try(strait_nearest *nearest, const char *name, size_t length) {
     if (length > STRAIT_NAMES_MAX || strlen(nearest->word) > STRAIT_NAMES_MAX) return;
     strait_names_offer(nearest, name, length, distance(nearest->word, name, length));
 }
 
+/* Builds "a, b or c" in place, one name per call. */
 void strait_names_list(char *out, size_t capacity, const char *name, int is_last) {
     const size_t used = strlen(out);
     const char *before = used == 0 ? "" : is_last ? " or " : ", ";

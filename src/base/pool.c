@@ -33,12 +33,15 @@ struct strait_pool {
     _Atomic uint32_t generation;
 };
 
+/* Tasks are claimed one at a time, so that a slow thread does not hold up the rest. Which thread
+ * runs a task never affects its result. */
 static void take_tasks(struct strait_pool *pool) {
     int task;
     while ((task = atomic_fetch_add(&pool->next_task, 1)) < pool->n_tasks)
         pool->task(pool->arg, task);
 }
 
+/* The clock is read rarely, because reading it costs as much as many iterations. */
 static int spun_until_changed(struct strait_pool *pool, uint32_t seen) {
     const int64_t until = strait_clock_ns() + SPIN_NS;
     do {
@@ -60,6 +63,7 @@ static void *work(void *arg) {
             (void)pthread_mutex_unlock(&pool->mutex);
             if (is_closing) return NULL;
         }
+        /* run() waits for all workers before it starts another job, so no generation is skipped. */
         seen = atomic_load(&pool->generation);
         take_tasks(pool);
         if (atomic_fetch_sub(&pool->n_busy, 1) == 1) {
@@ -70,11 +74,13 @@ static void *work(void *arg) {
     }
 }
 
+/* The number of cores that are online, not of those that exist. */
 static int cores_available(void) {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : (int)n;
 }
 
+/* The calling thread works, too, so one thread less is started. */
 strait_err strait_pool_open(int n_threads, struct strait_pool **out) {
     if (n_threads < 0 || n_threads > THREADS_MAX)
         return STRAIT_FAIL(STRAIT_EINVAL, "%d threads: expected 0 to %d", n_threads, THREADS_MAX);
@@ -93,6 +99,7 @@ strait_err strait_pool_open(int n_threads, struct strait_pool **out) {
     return STRAIT_OK;
 }
 
+/* The flag is set under the lock, so that a thread about to sleep cannot miss it. */
 void strait_pool_close(struct strait_pool **pool) {
     struct strait_pool *p = *pool;
     if (p == NULL) return;
@@ -113,6 +120,7 @@ int strait_pool_threads(const struct strait_pool *pool) {
     return pool->n_threads;
 }
 
+/* The last tasks usually end within microseconds of each other. */
 static void wait_idle(struct strait_pool *pool) {
     const int64_t until = strait_clock_ns() + SPIN_NS;
     do {

@@ -53,6 +53,7 @@ static strait_err keep(void *arg, const strait_metrics_line *line) {
     return STRAIT_OK;
 }
 
+/* A resumed run computes later steps again; without this they would appear twice. */
 static strait_err rewrite(const char *path, int64_t resume_step) {
     struct stat info;
     if (stat(path, &info) != 0) return failed(path, "stat");
@@ -136,6 +137,7 @@ static void put_real(line *l, const char *key, int digits, double value) {
         put(l, ",\"%s\":null", key);
 }
 
+/* Control characters are left out: the line must stay one line of valid JSON. */
 static void put_text(line *l, const char *key, const char *text) {
     put(l, ",\"%s\":\"", key);
     for (int i = 0; text[i] != '\0' && i < LIMIT_MAX; i++)
@@ -170,6 +172,8 @@ static strait_err append(struct strait_metrics *metrics, line *l) {
     return flush(metrics);
 }
 
+/* Nine digits identify the bits of a float, so that losses of two runs can be compared exactly; the
+ * other figures are measurements and need fewer. */
 strait_err strait_metrics_put_step(struct strait_metrics *metrics,
                                    const strait_metrics_step *step) {
     line l = {.used = 0};
@@ -199,6 +203,8 @@ strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step
     return append(metrics, &l);
 }
 
+/* Lines that are only buffered by the system would be missing after a power cut, while the
+ * checkpoint that follows them is there. */
 strait_err strait_metrics_sync(struct strait_metrics *metrics) {
     STRAIT_TRY(flush(metrics));
     if (fsync(metrics->fd) != 0) return failed(metrics->path, "sync");

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+/* A loss that is not finite was written as null, which JSON can hold. */
 static strait_err take_loss(const json_t *object, strait_metrics_point *out) {
     const json_t *loss = json_object_get(object, "loss");
     out->is_valid_loss = loss == NULL;
@@ -16,6 +17,7 @@ static strait_err take_loss(const json_t *object, strait_metrics_point *out) {
     return STRAIT_OK;
 }
 
+/* The caller adds the path and the number of the line. */
 static strait_err parse(const char *text, size_t bytes, strait_metrics_point *out) {
     json_t *object = NULL;
     STRAIT_TRY(strait_json_parse(text, bytes, &object));
@@ -25,6 +27,8 @@ static strait_err parse(const char *text, size_t bytes, strait_metrics_point *ou
     return err;
 }
 
+/* Damaged lines are reported to the visitor instead of ending the walk, because a reader of a
+ * running job and a resumed run treat them differently. */
 strait_err strait_metrics_walk(const char *path,
                                strait_err (*visit)(void *arg, const strait_metrics_line *line),
                                void *arg) {
@@ -52,6 +56,7 @@ typedef struct points {
     size_t n, capacity;
 } points;
 
+/* A plot needs every point, so one damaged line is an error here. */
 static strait_err collect(void *arg, const strait_metrics_line *line) {
     points *list = arg;
     if (line->err != STRAIT_OK) return line->err;
@@ -66,6 +71,7 @@ static strait_err collect(void *arg, const strait_metrics_line *line) {
     return STRAIT_OK;
 }
 
+/* For reports, which need the whole history at once. */
 strait_err strait_metrics_read(const char *path, strait_metrics_point **out, int *n) {
     points list = {NULL, 0, 0};
     const strait_err err = strait_metrics_walk(path, collect, &list);

@@ -40,6 +40,8 @@ void strait_trace_close(struct strait_trace **trace) {
     *trace = NULL;
 }
 
+/* A ring: a trace that runs too long keeps its newest spans and never allocates. Without a trace
+ * the call costs one comparison. */
 void strait_trace_put(struct strait_trace *trace, const strait_trace_span *span) {
     if (trace != NULL) trace->spans[trace->n_put++ % trace->capacity] = *span;
 }
@@ -48,6 +50,7 @@ int strait_trace_count(const struct strait_trace *trace) {
     return trace->n_put < trace->capacity ? (int)trace->n_put : trace->capacity;
 }
 
+/* Reported, so that nobody takes the rest for the whole. */
 int64_t strait_trace_lost(const struct strait_trace *trace) {
     return trace->n_put - strait_trace_count(trace);
 }
@@ -56,12 +59,14 @@ void strait_trace_clear(struct strait_trace *trace) {
     trace->n_put = 0;
 }
 
+/* Names are written into JSON without escapes. */
 static int is_plain(const char *name) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 "
                                 "-_.:";
     return name[0] != 0 && name[strspn(name, plain)] == 0;
 }
 
+/* Also applied to traces that are read, which may come from another program. */
 strait_err strait_trace_check(const strait_trace_span *s) {
     if (s->name == NULL || !is_plain(s->name))
         return STRAIT_FAIL(STRAIT_EINVAL,
@@ -85,6 +90,7 @@ struct writer {
     unsigned char is_named[MOST_STAGES]; // one bit per lane
 };
 
+/* Events of kind M name a process or thread in the viewer. */
 static void put_name(struct writer *w, const char *what, const strait_trace_span *s,
                      const char *name) {
     fprintf(w->file,
@@ -94,6 +100,8 @@ static void put_name(struct writer *w, const char *what, const strait_trace_span
     w->separator = ",\n";
 }
 
+/* Trace viewers show these names instead of numbers. A bit per lane remembers which were written.
+ */
 static void name_lane(struct writer *w, const strait_trace_span *s) {
     static const char *const lanes[] = {"compute", "to next", "to previous"};
     char stage[32];
@@ -105,6 +113,7 @@ static void name_lane(struct writer *w, const strait_trace_span *s) {
     w->is_named[s->stage] |= (unsigned char)(1U << s->lane);
 }
 
+/* The format counts microseconds; three decimals keep nanoseconds exact without a double. */
 static strait_err put_span(struct writer *w, const strait_trace_span *s) {
     STRAIT_TRY(strait_trace_check(s));
     name_lane(w, s);
@@ -134,6 +143,7 @@ static strait_err put_runs(const struct run runs[2], struct writer *w) {
     return STRAIT_OK;
 }
 
+/* Written beside and renamed, so that an interrupted save leaves no half of a trace. */
 static strait_err write_runs(const char *path, const struct run runs[2]) {
     char beside[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(beside, "%s.tmp", path));
@@ -151,6 +161,7 @@ static strait_err write_runs(const char *path, const struct run runs[2]) {
     return err;
 }
 
+/* A full ring starts at its oldest span, in the middle of the array. */
 strait_err strait_trace_save(const struct strait_trace *trace, const char *path) {
     const int n = strait_trace_count(trace);
     const int oldest = n < trace->capacity ? 0 : (int)(trace->n_put % trace->capacity);

@@ -15,6 +15,7 @@ struct merger {
     size_t n_spans, capacity;
 };
 
+/* The bound keeps the product below what an int64_t holds. */
 static strait_err get_ns(const json_t *event, const char *key, int64_t *out) {
     const json_t *value = json_object_get(event, key);
     const double us = json_number_value(value);
@@ -34,6 +35,7 @@ static strait_err get_int(const json_t *object, const char *key, int least, int 
     return STRAIT_OK;
 }
 
+/* Updates and waits belong to no microbatch. */
 static strait_err read_args(const json_t *event, strait_trace_span *out) {
     const json_t *args = NULL;
     STRAIT_TRY(strait_json_object(event, "args", &args));
@@ -52,6 +54,7 @@ static strait_err read_place(const json_t *event, strait_trace_span *out) {
     return STRAIT_OK;
 }
 
+/* The offset moves the clock of this machine to that of the coordinator. */
 static strait_err read_span(const json_t *event, int64_t offset_ns, strait_trace_span *out) {
     int64_t ns = 0;
     STRAIT_TRY(read_place(event, out));
@@ -66,6 +69,7 @@ static strait_err read_span(const json_t *event, int64_t offset_ns, strait_trace
     return STRAIT_OK;
 }
 
+/* Grows once per file, by as many spans as the file can have. */
 static strait_err read_events(struct merger *m, const json_t *events, int64_t offset_ns) {
     if (!json_is_array(events)) return STRAIT_FAIL(STRAIT_EDATA, "not an array of events");
     const size_t n = json_array_size(events);
@@ -91,12 +95,15 @@ static strait_err read_events(struct merger *m, const json_t *events, int64_t of
     return STRAIT_OK;
 }
 
+/* Ties are broken by the stage, so that the merged file does not depend on the order of the inputs.
+ */
 static int by_start(const void *a, const void *b) {
     const strait_trace_span *x = a, *y = b;
     if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
     return (x->stage > y->stage) - (x->stage < y->stage);
 }
 
+/* Clocks count from the start of the machine; viewers show the time since the first event. */
 static void start_at_zero(struct merger *m) {
     if (m->n_spans == 0) return;
     qsort(m->spans, m->n_spans, sizeof *m->spans, by_start);
@@ -117,6 +124,7 @@ static strait_err read_file(struct merger *m, const char *path, int64_t offset_n
     return err;
 }
 
+/* The documents stay in memory until the end, since span names point into them. */
 strait_err strait_trace_merge(const char *const *paths, const int64_t *offsets_ns, int n_paths,
                               const char *out_path) {
     struct merger m = {.documents = json_array()};

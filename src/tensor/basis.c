@@ -49,6 +49,7 @@ strait_err strait_basis_orthonormalise(double *q, int64_t d, int64_t k) {
     return err;
 }
 
+/* Orthonormalised in double precision and rounded once, so that columns are orthonormal to f32. */
 strait_err strait_basis_draw(strait_rng rng, int64_t d, int64_t k, float *out) {
     double *q = NULL;
     STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *q, "basis", (void **)&q));

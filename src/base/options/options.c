@@ -62,6 +62,7 @@ static strait_err check_setting(const strait_setting *setting) {
     return STRAIT_OK;
 }
 
+/* The place in the file comes first, so that editors can jump to it. */
 static strait_err apply_setting(const strait_setting *setting, const strait_options_source *source,
                                 void *object) {
     strait_err err = check_setting(setting);
@@ -83,6 +84,7 @@ static void apply_defaults(const strait_options *table, void *object) {
     }
 }
 
+/* Compares text, so that presets work for options of every kind. */
 static int is_chosen(const strait_options *table, const void *object, const char *key,
                      const char *choice) {
     const strait_option *option = strait_options_find(table, key);
@@ -109,6 +111,7 @@ static void apply_presets(const strait_options *table, void *object) {
     }
 }
 
+/* Overrides come after the file, so they win. is_given records both, for run.yaml. */
 static strait_err apply_user(const strait_options *table, const strait_options_source *source,
                              const strait_settings *list, void *object, unsigned char *is_given) {
     for (int i = 0; i < list->n; i++) {
@@ -123,6 +126,7 @@ static strait_err apply_user(const strait_options *table, const strait_options_s
     return STRAIT_OK;
 }
 
+/* The object is unusable after an error: it may hold a part of the settings. */
 strait_err strait_options_load(const strait_options *table, const strait_options_source *source,
                                void *object, unsigned char *is_given) {
     strait_settings list = {NULL, 0};

@@ -32,6 +32,7 @@ static void show_bound(const strait_option *option, double bound,
     strait_options_show(&plain, is_int ? (const void *)&whole : (const void *)&bound, out);
 }
 
+/* Used by help and by errors, so that both name the same bounds. */
 void strait_options_describe(const strait_option *option, char out[STRAIT_OPTION_TEXT_MAX]) {
     const size_t capacity = STRAIT_OPTION_TEXT_MAX;
     size_t used = (size_t)snprintf(out, capacity, "%s", noun(option->kind));
@@ -56,6 +57,7 @@ static const char *preset_value(const strait_option_preset *preset, const char *
     return NULL;
 }
 
+/* Presets are listed with the default, because a user who reads it may have chosen one. */
 void strait_options_describe_default(const strait_options *table, const strait_option *option,
                                      char out[STRAIT_OPTION_TEXT_MAX]) {
     const size_t capacity = STRAIT_OPTION_TEXT_MAX;

@@ -9,6 +9,7 @@ const strait_option *strait_options_find(const strait_options *table, const char
     return NULL;
 }
 
+/* Sections have no rows of their own: a key is a section if another key starts with it. */
 const strait_option *strait_option_section(const strait_options *table, const char *key) {
     const size_t length = strlen(key);
     for (int i = 0; i < table->n_rows; i++) {
@@ -47,12 +48,14 @@ const char *strait_options_nearest(const strait_options *table, const char *key,
     return nearest.name;
 }
 
+/* Old keys are refused with their new name rather than accepted: run files stay in one language. */
 const char *strait_options_renamed(const strait_options *table, const char *old_key) {
     for (int i = 0; i < table->n_renames; i++)
         if (strcmp(table->renames[i].old_key, old_key) == 0) return table->renames[i].key;
     return NULL;
 }
 
+/* Old names are looked up first, since the nearest name may be a different option. */
 strait_err strait_options_unknown(const strait_options *table, const char *key) {
     char quote[STRAIT_OPTION_QUOTE];
     size_t length = 0;

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The offending text is quoted and shortened; the caller adds the key. */
 static strait_err wrong(const char *text, const char *expected) {
     char quote[STRAIT_OPTION_QUOTE];
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s is not %s", strait_option_quote(text, quote), expected);
 }
 
+/* Bounds of 0 and 0 mean that the table sets none. */
 static strait_err check_bounds(const strait_option *option, const char *text, double value) {
     if (option->min == 0 && option->max == 0) return STRAIT_OK;
     if (value >= option->min && value <= option->max) return STRAIT_OK;
@@ -36,6 +38,7 @@ static double read_real(const char *text, const char **end) {
     return value;
 }
 
+/* strtoll skips leading space, which is rejected here because a YAML value has none. */
 static strait_err parse_int(const strait_option *option, const char *text, int64_t *out) {
     char *end = NULL;
     errno = 0;
@@ -48,6 +51,7 @@ static strait_err parse_int(const strait_option *option, const char *text, int64
     return STRAIT_OK;
 }
 
+/* Bounds are checked after parsing, so that both errors name the text of the user. */
 static strait_err parse_real(const strait_option *option, const char *text, double *out) {
     const char *end = NULL;
     const double value = read_real(text, &end);
@@ -79,6 +83,7 @@ static strait_err parse_with_unit(const strait_option *option, const char *text,
     return STRAIT_OK;
 }
 
+/* Above 2^53 a double no longer holds every whole number. */
 static strait_err parse_bytes(const strait_option *option, const char *text, int64_t *out) {
     double bytes = 0;
     STRAIT_TRY(parse_with_unit(option, text, &bytes));
@@ -87,6 +92,7 @@ static strait_err parse_bytes(const strait_option *option, const char *text, int
     return STRAIT_OK;
 }
 
+/* The words that YAML 1.1 reads as booleans. */
 static strait_err parse_bool(const char *text, int *out) {
     static const char *const words[] = {"false", "no", "off", "true", "yes", "on"};
     for (int i = 0; i < 6; i++) {
@@ -97,6 +103,7 @@ static strait_err parse_bool(const char *text, int *out) {
     return wrong(text, "true or false");
 }
 
+/* The field is an enum, whose values are the positions in the list. */
 static strait_err parse_choice(const strait_option *option, const char *text, void *field) {
     for (int i = 0; option->choices[i] != NULL; i++) {
         if (strcmp(text, option->choices[i]) != 0) continue;
@@ -179,6 +186,7 @@ static strait_err append_text(const strait_option *option, const char *text, siz
     return STRAIT_OK;
 }
 
+/* The folder is joined to each path of a list, not to the list. */
 static strait_err parse_text(const strait_option *option, const char *text, const char *folder,
                              char *field) {
     if (!is_printable(text)) return wrong(text, "printable UTF-8 text");
@@ -194,6 +202,7 @@ static strait_err parse_text(const strait_option *option, const char *text, cons
     }
 }
 
+/* The field keeps its value when an error is returned, except for text. */
 strait_err strait_option_parse(const strait_option *option, const char *text, const char *folder,
                                void *object) {
     void *field = (char *)object + option->offset;

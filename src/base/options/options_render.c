@@ -9,6 +9,7 @@ typedef struct sink {
     size_t capacity, used;
 } sink;
 
+/* Counts what does not fit, so that a caller can measure first and allocate then. */
 __attribute__((format(printf, 2, 3))) static void put(sink *s, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -41,6 +42,7 @@ static const char *put_sections(sink *s, const char *before, const char *key, in
     return key;
 }
 
+/* Defaults are written as comments, so that the file shows which values the user has set. */
 size_t strait_options_render(const strait_options *table, const void *object,
                              const unsigned char *is_given, char *out, size_t capacity) {
     sink s = {out, capacity, 0};

@@ -31,10 +31,13 @@ strait_unit_list strait_option_units(strait_option_kind kind) {
     }
 }
 
+/* Values of these kinds are quoted in files. */
 int strait_option_is_text(strait_option_kind kind) {
     return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_PATH || kind == STRAIT_OPTION_PATHS;
 }
 
+/* Shortened and without control characters: the text is the user's and ends up in a one-line
+ * message. */
 const char *strait_option_quote(const char *text, char out[STRAIT_OPTION_QUOTE]) {
     size_t n = 0;
     out[n++] = '"';

@@ -9,6 +9,7 @@ enum {
     BLOCK = STRAIT_RNG_BLOCK
 };
 
+/* Names instead of numbers: adding a stream never shifts the numbers of the others. */
 uint64_t strait_rng_stream(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
     for (; *name != '\0'; name++)
@@ -39,6 +40,7 @@ uint64_t strait_rng_u64(strait_rng rng, uint64_t counter) {
     return (uint64_t)bits[0] | (uint64_t)bits[1] << 32;
 }
 
+/* 24 bits are what a float holds exactly, so the result is below 1. */
 float strait_rng_uniform(strait_rng rng, uint64_t counter) {
     return (float)(strait_rng_u64(rng, counter) >> 40) * 0x1p-24f;
 }
@@ -51,6 +53,8 @@ static const struct strait_rng_set *best_set(void) {
     return best;
 }
 
+/* Any range gives the same numbers as a part of a larger one, so that stages can draw their share.
+ */
 void strait_rng_normals(strait_rng rng, uint64_t first, float *out, size_t n) {
     const struct strait_rng_set *set = best_set();
     float part[BLOCK]; // a partial block at the start or the end

@@ -3,6 +3,7 @@
 
 void strait_rng_normals_plain(strait_rng rng, uint64_t first, float *out, size_t n_blocks);
 
+/* The plain version is compiled C without intrinsics. */
 static int always(void) {
     return 1;
 }
