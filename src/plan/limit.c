@@ -16,6 +16,7 @@ struct variant {
     strait_pipe_link *links;
 };
 
+/* Costs are bits of a mask, so that several can be removed at once. */
 static int is_without(unsigned without, strait_limit_kind kind) {
     return (without >> kind & 1U) != 0;
 }
@@ -63,6 +64,7 @@ static double most_work(const strait_pipe *pipe, int *where) {
     return most;
 }
 
+/* What `kind` costs on one link, to compare links with each other. */
 static double link_cost(const strait_pipe *pipe, int link, strait_limit_kind kind) {
     const double forward = strait_pipe_forward_bits_s(pipe, link);
     const double backward = strait_pipe_backward_bits_s(pipe, link);
@@ -71,6 +73,7 @@ static double link_cost(const strait_pipe *pipe, int link, strait_limit_kind kin
     return pipe->links[link].codec_s;
 }
 
+/* Only the worst link is named: widening any other one would not shorten the step. */
 static int slowest_link(const strait_pipe *pipe, strait_limit_kind kind) {
     int where = -1;
     for (int i = 0; i < pipe->n_stages - 1; i++)
@@ -99,6 +102,7 @@ static strait_err weigh(struct variant *l, strait_limit *out) {
     return STRAIT_OK;
 }
 
+/* A bubble has no place of its own, since every stage waits for the others. */
 static void choose(const strait_pipe *pipe, strait_limit *limit) {
     for (int k = 0; k < STRAIT_LIMIT_KINDS; k++)
         if (limit->saved[k] > limit->saved[limit->kind]) limit->kind = (strait_limit_kind)k;
@@ -110,6 +114,7 @@ static void choose(const strait_pipe *pipe, strait_limit *limit) {
 strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *params,
                              strait_limit *out) {
     STRAIT_TRY(strait_pipe_check(pipe));
+    /* The caller's spans describe its own simulation, and the variants must not overwrite them. */
     strait_simulate_params quiet = *params;
     quiet.spans = NULL;
     struct variant l = {.pipe = pipe, .params = &quiet};

@@ -2,16 +2,19 @@
 
 #include <math.h>
 
+/* The comparison is false for NaN too. One such time would end the simulation without an error. */
 static int is_cost(double x) {
     return x >= 0 && isfinite(x);
 }
 
+/* Keeps the checks below to one line per stage and link. */
 static int all_costs(const double *x, int n) {
     for (int i = 0; i < n; i++)
         if (!is_cost(x[i])) return 0;
     return 1;
 }
 
+/* Measured times may be NaN after a step that failed, so they are checked like user input. */
 strait_err strait_pipe_check(const strait_pipe *pipe) {
     if (pipe->n_stages < 1 || pipe->n_microbatches < 1)
         return STRAIT_FAIL(STRAIT_EINVAL, "%d stages, %d microbatches: at least 1 of each",
@@ -36,11 +39,13 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
     return STRAIT_OK;
 }
 
+/* A stage in the middle of the pipeline has a codec on both sides, the first and last on one. */
 double strait_pipe_codec_s(const strait_pipe *pipe, int stage) {
     return (stage > 0 ? pipe->links[stage - 1].codec_s : 0) +
            (stage < pipe->n_stages - 1 ? pipe->links[stage].codec_s : 0);
 }
 
+/* A bandwidth of 0 means unlimited, not that nothing ever arrives. */
 static double bits_s(double bytes, double bps) {
     return bps > 0 ? bytes * 8 / bps : 0;
 }
@@ -53,6 +58,7 @@ double strait_pipe_backward_bits_s(const strait_pipe *pipe, int link) {
     return bits_s(pipe->links[link].backward_bytes, pipe->links[link].backward_bps);
 }
 
+/* Codecs count twice, because a microbatch crosses each link forward and backward. */
 double strait_pipe_work_s(const strait_pipe *pipe, int stage) {
     const strait_pipe_stage *s = &pipe->stages[stage];
     return s->forward_s + s->input_s + s->weights_s + 2 * strait_pipe_codec_s(pipe, stage);

@@ -34,12 +34,15 @@ static int is_split(const strait_schedule_spec *spec) {
     return spec->kind == STRAIT_SCHEDULE_SPLIT && spec->n_stages > 1;
 }
 
+/* Fill-drain is the only schedule that holds back gradients that have arrived. */
 static int can_backward(const strait_schedule_spec *spec, const strait_schedule_state *state) {
     if (spec->stage == spec->n_stages - 1) return state->n_backward < state->n_forward;
     if (spec->kind == STRAIT_SCHEDULE_FILL && state->n_forward < spec->n_microbatches) return 0;
     return state->n_backward < state->n_gradients;
 }
 
+/* A slot is free again only when the weight gradients are added, which still read its activations.
+ */
 static int can_forward(const strait_schedule_spec *spec, const strait_schedule_state *state) {
     const int n_inputs = spec->stage == 0 ? spec->n_microbatches : state->n_inputs;
     return state->n_forward < n_inputs && state->n_forward - state->n_weights < spec->window;
@@ -59,6 +62,7 @@ strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
     return (strait_schedule_action){STRAIT_ACTION_WAIT, -1};
 }
 
+/* A backward pass that is not split completes two of the counts at once. */
 void strait_schedule_done(strait_schedule_state *state, strait_schedule_action action) {
     state->n_forward += action.kind == STRAIT_ACTION_FORWARD;
     state->n_backward += action.kind == STRAIT_ACTION_BACKWARD ||
@@ -136,6 +140,8 @@ static void measured_windows(const strait_pipe *pipe, int *windows) {
     }
 }
 
+/* Windows never grow along the pipeline: a stage cannot have more in flight than the previous one.
+ */
 strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind kind,
                                    const int *caps, int *windows) {
     STRAIT_TRY(strait_pipe_check(pipe));

@@ -36,6 +36,7 @@ struct simulation {
     int n_spans;
 };
 
+/* Spans beyond the capacity are counted too, so that a caller can allocate enough and run again. */
 static void note(struct simulation *sim, strait_simulate_span span) {
     if (sim->params->spans != NULL && sim->n_spans < sim->params->capacity)
         sim->params->spans[sim->n_spans] = span;
@@ -151,6 +152,7 @@ static double next_arrival(const struct simulation *sim, int stage, int what) {
     return k < sim->total ? sim->arrivals[what][stage * sim->total + k] : INFINITY;
 }
 
+/* Messages on one link arrive in the order they were sent, so the next arrival is enough. */
 static int deliver(struct simulation *sim) {
     int n = 0;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
@@ -163,6 +165,8 @@ static int deliver(struct simulation *sim) {
     return n;
 }
 
+/* A fast neighbour may already send messages of the next step, which must not count towards this
+ * one. */
 static int of_step(const struct simulation *sim, int n_arrived, int step) {
     const int n = n_arrived - step * sim->pipe->n_microbatches;
     if (n < 0) return 0;
@@ -245,6 +249,7 @@ static void settle(struct simulation *sim) {
     }
 }
 
+/* INFINITY stands for "never" in all times. */
 static double sooner(double a, double b) {
     return a < b ? a : b;
 }

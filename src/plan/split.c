@@ -8,11 +8,13 @@ static double ends(const strait_split_spec *spec, int stage, double embedding, d
     return (stage == 0 ? embedding : 0) + (stage == spec->n_stages - 1 ? head : 0);
 }
 
+/* The time of a stage is measured in layers of a stage with speed 1. */
 static double load(const strait_split_spec *spec, int stage, int count) {
     const double speed = spec->speeds != NULL ? spec->speeds[stage] : 1;
     return (count + ends(spec, stage, spec->embedding_cost, spec->head_cost)) / speed;
 }
 
+/* Memory is estimated by division, so the tolerance keeps rounding from rejecting an exact fit. */
 static int fits(const strait_split_spec *spec, int stage, int count) {
     if (spec->memories == NULL) return 1;
     const double others = ends(spec, stage, spec->embedding_memory, spec->head_memory);

@@ -27,6 +27,8 @@ static void find_widest(const strait_pipe *pipe, const int *caps, int *widest) {
     }
 }
 
+/* Slots are added one at a time because each takes memory: the first windows that are fast enough
+ * are also the smallest. */
 static strait_err fit(const strait_pipe *pipe, strait_schedule_kind kind, const int *widest,
                       double slack, int *windows) {
     double best = 0, now = 0;
@@ -42,6 +44,7 @@ static strait_err fit(const strait_pipe *pipe, strait_schedule_kind kind, const 
 strait_err strait_window_fit(const strait_pipe *pipe, strait_schedule_kind kind, const int *caps,
                              double slack, int *windows) {
     STRAIT_TRY(strait_schedule_windows(pipe, kind, caps, windows));
+    /* The windows of the other schedules are part of their definition. */
     if (kind != STRAIT_SCHEDULE_WINDOW && kind != STRAIT_SCHEDULE_SPLIT) return STRAIT_OK;
     int *widest;
     STRAIT_TRY(strait_alloc((size_t)pipe->n_stages, sizeof *widest, "windows", (void **)&widest));

@@ -20,6 +20,8 @@ static const strait_field fields[] = {
 
 const strait_layout strait_boundary_check_layout = STRAIT_LAYOUT("boundary_check", fields);
 
+/* Fills in the defaults first, so that a default on one side equals the same value given on the
+ * other. */
 strait_err strait_boundary_check_init(const strait_run_plan *plan, int boundary,
                                       strait_boundary_check *out) {
     strait_codec_spec spec = strait_run_plan_codec(plan, boundary, 1);
@@ -48,6 +50,7 @@ strait_err strait_boundary_check_pack(struct strait_msg_pool *pool,
     return STRAIT_OK;
 }
 
+/* A peer may send anything: too short or too long are both errors, as for every message. */
 strait_err strait_boundary_check_unpack(const struct strait_msg *msg, strait_boundary_check *out) {
     strait_reader r = {msg->body, msg->size, 0};
     strait_layout_read(&strait_boundary_check_layout, &r, (strait_float_memory){0}, out);
@@ -56,6 +59,7 @@ strait_err strait_boundary_check_unpack(const struct strait_msg *msg, strait_bou
                : STRAIT_OK;
 }
 
+/* Values are compared as text, so that the message shows exactly what differed. */
 static void show(const strait_field *field, const strait_boundary_check *check, char out[SHOWN]) {
     const void *at = (const unsigned char *)check + field->offset;
     int small;
@@ -90,11 +94,13 @@ strait_err strait_boundary_check_compare(const strait_boundary_check *ours, int 
     return STRAIT_OK;
 }
 
+/* Both neighbours are unknown again. */
 void strait_boundary_checks_init(struct strait_boundary_checks *c, const strait_run_plan *plan,
                                  int stage) {
     *c = (struct strait_boundary_checks){.plan = plan, .stage = stage};
 }
 
+/* The first and last stage have one neighbour only. */
 static strait_err send_one(const struct strait_boundary_checks *c, struct strait_mesh *mesh,
                            int peer, int boundary) {
     strait_boundary_check check;
@@ -107,6 +113,7 @@ static strait_err send_one(const struct strait_boundary_checks *c, struct strait
     return err;
 }
 
+/* Neighbours that reconnect in the same mesh have compared their codecs already. */
 strait_err strait_boundary_checks_send(struct strait_boundary_checks *c, struct strait_mesh *mesh,
                                        int prev, int next) {
     if (c->was_sent) return STRAIT_OK;
@@ -141,10 +148,12 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int 
     return err;
 }
 
+/* Asked before each step and validation: activations of another codec must not reach the model. */
 strait_err strait_boundary_checks_result(const struct strait_boundary_checks *c) {
     return c->mismatch[0] == '\0' ? STRAIT_OK : STRAIT_FAIL(STRAIT_EPROTO, "%s", c->mismatch);
 }
 
+/* The first and last stage have one neighbour only. */
 int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int needs_prev,
                                    int needs_next) {
     return (!needs_prev || c->has_prev) && (!needs_next || c->has_next);

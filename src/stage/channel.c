@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "stage/runner.h"
 
+/* The capacity is known in advance, so that receiving a reply allocates nothing: the longest list
+ * of floats is a basis or one square per parameter. */
 strait_err strait_stage_replies_init(struct strait_stage_replies *replies,
                                      const strait_run_plan *plan) {
     replies->capacity = (int)(plan->codec.cols * plan->codec.keep); // of a basis
@@ -53,12 +55,14 @@ strait_err strait_stage_channel_command_all(struct strait_stage_channel *channel
     return channel->ops->gather(channel);
 }
 
+/* Stages that got no command are not waited for. */
 strait_err strait_stage_channel_command_one(struct strait_stage_channel *channel, int stage,
                                             const strait_stage_command *command) {
     STRAIT_TRY(channel->ops->send(channel, stage, command));
     return channel->ops->gather(channel);
 }
 
+/* The replies go last: closing sends a command and may receive replies to it. */
 void strait_stage_channel_close(struct strait_stage_channel *channel) {
     if (channel == NULL || channel->ops == NULL) return;
     channel->ops->close(channel);

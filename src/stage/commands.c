@@ -94,14 +94,17 @@ static const strait_layout replies[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_PROPOSE_BASIS] = STRAIT_LAYOUT("propose_basis", proposed),
 };
 
+/* The kind comes from the network, so the bounds are checked before the table is read. */
 const strait_layout *strait_stage_command_layout(strait_stage_command_kind kind) {
     return (int)kind > 0 && kind < STRAIT_COMMAND_KINDS ? &commands[kind] : NULL;
 }
 
+/* Replies have the kind of the command they answer. */
 const strait_layout *strait_stage_reply_layout(strait_stage_command_kind kind) {
     return (int)kind > 0 && kind < STRAIT_COMMAND_KINDS ? &replies[kind] : NULL;
 }
 
+/* For messages only; kinds of a newer peer are "unknown". */
 const char *strait_stage_command_name(strait_stage_command_kind kind) {
     const strait_layout *layout = strait_stage_command_layout(kind);
     return layout != NULL ? layout->name : "unknown";
@@ -109,6 +112,8 @@ const char *strait_stage_command_name(strait_stage_command_kind kind) {
 
 /* ---- packing ---- */
 
+/* Control messages overtake crossings that are queued: a command to stop must not wait behind
+ * megabytes of activations. */
 static strait_err pack(struct strait_msg_pool *pool, uint8_t type, const strait_layout *header,
                        const strait_layout *body, const void *object, struct strait_msg **out) {
     struct strait_msg *msg = NULL;
@@ -139,6 +144,7 @@ static int is_step(int64_t step) {
     return step >= 0 && step < UINT32_MAX;
 }
 
+/* Checked where commands are read, because in a swarm they come from another machine. */
 static int has_valid_step(const strait_stage_command *command) {
     switch (command->kind) {
     case STRAIT_COMMAND_GRADIENTS: return is_step(command->gradients.step);
@@ -150,6 +156,7 @@ static int has_valid_step(const strait_stage_command *command) {
     }
 }
 
+/* The struct is zeroed first, so that fields of other kinds read as nothing. */
 strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memory memory,
                                        strait_stage_command *out) {
     strait_reader r = {msg->body, msg->size, 0};
@@ -162,6 +169,7 @@ strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memo
     return STRAIT_OK;
 }
 
+/* A message that is longer than its layout is as malformed as one that is shorter. */
 strait_err strait_stage_reply_unpack(struct strait_msg *msg, strait_float_memory memory,
                                      strait_stage_reply *out) {
     strait_reader r = {msg->body, msg->size, 0};
@@ -174,6 +182,7 @@ strait_err strait_stage_reply_unpack(struct strait_msg *msg, strait_float_memory
     return STRAIT_OK;
 }
 
+/* Reads the header alone: a late reply is recognised before memory for its body is touched. */
 strait_err strait_stage_reply_peek(struct strait_msg *msg, strait_stage_reply *out) {
     strait_reader r = {msg->body, msg->size, 0};
     memset(out, 0, sizeof *out);
@@ -181,6 +190,7 @@ strait_err strait_stage_reply_peek(struct strait_msg *msg, strait_stage_reply *o
     return r.is_short ? STRAIT_FAIL(STRAIT_EPROTO, "malformed reply") : STRAIT_OK;
 }
 
+/* The message is closed here whether it was sent or not, so callers need no cleanup. */
 static strait_err post(struct strait_mesh *mesh, int peer, struct strait_msg **msg) {
     const strait_err err = strait_mesh_send_wait(mesh, peer, SEND_MS, msg);
     strait_msg_close(msg);

@@ -168,10 +168,12 @@ const char *strait_loader_tokenizer(const struct strait_loader *loader) {
     return loader->train != NULL ? loader->train->tokenizer : "";
 }
 
+/* A remote loader does not know the size of the data. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader) {
     return loader->train != NULL ? loader->train->n_tokens : 0;
 }
 
+/* All sequences have the length of the context, so every microbatch has the same size. */
 static int64_t microbatch_tokens(const strait_run_plan *plan) {
     return plan->microbatch * plan->shape.context;
 }

@@ -165,6 +165,7 @@ strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan
     return STRAIT_OK;
 }
 
+/* The seed alone decides: a stage draws the same weights on every worker and for every split. */
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed) {
     STRAIT_TRY(strait_stage_init(runner->model, seed));
     STRAIT_TRY(project_weights(runner));
@@ -210,6 +211,8 @@ strait_err strait_runner_trace_begin(struct strait_runner *runner) {
     return strait_trace_open(TRACE_SPANS, &runner->trace);
 }
 
+/* The trace is closed even if it could not be written, so that a full disk does not slow later
+ * steps. */
 strait_err strait_runner_trace_end(struct strait_runner *runner, const char *path) {
     const strait_err err = strait_trace_save(runner->trace, path);
     strait_trace_close(&runner->trace);
@@ -235,6 +238,8 @@ const float *strait_runner_squares(const struct strait_runner *runner, int *n) {
     return runner->squares;
 }
 
+/* With several stages the norm is known only to the coordinator, and on the host nothing is gained.
+ */
 int strait_runner_updates_itself(const struct strait_runner *runner) {
     return runner->plan.n_stages == 1 && !runner->backend->ops->is_host &&
            strait_optimizer_checks_norm(runner->optimizer);

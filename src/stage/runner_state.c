@@ -74,6 +74,7 @@ static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
     return boundary != NULL ? strait_boundary_codec(boundary) : NULL;
 }
 
+/* The runner's list of parameters already has those of its codecs; only their state is separate. */
 static struct owner owner_of(const struct strait_runner *runner) {
     return (struct owner){.stream = strait_stage_stream(runner->model),
                           .params = runner->params,
@@ -171,6 +172,7 @@ struct state_visit {
     void *user;
 };
 
+/* Everything besides the weights is marked as state. */
 static strait_err visit_state(void *user, struct strait_stream *stream, const char *name,
                               strait_tensor tensor) {
     const struct state_visit *v = user;
@@ -220,6 +222,7 @@ strait_err strait_runner_state_read_stage(struct strait_checkpoint *checkpoint,
     return load_params(checkpoint, strait_stage_stream(stage), params, n);
 }
 
+/* A codec used for inference belongs to no runner, but its tensors have the same names. */
 strait_err strait_runner_state_read_codec(struct strait_checkpoint *checkpoint,
                                           struct strait_codec *codec,
                                           struct strait_stream *stream) {

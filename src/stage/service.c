@@ -248,6 +248,7 @@ static strait_err execute_adopt_basis(struct strait_service *s,
     return strait_runner_adopt_basis(s->runner, basis->data, command->adopt_basis.version);
 }
 
+/* Local stages write checkpoints themselves, so only the worker of a swarm sets this hook. */
 static strait_err execute_send_snapshot(struct strait_service *s, int64_t step) {
     if (s->hooks.send_snapshot == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d of a local run sends no snapshots", s->stage);
@@ -295,6 +296,8 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     return STRAIT_OK;
 }
 
+/* The hook after a command may turn its error into another, for example when a neighbour was lost.
+ */
 static strait_err execute_with_hooks(struct strait_service *s, const strait_stage_command *command,
                                      strait_stage_reply *reply) {
     if (s->hooks.before != NULL) STRAIT_TRY(s->hooks.before(s->hooks.user, command));

@@ -150,6 +150,7 @@ static strait_err execute_commands(struct process *p) {
     return STRAIT_OK;
 }
 
+/* The neighbours are not known yet: the coordinator sends them once all stages are listening. */
 static strait_err open_service(struct process *p) {
     struct strait_loader *loader = NULL;
     const strait_service_spec spec = {
@@ -160,6 +161,7 @@ static strait_err open_service(struct process *p) {
     return STRAIT_OK;
 }
 
+/* An error before the first command is reported as well: the coordinator waits for an answer. */
 static strait_err work(struct process *p) {
     const strait_err err = open_service(p);
     return err == STRAIT_OK ? execute_commands(p) : report_failure(p, err);

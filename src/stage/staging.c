@@ -64,6 +64,7 @@ void strait_staging_fini(struct strait_staging *staging) {
     *staging = (struct strait_staging){0};
 }
 
+/* The caller then waits for the oldest message before it packs another. */
 int strait_staging_is_full(const struct strait_staging *staging) {
     return staging->n_out == STRAIT_STAGING_BUFFERS;
 }
@@ -125,6 +126,7 @@ strait_err strait_staging_upload(struct strait_staging *staging, struct strait_s
     return STRAIT_OK;
 }
 
+/* From here on the buffer is free again once the kernels queued so far have read it. */
 strait_err strait_staging_upload_done(struct strait_staging *staging,
                                       struct strait_stream *stream) {
     return staging->backend->ops->event_record(stream, &staging->in[staging->last_in].free);

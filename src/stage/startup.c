@@ -11,10 +11,13 @@ enum {
     READ_MS = 30000
 };
 
+/* One error for both sides: lines are written by this program, so a malformed one means that
+ * something else answered, such as a shell that prints a greeting. */
 static strait_err line_lacks(const char *what) {
     return STRAIT_FAIL(STRAIT_EPROTO, "the startup line of a stage lacks %s", what);
 }
 
+/* The path is last, because it may contain spaces. */
 strait_err strait_startup_format(const strait_startup *start, char out[STRAIT_STARTUP_LINE]) {
     char key[STRAIT_FINGERPRINT_TEXT];
     char id[2 * STRAIT_RUN_BYTES + 1];
@@ -38,6 +41,7 @@ static int take_token(const char **line, char *out, size_t capacity) {
     return 1;
 }
 
+/* Two hexadecimal digits per byte. sscanf would accept signs and spaces, too. */
 static strait_err parse_run_id(const char *text, unsigned char out[STRAIT_RUN_BYTES]) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < STRAIT_RUN_BYTES; i++) {
@@ -69,6 +73,7 @@ strait_err strait_startup_parse(const char *line, strait_startup *out) {
     return strait_fingerprint_parse(key, &out->coordinator);
 }
 
+/* The answer of a stage: its key and where it listens. */
 strait_err strait_startup_parse_answer(const char *line, strait_fingerprint *key,
                                        char address[STRAIT_ADDRESS_MAX]) {
     char text[STRAIT_FINGERPRINT_TEXT];
@@ -77,6 +82,8 @@ strait_err strait_startup_parse_answer(const char *line, strait_fingerprint *key
     return strait_fingerprint_parse(text, key);
 }
 
+/* Byte by byte, because what follows the line belongs to another reader. The timeout covers a
+ * remote shell that asks for a password and would block forever. */
 strait_err strait_startup_read_line(int fd, char out[STRAIT_STARTUP_LINE]) {
     for (size_t n = 0; n < STRAIT_STARTUP_LINE;) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -93,6 +100,7 @@ strait_err strait_startup_read_line(int fd, char out[STRAIT_STARTUP_LINE]) {
     return line_lacks("an end");
 }
 
+/* A pipe may accept part of a line when it is nearly full. */
 strait_err strait_startup_write_line(int fd, const char *line) {
     for (size_t left = strlen(line); left > 0;) {
         const ssize_t n = write(fd, line, left);
@@ -104,6 +112,8 @@ strait_err strait_startup_write_line(int fd, const char *line) {
     return STRAIT_OK;
 }
 
+/* The text is truncated nowhere: a shortened address or command would fail later in a less obvious
+ * way. */
 strait_err strait_startup_expand(const char *text, int stage, char *out, size_t capacity) {
     static const char mark[] = "{stage}";
     size_t n = 0;

@@ -86,6 +86,7 @@ static strait_err backward_codecs(struct strait_runner *runner, const strait_cro
     return STRAIT_OK;
 }
 
+/* Used where the backward pass was split: adds what backward with `defers` left out. */
 static strait_err backward_weights(struct strait_runner *runner, const strait_crossing *at) {
     STRAIT_TRY(strait_stage_backward_weights(runner->model, at->slot));
     return backward_codecs(runner, at);
@@ -104,11 +105,13 @@ static void add_span(struct strait_runner *runner, const char *name, int64_t ste
     strait_trace_put(runner->trace, &span);
 }
 
+/* Each call returns the time since the last one, so the sums of a step start at 0. */
 static double codec_seconds(struct strait_runner *runner) {
     return (runner->sender != NULL ? strait_boundary_codec_seconds(runner->sender) : 0.0) +
            (runner->receiver != NULL ? strait_boundary_codec_seconds(runner->receiver) : 0.0);
 }
 
+/* Time spent waiting for space in a neighbour's queue. */
 static double post_seconds(struct strait_runner *runner) {
     return (runner->sender != NULL ? strait_boundary_post_seconds(runner->sender) : 0.0) +
            (runner->receiver != NULL ? strait_boundary_post_seconds(runner->receiver) : 0.0);

@@ -32,6 +32,8 @@ static int is_plain_name(const char *name) {
     return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
 }
 
+/* The size is compared before the hash, because a truncated file is the most frequent damage and
+ * its message says more. */
 static strait_err check_bytes(const char *path, const char *name, int64_t bytes, const char *hash) {
     struct stat info;
     char found[STRAIT_HASH_TEXT];
@@ -151,6 +153,8 @@ static int64_t newest_of(const char *folder) {
     return newest;
 }
 
+/* Writes the newest step it has seen even on error, so that the caller can tell whether trying
+ * again makes sense. */
 static strait_err open_listed(const char *folder, strait_checkpoint_choice choice, int64_t *newest,
                               struct strait_checkpoint **out) {
     int64_t *steps = NULL;
@@ -220,6 +224,7 @@ const char *strait_checkpoint_skipped(const struct strait_checkpoint *checkpoint
     return checkpoint->skipped[0] != '\0' ? checkpoint->skipped : NULL;
 }
 
+/* Properties are text, so that a newer version can add some without a new format. */
 const char *strait_checkpoint_model(const struct strait_checkpoint *checkpoint, const char *key) {
     return json_string_value(json_object_get(checkpoint->model, key));
 }
@@ -241,6 +246,7 @@ static const struct strait_safetensors *find(const struct strait_checkpoint *che
     return NULL;
 }
 
+/* A missing tensor almost always means that options changed between two runs. */
 static strait_err fail_missing(const struct strait_checkpoint *checkpoint, const char *name) {
     return STRAIT_FAIL(
         STRAIT_EDATA,

@@ -18,6 +18,7 @@ strait_err strait_checkpoint_folder(const char *run_folder, int64_t step, const 
     return strait_file_path(out, "%s/checkpoints/%08lld%s", run_folder, (long long)step, suffix);
 }
 
+/* Anything else in the folder, such as a .tmp folder or a user's notes, is not a checkpoint. */
 int64_t strait_checkpoint_step_of(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *name = slash != NULL ? slash + 1 : path;
@@ -32,6 +33,7 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* The system lists folders in any order; the caller sorts. */
 static strait_err collect(DIR *folder, int64_t **steps, size_t *n) {
     size_t capacity = 0;
     const struct dirent *entry;

@@ -86,6 +86,7 @@ static strait_err write_manifest(const char *folder, const strait_checkpoint_pla
     return err;
 }
 
+/* Both paths are in one folder, so a rename is atomic and never copies. */
 static strait_err move(const char *from, const char *to) {
     if (rename(from, to) == 0) return STRAIT_OK;
     char why[128] = "";

@@ -33,6 +33,8 @@ struct strait_safetensors {
     (strait_err_note(__FILE__, __LINE__, __VA_ARGS__), strait_err_prefix("%s", (file)->name), \
      STRAIT_EDATA)
 
+/* All types of the format are known, so that files of other programs can be listed, although only
+ * some can be read into tensors. */
 static size_t dtype_bytes(const char *name) {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtypes[i].name, name) == 0) return dtypes[i].bytes;
@@ -92,6 +94,7 @@ static strait_err read_place(const json_t *entry, const unsigned char *data, siz
     return STRAIT_OK;
 }
 
+/* The caller adds the file and the tensor's name to errors from here. */
 static strait_err read_tensor(const char *name, const json_t *entry, const unsigned char *data,
                               size_t capacity, strait_safetensor *t) {
     if (!json_is_object(entry))
@@ -102,6 +105,7 @@ static strait_err read_tensor(const char *name, const json_t *entry, const unsig
     return read_place(entry, data, capacity, t);
 }
 
+/* The format allows only strings there, and accessors rely on it. */
 static strait_err check_metadata(const struct strait_safetensors *file, json_t *metadata) {
     if (!json_is_object(metadata)) return BAD(file, "__metadata__ is not an object");
     const char *key;
@@ -113,6 +117,8 @@ static strait_err check_metadata(const struct strait_safetensors *file, json_t *
     return STRAIT_OK;
 }
 
+/* Every size is checked before a pointer is formed, because checkpoints come from other machines.
+ */
 static strait_err read_tensors(struct strait_safetensors *file, const unsigned char *data,
                                size_t capacity) {
     void *memory = NULL;
@@ -145,6 +151,7 @@ static int by_place(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
+/* Tensors are sorted by name once, so that each look-up is a binary search. */
 static int by_name(const void *a, const void *b) {
     return strcmp(((const strait_safetensor *)a)->name, ((const strait_safetensor *)b)->name);
 }
@@ -169,6 +176,7 @@ static strait_err check_places(struct strait_safetensors *file, const unsigned c
     return STRAIT_OK;
 }
 
+/* The first eight bytes are the length of the JSON header, little-endian. */
 static strait_err read_header(struct strait_safetensors *file, const unsigned char *data,
                               size_t bytes) {
     if (bytes < 8) return BAD(file, "%zu bytes are too few for a safetensors file", bytes);
@@ -214,6 +222,7 @@ strait_err strait_safetensors_parse(const char *name, const void *data, size_t b
     return err;
 }
 
+/* Mapped rather than read: listing a file then touches its header only. */
 strait_err strait_safetensors_open(const char *path, struct strait_safetensors **out) {
     strait_file_map map = {NULL, 0};
     STRAIT_TRY(strait_file_map_open(path, &map));
@@ -235,6 +244,7 @@ void strait_safetensors_close(struct strait_safetensors **file) {
     *file = NULL;
 }
 
+/* Metadata is not a tensor and is not counted. */
 int strait_safetensors_count(const struct strait_safetensors *file) {
     return file->n;
 }
@@ -250,6 +260,7 @@ const strait_safetensor *strait_safetensors_find(const struct strait_safetensors
     return bsearch(&key, file->tensors, (size_t)file->n, sizeof key, by_name);
 }
 
+/* Missing metadata and a missing key both read as NULL. */
 const char *strait_safetensors_metadata(const struct strait_safetensors *file, const char *key) {
     return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
@@ -264,12 +275,14 @@ const char *strait_safetensors_dtype(strait_dtype dtype) {
     return "?";
 }
 
+/* Vectors may be stored with one dimension, as PyTorch does. */
 static int is_same_shape(const strait_safetensor *t, strait_tensor into) {
     if (t->n_dims == 2) return t->dims[0] == into.rows && t->dims[1] == into.cols;
     return t->n_dims == 1 && (into.rows == 1 || into.cols == 1) &&
            t->dims[0] == into.rows * into.cols;
 }
 
+/* Both shapes are shown, because the difference usually tells which option changed. */
 static void show_shape(const strait_safetensor *t, char *out, size_t capacity) {
     size_t used = (size_t)snprintf(out, capacity, "%s [", t->dtype);
     for (int i = 0; i < t->n_dims && used < capacity; i++)
@@ -300,6 +313,7 @@ void strait_safetensors_drop_pages(const struct strait_safetensors *file, const 
         strait_file_map_drop_pages(&file->map, t->data, t->bytes);
 }
 
+/* The pages are dropped after the copy; otherwise a restore would hold the model twice. */
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
                                    strait_tensor into) {
     const unsigned char *values = NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Tensors have two dimensions here; a vector is written with the one that other programs expect. */
 static json_t *shape_of(const strait_safetensors_item *item) {
     const json_int_t rows = item->tensor.rows;
     const json_int_t cols = item->tensor.cols;
@@ -13,6 +14,7 @@ static json_t *shape_of(const strait_safetensors_item *item) {
     return json_pack("[I, I]", rows, cols);
 }
 
+/* The format requires that all values are strings. */
 static json_t *metadata_of(const strait_safetensors_content *content) {
     json_t *metadata = json_object();
     for (int i = 0; i < content->n_metadata; i++)
@@ -83,6 +85,7 @@ static strait_err write_file(const char *path, const char *header,
     return strait_file_finish(&file, path);
 }
 
+/* The order of the header is that of the data, so that equal models give equal bytes. */
 strait_err strait_safetensors_write(const char *path, const strait_safetensors_content *content) {
     json_t *header = json_object();
     if (header == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: header", path);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+/* Without an executor chosen by the caller, the number of stages decides. */
 strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out) {
@@ -26,6 +27,7 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
     return STRAIT_OK;
 }
 
+/* Without state open has not run, so there is nothing to close. */
 void strait_executor_close(struct strait_executor **executor) {
     struct strait_executor *e = *executor;
     if (e == NULL) return;
@@ -35,6 +37,8 @@ void strait_executor_close(struct strait_executor **executor) {
     *executor = NULL;
 }
 
+/* Sums in the order of the parameters and in double precision, so that the norm has the same bits
+ * for every split into stages. */
 double strait_executor_norm(const float *squares, int n) {
     double sum = 0.0;
     for (int i = 0; i < n; i++)
@@ -42,6 +46,7 @@ double strait_executor_norm(const float *squares, int n) {
     return sqrt(sum);
 }
 
+/* Gradients are only ever scaled down; a limit of 0 turns clipping off. */
 float strait_executor_factor(double limit, double norm) {
     return limit > 0.0 && norm > limit ? (float)(limit / norm) : 1.0f;
 }

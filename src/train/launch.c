@@ -24,6 +24,7 @@ static void close_fd(int *fd) {
     *fd = 0;
 }
 
+/* A stage in a thread runs the same code over the same pipes as one in a process. */
 static void *thread_main(void *arg) {
     struct strait_launched *l = arg;
     (void)strait_stage_process_run(l->ends[0], l->ends[1],
@@ -69,6 +70,8 @@ static strait_err build_arguments(char *line, char *program, char **argv) {
     return STRAIT_OK;
 }
 
+/* The pipes become standard input and output, because those also pass through a prefix such as "ssh
+ * HOST". Standard error stays the terminal's, so that messages of a stage are seen. */
 static strait_err start_process(struct strait_launched *l, const char *prefix) {
     char line[4 * STRAIT_RUN_TEXT];
     char program[STRAIT_PATH_MAX];
@@ -90,6 +93,7 @@ static strait_err start_process(struct strait_launched *l, const char *prefix) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
 }
 
+/* Without an in-process network a stage is a process, which can be killed and measured alone. */
 strait_err strait_launch(int stage, const char *prefix, struct strait_inproc_network *network,
                          struct strait_launched *out) {
     out->stage = stage;
@@ -102,6 +106,7 @@ strait_err strait_launch(int stage, const char *prefix, struct strait_inproc_net
     return STRAIT_OK;
 }
 
+/* A write fails when the stage has closed its end, that is, when it has ended. */
 static strait_err send_line(const struct strait_launched *l, const char *line) {
     if (strait_startup_write_line(l->to, line) == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it was connected", l->stage);
@@ -116,6 +121,8 @@ strait_err strait_launch_introduce(struct strait_launched *l, const strait_start
     return strait_startup_parse_answer(line, key, address);
 }
 
+/* The pipes are closed now, since everything else goes over the mesh: the stage then notices by its
+ * link when the coordinator ends. */
 strait_err strait_launch_go(struct strait_launched *l) {
     const strait_err err = send_line(l, "go\n");
     close_fd(&l->to);
@@ -128,6 +135,8 @@ static void pause_ms(long ms) {
     (void)nanosleep(&nap, NULL);
 }
 
+/* Polls, because waitpid has no timeout and a handler of SIGCHLD would concern the whole program
+ * that embeds the library. */
 const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
     static _Thread_local char reason[64];
     const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
@@ -151,6 +160,8 @@ const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
 void strait_launch_fini(struct strait_launched *l, int wait_ms) {
     close_fd(&l->to);
     close_fd(&l->from);
+    /* A stage that does not end by itself must not survive the run: it would hold memory and a
+     * port. */
     if (l->pid != 0 && strait_launch_ended(l, wait_ms) == NULL) {
         (void)kill(l->pid, SIGKILL);
         (void)waitpid(l->pid, NULL, 0);

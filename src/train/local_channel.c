@@ -34,6 +34,7 @@ struct local {
 
 /* ---- commands and replies ---- */
 
+/* Only queues. gather sends the commands of all stages at once under one sequence number. */
 static strait_err send(struct strait_stage_channel *channel, int stage,
                        const strait_stage_command *command) {
     struct local *l = channel->state;
@@ -43,6 +44,7 @@ static strait_err send(struct strait_stage_channel *channel, int stage,
     return STRAIT_OK;
 }
 
+/* Peer numbers come from the mesh and need not be those of the stages. */
 static int stage_of_peer(const struct local *l, int peer) {
     for (int i = 0; i < l->n_stages; i++)
         if (l->peers[i] == peer) return i;
@@ -128,6 +130,7 @@ static strait_err gather(struct strait_stage_channel *channel) {
     strait_err err = deliver(l);
     if (err == STRAIT_OK) err = wait_for_replies(channel);
     if (err == STRAIT_OK) return STRAIT_OK;
+    /* The commands that were not sent belong to a step that has failed. */
     memset(l->is_queued, 0, sizeof l->is_queued);
     return blame(l, err);
 }

@@ -13,6 +13,8 @@ static struct strait_runner *runner_of(struct strait_executor *executor) {
     return ((struct local *)executor->state)->runner;
 }
 
+/* One slot is enough: a single stage runs the backward pass of a microbatch right after its forward
+ * pass. */
 static strait_err open_local(struct strait_executor *executor) {
     struct local *local = executor->state;
     executor->windows[0] = 1;
@@ -24,10 +26,12 @@ static strait_err open_local(struct strait_executor *executor) {
     return STRAIT_OK;
 }
 
+/* The loader is the trainer's and stays open. */
 static void close_local(struct strait_executor *executor) {
     strait_runner_close(&((struct local *)executor->state)->runner);
 }
 
+/* A single stage has nothing to wait for, so what limits it is always its own computation. */
 static strait_err gradients(struct strait_executor *executor, int64_t step,
                             strait_executor_report *out) {
     int n = 0;
@@ -58,6 +62,7 @@ static strait_err read_files(struct strait_executor *executor,
     return strait_runner_state_read(checkpoint, runner_of(executor));
 }
 
+/* The interface has one entry for both ends of a trace; a path means that it ends. */
 static strait_err trace(struct strait_executor *executor, const char *path) {
     if (path == NULL) return strait_runner_trace_begin(runner_of(executor));
     return strait_runner_trace_end(runner_of(executor), path);

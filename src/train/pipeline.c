@@ -58,6 +58,8 @@ static strait_err command_all(struct strait_pipeline *p, const strait_stage_comm
 
 /* ---- opening ---- */
 
+/* Memory of a device limits the windows only where there is one; the host's is asked for by
+ * strait_limits_windows itself. */
 strait_err strait_pipeline_choose_windows(struct strait_pipeline *p) {
     struct strait_executor *executor = p->executor;
     strait_step_times times[STRAIT_RUN_STAGES];
@@ -101,12 +103,15 @@ static double all_norm(struct strait_pipeline *p) {
     return strait_executor_norm(p->joined, n);
 }
 
+/* The limit of a step can be computed only if the properties of its links are known: a real link
+ * has no declared bandwidth. */
 static int knows_links(const struct strait_executor *executor) {
     const strait_emulate_spec *e = &executor->plan.emulate;
     return executor->run.link.transport == STRAIT_RUN_INPROC || e->rate_bps > 0 ||
            e->delay_ns > 0 || e->jitter_ns > 0 || e->loss > 0;
 }
 
+/* The comparison with 0 is written so that it also holds for a count that is NaN. */
 static int is_nonfinite(const strait_stage_reply *reply) {
     const strait_floats *squares = &reply->gradients.squares;
     if (!(reply->gradients.faults.nonfinite == 0.0) || !isfinite(reply->gradients.loss_sum))
@@ -119,6 +124,8 @@ static int is_nonfinite(const strait_stage_reply *reply) {
 /* Keeps what the accessors report. */
 static void note_step(struct strait_pipeline *p) {
     p->nonfinite_stage = -1;
+    /* From last to first, so that the first stage with non-finite values is the one reported: later
+     * ones may only have received them. */
     for (int i = p->n_stages - 1; i >= 0; i--) {
         const strait_step_times *t = &reply_of(p, i)->gradients.times;
         p->busy_s[i] = t->forward + t->input + t->weights + t->codec;
@@ -218,6 +225,8 @@ double strait_pipeline_copy_seconds(const struct strait_pipeline *p) {
 
 /* ---- files: of stages that share a disk with the coordinator ---- */
 
+/* A failed save is returned by the stages as a result, not as a failure of the channel: the run
+ * continues and tries again at the next checkpoint. */
 strait_err strait_pipeline_save(struct strait_pipeline *p, const char *folder, int64_t step) {
     char real[STRAIT_PATH_MAX];
     if (realpath(folder, real) == NULL)

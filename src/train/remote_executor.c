@@ -8,10 +8,14 @@ struct remote {
     struct strait_pipeline *pipeline;
 };
 
+/* Everything below forwards to the pipeline: whether its stages are processes, threads or workers
+ * of a swarm is known to its channel alone. */
 static struct strait_pipeline *pipeline_of(struct strait_executor *executor) {
     return ((struct remote *)executor->state)->pipeline;
 }
 
+/* The stages measure their passes and links before they allocate slots, because the windows depend
+ * on these times. */
 static strait_err open_remote(struct strait_executor *executor) {
     struct remote *r = executor->state;
     STRAIT_TRY(strait_local_channel_open(&executor->run, &executor->plan, &r->channel));

@@ -8,6 +8,7 @@ enum {
     FIRST_STEPS = 10  // ignored: residuals fall quickly at the start of a run
 };
 
+/* Below this level residuals are noise of the arithmetic, and twice of that is no news. */
 static const double rounding = 1e-5;
 
 /* The second bound matters for large baselines: a residual cannot exceed 1 by much. */

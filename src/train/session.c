@@ -82,6 +82,7 @@ static int has(const char *folder, const char *name) {
     return path_in(folder, name, path) == STRAIT_OK && strait_file_exists(path);
 }
 
+/* run.yaml alone is no sign of a run: users keep run files in folders of their own. */
 static int holds_run(const char *folder) {
     return has(folder, metrics_name) || has(folder, checkpoints_name);
 }
@@ -100,6 +101,7 @@ strait_err strait_session_check_folder(const char *folder, int resumes) {
     return STRAIT_OK;
 }
 
+/* The copy makes the folder complete: eval and generate need no other file. */
 static strait_err copy_tokenizer(const struct session *s) {
     enum {
         TOKENIZER_MAX = 1 << 28
@@ -144,6 +146,7 @@ static strait_err load_checkpoint(struct session *s) {
     return STRAIT_OK;
 }
 
+/* After the trainer, so that a run that cannot start leaves no files. */
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
@@ -185,6 +188,7 @@ static void leave_folder(struct session *s) {
     if (s->is_new) (void)rmdir(s->folder); // fails if someone put a file into it meanwhile
 }
 
+/* The lock is released last, when no file is written any more. */
 static void close_session(struct session *s) {
     strait_metrics_close(&s->metrics);
     strait_trainer_close(&s->trainer);
@@ -236,6 +240,7 @@ static strait_err take_step(struct session *s) {
     return STRAIT_OK;
 }
 
+/* An interval of 0 turns the action off. */
 static int is_due(int64_t step, int64_t every) {
     return every > 0 && step % every == 0;
 }

@@ -33,6 +33,7 @@ struct strait_trainer {
     char alarm[NOTE_BYTES];
 };
 
+/* A run shorter than the data touches only a part of it. */
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
@@ -69,6 +70,7 @@ static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
     return STRAIT_OK;
 }
 
+/* With precision auto the backend says why it chose, for example that the device has no bf16. */
 static void describe_precision(const strait_run *run, const strait_run_plan *plan, char *out,
                                size_t capacity) {
     const char *why = NULL;
@@ -78,6 +80,7 @@ static void describe_precision(const strait_run *run, const strait_run_plan *pla
                    why != NULL ? ": " : "", why != NULL ? why : "");
 }
 
+/* Used for the dry run and for the running trainer, so that both report the same figures. */
 static strait_err describe(const strait_run *run, const strait_run_plan *plan, const int *windows,
                            const struct strait_loader *loader, strait_trainer_info *out) {
     strait_runner_memory memory;
@@ -118,6 +121,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
     return STRAIT_OK;
 }
 
+/* Opens the data, which states the vocabulary, but allocates nothing of the model. */
 strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) {
     struct strait_loader *loader = NULL;
     strait_run_plan plan;
@@ -132,6 +136,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
     return err;
 }
 
+/* The vocabulary comes from the data, so the plan can be made only after the shards are open. */
 static strait_err open_into(struct strait_trainer *t, strait_executor_choice choice) {
     STRAIT_TRY(strait_loader_open(&t->run, &t->loader));
     STRAIT_TRY(strait_run_plan_init(&t->run, strait_loader_vocab(t->loader), &t->plan));
@@ -171,6 +176,7 @@ void strait_trainer_close(struct strait_trainer **trainer) {
     *trainer = NULL;
 }
 
+/* Figures that only a running trainer knows are added to those of the plan. */
 void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_info *out) {
     *out = (strait_trainer_info){0};
     (void)describe(&t->run, &t->plan, t->executor->windows, t->loader, out);
@@ -186,6 +192,8 @@ int64_t strait_trainer_step_count(const struct strait_trainer *trainer) {
     return trainer->step;
 }
 
+/* A step with a non-finite norm is skipped rather than ending the run, because one bad batch may
+ * cause it. Many in a row mean that the run has diverged. */
 static strait_err update(struct strait_trainer *t, strait_trainer_report *report) {
     const double limit = t->run.train.clip;
     report->is_skipped = !isfinite(report->grad_norm) ||
@@ -209,6 +217,7 @@ static double ratio(const struct strait_trainer *t, double bytes_per_token) {
     return bytes_per_token > 0.0 ? 2.0 * t->plan.shape.width / bytes_per_token : 0.0;
 }
 
+/* Also for skipped steps: a codec that loses much more is a likely cause of them. */
 static const char *watch(struct strait_trainer *t) {
     const double *const residuals[2] = {t->last.residual_forward, t->last.residual_backward};
     const int is_raised = strait_residual_monitors_watch(
@@ -238,6 +247,8 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     };
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);
     report.ratio_backward = ratio(t, report.backward_bytes_per_token);
+    /* The meter replaces the time of the links alone, so the measured time of the update is added
+     * to it. */
     const double updates = strait_clock_seconds();
     STRAIT_TRY(update(t, &report));
     t->step++;
@@ -249,6 +260,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     return STRAIT_OK;
 }
 
+/* The mean is over tokens that have a target, which padding has not. */
 strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
     double sum = 0.0;
     if (strait_loader_valid_tokens(t->loader) == 0)
@@ -258,6 +270,7 @@ strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
     return STRAIT_OK;
 }
 
+/* A local run has nothing else to do meanwhile; a swarm serves its workers while the task runs. */
 strait_err strait_trainer_run_async(struct strait_trainer *t, strait_err (*run)(void *arg),
                                     void *arg) {
     return t->executor->ops->run_async != NULL ? t->executor->ops->run_async(t->executor, run, arg)
@@ -292,6 +305,8 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
 }
 
+/* Until the commit nothing has replaced an earlier checkpoint, so any error is undone by removing
+ * what was written. */
 strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
     strait_err err = strait_checkpoint_begin(folder, t->step);
     if (err == STRAIT_OK) err = t->executor->ops->write(t->executor, folder, t->step);
