@@ -6,6 +6,7 @@ enum {
     FIRST_CAPACITY = 64
 };
 
+/* Doubling keeps the cost of appending constant on average. */
 strait_err strait_buffer_reserve(void **memory, size_t *capacity, size_t want, size_t size) {
     if (want <= *capacity) return STRAIT_OK;
     size_t grown = *capacity < FIRST_CAPACITY ? FIRST_CAPACITY : *capacity * 2;

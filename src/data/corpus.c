@@ -5,12 +5,14 @@
 
 #include <string.h>
 
+/* A name shorter than the ending must not be read before its start. */
 static int ends_with(const char *text, const char *ending) {
     const size_t n = strlen(text);
     const size_t k = strlen(ending);
     return n >= k && strcmp(text + n - k, ending) == 0;
 }
 
+/* The number of shards is known before the first one is opened. */
 static strait_err reserve(struct strait_corpus *corpus, int n) {
     const size_t count = (size_t)n;
     STRAIT_TRY(strait_alloc(count, sizeof *corpus->shards, "shards", (void **)&corpus->shards));
@@ -37,6 +39,7 @@ static strait_err merge_header(struct strait_corpus *corpus, const struct strait
     return STRAIT_OK;
 }
 
+/* Shards are opened at once, so that a missing one is reported before training. */
 static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
     const int i = corpus->n_shards;
     STRAIT_TRY(strait_alloc_string(path, &corpus->paths[i]));
@@ -88,6 +91,7 @@ static strait_err add_manifest(struct strait_corpus *corpus) {
     return err;
 }
 
+/* The ending decides, because a manifest and a list of shards are both given under one option. */
 strait_err strait_corpus_open(const char *path, struct strait_corpus **out) {
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *corpus, "corpus", (void **)&corpus));
@@ -116,6 +120,8 @@ void strait_corpus_close(struct strait_corpus **corpus) {
     *corpus = NULL;
 }
 
+/* A shard for a smaller vocabulary is fine, since all its ids exist. Ids are then checked against
+ * the vocabulary of the model. */
 strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab,
                                 const char *tokenizer) {
     if (corpus->vocab > vocab)
@@ -134,6 +140,7 @@ strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab,
     return STRAIT_OK;
 }
 
+/* A range may cross shards, because windows of the training data do. */
 strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first, int64_t n,
                               int32_t *out) {
     if (first < 0 || n < 0 || first > corpus->n_tokens - n)
@@ -156,6 +163,7 @@ strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
     return STRAIT_OK;
 }
 
+/* Hashes first: they tell a damaged copy from ids that were wrong when they were written. */
 strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
     for (int i = 0; i < corpus->n_shards; i++) {
         const struct strait_shard *shard = &corpus->shards[i];
@@ -174,6 +182,7 @@ strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
     return STRAIT_OK;
 }
 
+/* For the public interface, which does not show the struct. */
 void strait_corpus_describe(const struct strait_corpus *corpus, strait_corpus_info *out) {
     *out = (strait_corpus_info){.n_tokens = corpus->n_tokens,
                                 .vocab = corpus->vocab,

@@ -10,6 +10,7 @@ enum {
 };
 static const char format_name[] = "strait-corpus";
 
+/* A version that is not known is refused rather than read by guess. */
 static strait_err read_document(struct strait_manifest *manifest) {
     const char *format = NULL;
     int64_t version = 0;
@@ -29,6 +30,7 @@ static strait_err read_document(struct strait_manifest *manifest) {
     return STRAIT_OK;
 }
 
+/* Shards are named relative to the manifest, wherever the program runs. */
 strait_err strait_manifest_init(struct strait_manifest *manifest, const char *path) {
     *manifest = (struct strait_manifest){.path = path};
     const char *slash = strrchr(path, '/');
@@ -48,6 +50,7 @@ void strait_manifest_fini(struct strait_manifest *manifest) {
     manifest->document = NULL;
 }
 
+/* The length of the hash is checked here, since it is copied into an array of that size. */
 static strait_err read_entry(const struct strait_manifest *manifest, int index,
                              strait_manifest_entry *out) {
     const json_t *item = json_array_get(manifest->shards, (size_t)index);
@@ -87,6 +90,7 @@ static strait_err describe_shard(const strait_corpus_shard *shard, json_t *list)
                                   "tokens", (json_int_t)shard->n_tokens, "hash", hash));
 }
 
+/* Files are hashed as they are on disk, not as they were meant to be written. */
 static strait_err fill_lists(const strait_corpus_spec *spec, json_t *shards, json_t *sources) {
     for (int i = 0; i < spec->n_shards; i++)
         STRAIT_TRY(describe_shard(&spec->shards[i], shards));
@@ -95,6 +99,7 @@ static strait_err fill_lists(const strait_corpus_spec *spec, json_t *shards, jso
     return STRAIT_OK;
 }
 
+/* The manifest is written last: once it exists, all its shards do. */
 strait_err strait_corpus_write_manifest(const char *path, const strait_corpus_spec *spec) {
     int64_t n_tokens = 0;
     for (int i = 0; i < spec->n_shards; i++)

@@ -19,6 +19,7 @@ enum {
     BUFFER_IDS = 16384    // converted per write
 };
 
+/* The header is 256 words of 32 bits, as in llm.c and other programs. */
 static uint32_t header_word(const unsigned char *header, int index) {
     return strait_get_u32(header + (size_t)index * 4);
 }
@@ -42,6 +43,7 @@ static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_T
     if (any == 0) out[0] = '\0';
 }
 
+/* The three errors have three remedies: another file, a new copy, a newer program. */
 static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path,
                              int *id_bytes) {
     if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_OTHER_WIDE))
@@ -91,6 +93,7 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     return STRAIT_OK;
 }
 
+/* Mapped, so that a corpus larger than memory can be sampled at random. */
 strait_err strait_shard_init(struct strait_shard *shard, const char *path) {
     *shard = (struct strait_shard){0};
     strait_file_map map = {NULL, 0};
@@ -166,6 +169,7 @@ struct strait_shard_writer {
     unsigned char buffer[BUFFER_IDS * 4];
 };
 
+/* Only lower case: a fingerprint has one spelling. */
 static int digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -183,6 +187,8 @@ static strait_err put_fingerprint(unsigned char *header, const char *text) {
     return STRAIT_OK;
 }
 
+/* The width of ids follows from the vocabulary, not from the ids, so that all shards of a corpus
+ * agree. */
 static strait_err start_writer(struct strait_shard_writer *writer, const char *path,
                                strait_shard_spec spec) {
     if (spec.vocab < 1 || spec.vocab > INT32_MAX)
@@ -236,6 +242,7 @@ static strait_err write_block(struct strait_shard_writer *writer, const int32_t 
     return STRAIT_OK;
 }
 
+/* In blocks of fixed size, so that the buffer never grows. */
 strait_err strait_shard_writer_append(struct strait_shard_writer *writer, const int32_t *ids,
                                       size_t n) {
     while (n > 0) {
@@ -267,6 +274,7 @@ strait_err strait_shard_writer_finish(struct strait_shard_writer **writer) {
     return err;
 }
 
+/* Removes the unfinished file; after finish there is none. */
 void strait_shard_writer_close(struct strait_shard_writer **writer) {
     struct strait_shard_writer *w = *writer;
     if (w == NULL) return;

@@ -44,6 +44,7 @@ static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
     return STRAIT_OK;
 }
 
+/* The path is stored before the file is created, so that cleanup knows about it. */
 static strait_err start_shard(struct job *job) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_corpus_writer_shard(&job->output, (int64_t)job->n_shards, path));
@@ -57,6 +58,7 @@ static strait_err start_shard(struct job *job) {
     return strait_shard_writer_open(path, spec, &job->writer);
 }
 
+/* The count goes into the manifest, which is written after the last shard. */
 static strait_err end_shard(struct job *job) {
     job->shards[job->n_shards - 1].n_tokens = strait_shard_writer_count(job->writer);
     return strait_shard_writer_finish(&job->writer);

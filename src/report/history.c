@@ -23,6 +23,7 @@ static double number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key)); // 0 if the key is missing
 }
 
+/* Runs are read while they are trained, so the number of lines is not known. */
 static strait_err reserve(void **items, size_t n, size_t *capacity, size_t bytes) {
     if (n < *capacity) return STRAIT_OK;
     *capacity = 2 * *capacity + 256;
@@ -38,6 +39,7 @@ static strait_err take_valid(reading *r, const strait_metrics_point *point) {
     return STRAIT_OK;
 }
 
+/* Bytes and ratios hardly change during a run, so the last step stands for all. */
 static strait_err take_step(reading *r, const strait_metrics_line *line) {
     strait_history *h = r->out;
     void *memory = r->steps;
@@ -57,6 +59,7 @@ static strait_err take_step(reading *r, const strait_metrics_line *line) {
     return STRAIT_OK;
 }
 
+/* A damaged line is an error: a comparison must not silently leave out a part of a run. */
 static strait_err take_line(void *arg, const strait_metrics_line *line) {
     if (line->err != STRAIT_OK) return line->err;
     if (line->point.is_valid_loss) return take_valid(arg, &line->point);
@@ -80,6 +83,7 @@ static void take_median(reading *r) {
     r->out->tokens_per_s = middle->tokens_per_s;
 }
 
+/* A loss that was never measured cannot be compared. */
 static strait_err read_file(const char *path, reading *r) {
     STRAIT_TRY(strait_metrics_walk(path, take_line, r));
     if (r->n_steps == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: has no training step yet", path);
@@ -89,6 +93,7 @@ static strait_err read_file(const char *path, reading *r) {
     return STRAIT_OK;
 }
 
+/* Accepts the folder of a run, or a metrics file that was copied out of it. */
 strait_err strait_history_read(const char *path, strait_history *out) {
     char file[STRAIT_PATH_MAX];
     STRAIT_TRY(
@@ -104,6 +109,7 @@ strait_err strait_history_read(const char *path, strait_history *out) {
     return err;
 }
 
+/* Also after a read that failed half way. */
 void strait_history_close(strait_history *history) {
     strait_alloc_free(history->valid);
     *history = (strait_history){0};
@@ -113,6 +119,8 @@ double strait_history_loss(const strait_history *history) {
     return history->valid[history->n_valid - 1].loss;
 }
 
+/* Interpolates between two validations, so that runs that validate at different steps can be
+ * compared. */
 double strait_history_steps_to(const strait_history *history, double loss) {
     for (int i = 0; i < history->n_valid; i++) {
         const strait_metrics_point *now = &history->valid[i];

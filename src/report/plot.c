@@ -44,11 +44,14 @@ static double x_of(const strait_plot *plot, double x) {
     return plot->is_log_x ? log2(x) : x;
 }
 
+/* Starts from an empty range, whose ends are infinite. */
 static void widen(range *r, double value) {
     if (value < r->low) r->low = value;
     if (value > r->high) r->high = value;
 }
 
+/* Points that are not finite are left out, so that a run that diverged does not hide the others. A
+ * margin keeps points off the frame, also when all have the same value. */
 static strait_err measure(canvas *c) {
     int n = 0;
     c->x = c->y = (range){(double)INFINITY, -(double)INFINITY};
@@ -74,11 +77,13 @@ static double left_of(const canvas *c, double x) {
     return LEFT + (x - c->x.low) / (c->x.high - c->x.low) * (WIDTH - LEFT - RIGHT);
 }
 
+/* SVG counts from the top, a plot from the bottom. */
 static double top_of(const canvas *c, double y) {
     return c->height - BOTTOM -
            (y - c->y.low) / (c->y.high - c->y.low) * (c->height - TOP - BOTTOM);
 }
 
+/* Names come from users' folders; only these two characters end or start markup here. */
 static void put_text(const canvas *c, double left, double top, const char *more, const char *text) {
     fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" %s>", left, top, more);
     for (; *text != '\0'; text++) {
@@ -105,6 +110,7 @@ static double tick_step(range r) {
     return power * (lead <= 1.0 ? 1.0 : lead <= 2.0 ? 2.0 : lead <= 5.0 ? 5.0 : 10.0);
 }
 
+/* Counted by an integer: adding the step again and again would drift. */
 static void put_ticks_of_y(const canvas *c) {
     char label[32];
     const double step = tick_step(c->y);
@@ -151,6 +157,8 @@ static void put_frame(const canvas *c) {
     put_text(c, 16, middle, rotated, c->plot->y_label);
 }
 
+/* The last point is marked and names of single points stand beside them, because a line of one
+ * point would not be visible. */
 static void put_line(const canvas *c, int which) {
     const strait_plot_line *line = &c->plot->lines[which];
     const char *colour = colours[which % N_COLOURS];
@@ -178,6 +186,7 @@ static void put_line(const canvas *c, int which) {
         put_text(c, WIDTH - RIGHT + 12, TOP + LINE_HEIGHT * (which + 1), fill, line->name);
 }
 
+/* Drawn into memory first, so that the file is replaced as a whole. */
 strait_err strait_plot_write(const char *path, const strait_plot *plot) {
     canvas c = {.plot = plot, .height = TOP + BOTTOM + LINE_HEIGHT * plot->n_lines};
     if (c.height < HEIGHT) c.height = HEIGHT;

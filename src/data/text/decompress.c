@@ -10,6 +10,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+/* The caller adds the path, which the decoders do not know. */
 static strait_err damaged(const char *name, const char *reason) {
     return STRAIT_FAIL(STRAIT_EDATA, "damaged %s data: %s; copy the file again", name,
                        reason != NULL ? reason : "unknown");
@@ -31,6 +32,8 @@ static strait_err gzip_open(void **state) {
     return STRAIT_OK;
 }
 
+/* A gzip file may be several members in a row, as parallel compressors and "cat" produce. The
+ * counts of zlib have 32 bits, so large buffers are offered in parts. */
 static strait_err gzip_step(void *state, strait_decompress_io *io) {
     struct gzip *g = state;
     if (g->is_between && io->n_in > 0) {
@@ -50,6 +53,7 @@ static strait_err gzip_step(void *state, strait_decompress_io *io) {
     return STRAIT_OK;
 }
 
+/* The library frees its own memory; the struct is ours. */
 static void gzip_close(void *state) {
     struct gzip *g = state;
     (void)inflateEnd(&g->z);
@@ -68,6 +72,7 @@ static strait_err xz_open(void **state) {
     return STRAIT_OK;
 }
 
+/* The last call must say so: xz finds a truncated file only then. */
 static strait_err xz_step(void *state, strait_decompress_io *io) {
     lzma_stream *s = state;
     s->next_in = io->in;
@@ -111,6 +116,7 @@ static strait_err zstd_open(void **state) {
     return STRAIT_OK;
 }
 
+/* Without input, a decoder between two frames would report an error instead of the end. */
 static strait_err zstd_step(void *state, strait_decompress_io *io) {
     struct zstd *z = state;
     ZSTD_inBuffer in = {io->in, io->n_in, 0};
@@ -149,6 +155,7 @@ static int is_skippable(const unsigned char *start, size_t n) {
     return n >= 4 && (start[0] & 0xf0) == 0x50 && memcmp(start + 1, "\x2a\x4d\x18", 3) == 0;
 }
 
+/* By content, not by name: standard input has no name. */
 const struct strait_decompress_ops *strait_decompress_find(const unsigned char *start, size_t n) {
     if (is_skippable(start, n)) return &formats[ZSTD];
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
@@ -157,6 +164,7 @@ const struct strait_decompress_ops *strait_decompress_find(const unsigned char *
     return NULL;
 }
 
+/* Used to reject a .gz file that is not gzip, instead of training on it as text. */
 const char *strait_decompress_name_of_extension(const char *path) {
     const char *dot = strrchr(path, '.');
     for (size_t i = 0; dot != NULL && i < sizeof formats / sizeof *formats; i++)

@@ -105,6 +105,7 @@ void strait_input_close(struct strait_input **input) {
     *input = NULL;
 }
 
+/* Returns what is there; the caller refills. */
 static strait_err read_plain(struct strait_input *input, void *out, size_t n, size_t *n_read) {
     const size_t have = input->n_raw - input->used;
     const size_t some = n < have ? n : have;
@@ -114,6 +115,7 @@ static strait_err read_plain(struct strait_input *input, void *out, size_t n, si
     return STRAIT_OK;
 }
 
+/* An end of the file in the middle of a stream means a copy that was interrupted. */
 static strait_err read_compressed(struct strait_input *input, void *out, size_t n, size_t *n_read) {
     strait_decompress_io io = {.in = input->raw + input->used,
                                .n_in = input->n_raw - input->used,

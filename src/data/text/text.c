@@ -98,6 +98,7 @@ static strait_err start_file(struct strait_text *t) {
     return strait_input_open(t->path, t->spec.stop, &t->input);
 }
 
+/* Bytes of closed files are kept, so that progress covers all of them. */
 static void end_file(struct strait_text *t) {
     t->n_read_before += strait_input_bytes_read(t->input);
     strait_input_close(&t->input);

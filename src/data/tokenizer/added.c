@@ -24,12 +24,14 @@ static const strait_added *longest_at(const struct strait_tokenizer *t, int is_n
     return best;
 }
 
+/* Words are those of Unicode, so that an added token is not found inside a word of any script. */
 static int is_whole_word(const unsigned char *text, size_t n, size_t start, size_t end) {
     if (start > 0 && strait_utf8_is_word(strait_utf8_decode(text + previous_start(text, start))))
         return 0;
     return end == n || !strait_utf8_is_word(strait_utf8_decode(text + end));
 }
 
+/* A table of first bytes skips most positions: texts are long and added tokens rare. */
 int strait_added_find(const struct strait_tokenizer *t, int is_normalized,
                       const unsigned char *text, size_t n, size_t from, strait_added_match *out) {
     const unsigned char *starts = t->starts[is_normalized];

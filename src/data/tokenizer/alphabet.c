@@ -7,6 +7,7 @@ enum {
     N_MOVED = 68         // how many such bytes there are
 };
 
+/* The alphabet of GPT-2: visible characters of Latin-1 stand for themselves. */
 static int is_itself(unsigned byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);
 }

@@ -60,6 +60,7 @@ static void sift_down(strait_bpe_entry *heap, size_t n, size_t at) {
     heap[at] = entry;
 }
 
+/* The heap keeps its memory from word to word. */
 static strait_err push(struct strait_bpe *bpe, strait_bpe_entry entry) {
     STRAIT_TRY(strait_buffer_reserve((void **)&bpe->heap, &bpe->heap_capacity, bpe->n_heap + 1,
                                      sizeof *bpe->heap));
@@ -72,6 +73,7 @@ static strait_err push(struct strait_bpe *bpe, strait_bpe_entry entry) {
     return STRAIT_OK;
 }
 
+/* The last entry fills the gap and sinks to its place. */
 static strait_bpe_entry pop(struct strait_bpe *bpe) {
     const strait_bpe_entry top = bpe->heap[0];
     bpe->heap[0] = bpe->heap[--bpe->n_heap];

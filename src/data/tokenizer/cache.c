@@ -18,6 +18,7 @@ void strait_cache_fini(struct strait_cache *cache) {
     *cache = (struct strait_cache){0};
 }
 
+/* The hash is compared before the bytes, because most probes of a full table miss. */
 const int32_t *strait_cache_find(const struct strait_cache *cache, const unsigned char *word,
                                  size_t n, uint64_t hash, size_t *n_ids) {
     for (size_t at = hash & (N_SLOTS - 1);; at = (at + 1) & (N_SLOTS - 1)) {
@@ -30,6 +31,8 @@ const int32_t *strait_cache_find(const struct strait_cache *cache, const unsigne
     }
 }
 
+/* A full cache is emptied as a whole: frequent words return at once, and no bookkeeping is needed.
+ */
 strait_err strait_cache_put(struct strait_cache *cache, const unsigned char *word, size_t n,
                             uint64_t hash, const int32_t *ids, size_t n_ids) {
     if (cache->n_used == N_WORDS) {

@@ -11,10 +11,13 @@ void strait_decoder_init(strait_decoder *decoder, const struct strait_tokenizer 
     *decoder = (strait_decoder){.tokenizer = tokenizer, .n_strip = tokenizer->n_strip};
 }
 
+/* A push may return the bytes that were held back, besides its own. */
 size_t strait_decoder_bound(const struct strait_tokenizer *tokenizer) {
     return tokenizer->longest_out + sizeof((strait_decoder *)NULL)->partial;
 }
 
+/* A token may end in the middle of a character. A terminal would show the part as garbage, so it is
+ * held back until the rest arrives. */
 size_t strait_decoder_push(strait_decoder *decoder, int32_t id, unsigned char *out) {
     size_t n = 0;
     const unsigned char *bytes = strait_tokenizer_bytes(decoder->tokenizer, id, &n);

@@ -101,6 +101,8 @@ static strait_err translate(const char *source, size_t n, strait_buffer *out) {
     return STRAIT_OK;
 }
 
+/* Options follow Oniguruma, for which the patterns of tokenizer.json are written: Unicode classes,
+ * and ^ and $ at every line. */
 static strait_err compile(const strait_buffer *source, struct strait_pattern *pattern) {
     pcre2_general_context *general = pcre2_general_context_create(pcre_allocate, pcre_release,
                                                                   NULL);
@@ -131,6 +133,8 @@ static strait_err compile(const strait_buffer *source, struct strait_pattern *pa
     return err;
 }
 
+/* Patterns are compiled to machine code where possible; splitting is the slowest part of encoding.
+ */
 strait_err strait_pattern_open(const char *source, size_t n, struct strait_pattern **out) {
     struct strait_pattern *pattern = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *pattern, "pattern", (void **)&pattern));
@@ -156,6 +160,7 @@ void strait_pattern_close(struct strait_pattern **pattern) {
     *pattern = NULL;
 }
 
+/* One per thread: a pattern is shared, but its scratch memory is not. */
 strait_err strait_matcher_open(struct strait_matcher **out) {
     struct strait_matcher *matcher = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *matcher, "matcher", (void **)&matcher));
@@ -201,6 +206,8 @@ strait_err strait_pattern_find(const struct strait_pattern *pattern, struct stra
         return STRAIT_FAIL(STRAIT_EDATA, "the split pattern failed on a text of %zu bytes: %s", n,
                            (const char *)reason);
     }
+    /* Offsets are clamped, so that a pattern of a user's file cannot make the caller read outside.
+     */
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(matcher->data);
     *out = rc < 0 ? (strait_match){SIZE_MAX, SIZE_MAX} : (strait_match){ends[0], ends[1]};
     if (out->start > out->end) out->start = out->end; // \K may move the start past the end

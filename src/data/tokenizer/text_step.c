@@ -43,6 +43,7 @@ static size_t search_start_after(strait_match match, const unsigned char *text, 
     return match.end + (match.end < n ? strait_utf8_length(text + match.end, n - match.end) : 1);
 }
 
+/* An empty match replaces nothing but inserts, as in Hugging Face. */
 static strait_err replace(const strait_text_step *step, struct strait_text_step_scratch *scratch,
                           const unsigned char *text, size_t n, strait_buffer *out) {
     size_t copied = 0;
@@ -58,6 +59,7 @@ static strait_err replace(const strait_text_step *step, struct strait_text_step_
     return strait_buffer_append(out, text + copied, n - copied);
 }
 
+/* A prefix is added only where the text does not have it already. */
 static int starts_with(const unsigned char *text, size_t n, const strait_buffer *start) {
     return n >= start->n && memcmp(text, start->data, start->n) == 0;
 }
@@ -114,6 +116,7 @@ static int joins(const struct joiner *j, int is_match) {
     return 0;
 }
 
+/* An empty segment changes nothing, not even whether the last one was a match. */
 static strait_err add_segment(struct joiner *j, size_t start, size_t end, int is_match) {
     if (start == end) return STRAIT_OK;
     if (j->start < j->end && joins(j, is_match)) {

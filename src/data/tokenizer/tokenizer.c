@@ -18,6 +18,7 @@ static strait_err put_number(strait_buffer *out, uint64_t value) {
     return strait_buffer_append(out, bytes, sizeof bytes);
 }
 
+/* Lengths come first, so that two different tokenizers never serialise to the same bytes. */
 static strait_err put_text(strait_buffer *out, const unsigned char *text, size_t n) {
     STRAIT_TRY(put_number(out, n));
     return strait_buffer_append(out, text, n);
@@ -123,6 +124,7 @@ static strait_err check_null(const json_t *document, const char *key) {
     return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not supported; set it to null", key);
 }
 
+/* A key that is not known may change ids, so it is an error instead of being ignored. */
 static strait_err check_document(const json_t *document) {
     static const char *const known[] = {
         "version",       "truncation", "padding",        "added_tokens", "normalizer",
@@ -132,6 +134,8 @@ static strait_err check_document(const json_t *document) {
     return check_null(document, "padding");
 }
 
+/* The order matters: the steps say whether tokens are bytes, which the model and the added tokens
+ * need to know. */
 static strait_err read_document(struct strait_tokenizer *t, const json_t *document) {
     STRAIT_TRY(check_document(document));
     STRAIT_TRY(strait_read_steps(t, document));
@@ -141,6 +145,7 @@ static strait_err read_document(struct strait_tokenizer *t, const json_t *docume
     return strait_read_template(t, document);
 }
 
+/* Both ways to open a tokenizer end here. */
 static strait_err build(const json_t *document, struct strait_tokenizer **out) {
     struct strait_tokenizer *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "tokenizer", (void **)&t));
@@ -161,6 +166,7 @@ strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_
     return err;
 }
 
+/* Parsing errors of JSON usually mean a download that was interrupted. */
 strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out) {
     json_t *document = NULL;
     strait_err err = strait_json_load(path, FILE_LIMIT, &document);
@@ -172,6 +178,7 @@ strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out
     return err;
 }
 
+/* All steps are released, used or not: unused ones are zeroed. */
 void strait_tokenizer_close(struct strait_tokenizer **tokenizer) {
     struct strait_tokenizer *t = *tokenizer;
     if (t == NULL) return;
@@ -194,6 +201,7 @@ int32_t strait_tokenizer_vocab(const struct strait_tokenizer *tokenizer) {
     return (int32_t)tokenizer->vocab.n_ids;
 }
 
+/* Ids may have gaps, so the number of tokens can be smaller than the vocabulary. */
 int32_t strait_tokenizer_count(const struct strait_tokenizer *tokenizer) {
     int32_t count = 0;
     for (size_t id = 0; id < tokenizer->vocab.n_ids; id++)
@@ -205,6 +213,7 @@ const char *strait_tokenizer_fingerprint(const struct strait_tokenizer *tokenize
     return tokenizer->fingerprint;
 }
 
+/* Added tokens first: they also win when text is encoded. */
 int32_t strait_tokenizer_find(const struct strait_tokenizer *tokenizer, const void *bytes,
                               size_t n) {
     for (size_t i = 0; i < tokenizer->n_added; i++) {
@@ -222,11 +231,13 @@ const unsigned char *strait_tokenizer_bytes(const struct strait_tokenizer *token
     return strait_vocab_at(&tokenizer->vocab, out);
 }
 
+/* Ids from a model may be outside the vocabulary. */
 int strait_tokenizer_is_special(const struct strait_tokenizer *tokenizer, int32_t id) {
     return id >= 0 && (size_t)id < tokenizer->vocab.n_ids &&
            (tokenizer->vocab.tokens[id].flags & STRAIT_TOKEN_SPECIAL) != 0;
 }
 
+/* Files do not say which token ends a text; these are the names in common use. */
 int32_t strait_tokenizer_end(const struct strait_tokenizer *tokenizer) {
     static const char *const names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

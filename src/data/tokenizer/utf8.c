@@ -41,6 +41,7 @@ size_t strait_utf8_valid(const unsigned char *text, size_t n) {
     return at;
 }
 
+/* Only for text that strait_utf8_length accepted: it does not check anything. */
 uint32_t strait_utf8_decode(const unsigned char *text) {
     const uint32_t c = text[0];
     if (c < 0x80) return c;
@@ -61,6 +62,8 @@ size_t strait_utf8_encode(uint32_t codepoint, unsigned char *out) {
     return length;
 }
 
+/* Bytes that can never become a character are not incomplete: holding them back would hold them
+ * back forever. */
 size_t strait_utf8_incomplete(const unsigned char *text, size_t n) {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         const unsigned char c = text[n - back];
@@ -89,6 +92,7 @@ int strait_utf8_is_space(uint32_t codepoint) {
     }
 }
 
+/* The definition of \w in Unicode, which Hugging Face uses. */
 int strait_utf8_is_word(uint32_t codepoint) {
     const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)codepoint);
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||

@@ -57,6 +57,7 @@ strait_err strait_vocab_add_hidden(struct strait_vocab *vocab, int64_t id, const
     return STRAIT_OK;
 }
 
+/* Slots hold id + 1, so that zeroed memory is an empty table. */
 strait_err strait_vocab_add(struct strait_vocab *vocab, int64_t id, const void *key, size_t n) {
     if ((vocab->n_used + 1) * 2 > vocab->n_slots) STRAIT_TRY(rehash(vocab));
     STRAIT_TRY(strait_vocab_add_hidden(vocab, id, key, n));
@@ -65,10 +66,12 @@ strait_err strait_vocab_add(struct strait_vocab *vocab, int64_t id, const void *
     return STRAIT_OK;
 }
 
+/* What a token decodes to may differ from its key, for example in the byte-level alphabet. */
 strait_err strait_vocab_set_out(struct strait_vocab *vocab, int32_t id, const void *out, size_t n) {
     return store(vocab, out, n, &vocab->tokens[id].out);
 }
 
+/* Keys may contain zeros and are compared by length and bytes. */
 int32_t strait_vocab_find(const struct strait_vocab *vocab, const void *key, size_t n) {
     if (vocab->n_slots == 0) return -1;
     size_t at = strait_buffer_hash(key, n) & (vocab->n_slots - 1);
@@ -80,6 +83,7 @@ int32_t strait_vocab_find(const struct strait_vocab *vocab, const void *key, siz
     return -1;
 }
 
+/* A zeroed vocabulary is closed. */
 void strait_vocab_fini(struct strait_vocab *vocab) {
     strait_alloc_free(vocab->blob.data);
     strait_alloc_free(vocab->tokens);

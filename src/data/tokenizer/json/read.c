@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* Unknown keys are refused, because one that is ignored could silently change ids. */
 strait_err strait_read_check_keys(const json_t *object, const char *where,
                                   const char *const *known) {
     if (!json_is_object(object)) return STRAIT_FAIL(STRAIT_EDATA, "\"%s\" is not an object", where);
@@ -19,6 +20,7 @@ strait_err strait_read_check_keys(const json_t *object, const char *where,
     return STRAIT_OK;
 }
 
+/* null counts as missing: some files write every key. */
 strait_err strait_read_flag(const json_t *object, const char *key, int fallback, int *out) {
     const json_t *value = json_object_get(object, key);
     if (value == NULL || json_is_null(value)) {
@@ -38,6 +40,7 @@ strait_err strait_read_type(const json_t *object, const char *where, const char 
     return err;
 }
 
+/* JSON text may contain zeros, so its length is taken from the document. */
 strait_err strait_read_text(const json_t *object, const char *key, strait_buffer *out) {
     const char *text = NULL;
     STRAIT_TRY(strait_json_string(object, key, &text));
@@ -45,6 +48,7 @@ strait_err strait_read_text(const json_t *object, const char *key, strait_buffer
     return strait_buffer_append(out, text, json_string_length(json_object_get(object, key)));
 }
 
+/* The source is kept beside the compiled pattern, since it is part of the fingerprint. */
 strait_err strait_read_pattern(const json_t *object, strait_text_step *step) {
     static const char *const known[] = {"String", "Regex", NULL};
     const json_t *pattern = json_object_get(object, "pattern");

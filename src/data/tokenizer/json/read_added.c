@@ -33,6 +33,7 @@ static strait_err read_flags(const json_t *item, strait_added *added) {
     return strait_read_flag(item, "normalized", !added->is_special, &added->is_normalized);
 }
 
+/* The id is checked here, because it indexes arrays from now on. */
 static strait_err read_fields(const json_t *item, strait_added *added) {
     static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
                                         "rstrip", "normalized", "special",     NULL};
@@ -79,6 +80,7 @@ static strait_err add_to_vocab(struct strait_tokenizer *t, const strait_added *a
     return STRAIT_OK;
 }
 
+/* Counted before it is read, so that close frees it also after an error. */
 static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
     strait_added *added = &t->added[t->n_added++];
     STRAIT_TRY(read_fields(item, added));
@@ -88,6 +90,7 @@ static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
     return STRAIT_OK;
 }
 
+/* Messages name the item by its position, because its content may be unprintable. */
 strait_err strait_read_added(struct strait_tokenizer *t, const json_t *document) {
     const json_t *list = json_object_get(document, "added_tokens");
     if (list == NULL || json_is_null(list)) return STRAIT_OK;

@@ -74,6 +74,7 @@ static strait_err read_replace(struct decoder_context *r, const json_t *object) 
     return err;
 }
 
+/* The space that encoding put in front of a text is removed again. */
 static strait_err read_metaspace(struct decoder_context *r, const json_t *object) {
     strait_text_step step = {.kind = STRAIT_TEXT_STEP_REPLACE};
     int has_prefix = 0;
@@ -88,6 +89,7 @@ static strait_err read_metaspace(struct decoder_context *r, const json_t *object
     return err;
 }
 
+/* Other forms would need the whole text, while tokens are decoded one by one. */
 static strait_err read_strip(struct decoder_context *r, const json_t *object) {
     const char *content = NULL;
     int64_t start = 0;
@@ -102,6 +104,7 @@ static strait_err read_strip(struct decoder_context *r, const json_t *object) {
     return STRAIT_OK;
 }
 
+/* Outputs of byte-level tokenizers are bytes from the start. */
 static strait_err read_byte_level(struct decoder_context *r, const json_t *object) {
     (void)object;
     return r->t->is_byte_level ? STRAIT_OK : transform_tokens(r, apply_byte_level, NULL);
@@ -112,6 +115,7 @@ static strait_err read_byte_fallback(struct decoder_context *r, const json_t *ob
     return transform_tokens(r, apply_byte_fallback, NULL);
 }
 
+/* Fuse itself changes nothing: tokens are joined anyway. */
 static strait_err read_fuse(struct decoder_context *r, const json_t *object) {
     (void)object;
     r->is_fused = 1;
@@ -120,6 +124,7 @@ static strait_err read_fuse(struct decoder_context *r, const json_t *object) {
 
 static strait_err read_one(struct decoder_context *r, const json_t *object);
 
+/* The depth is bounded, since the file decides how deep this recursion goes. */
 static strait_err read_sequence(struct decoder_context *r, const json_t *object) {
     const json_t *list = NULL;
     STRAIT_TRY(strait_json_array(object, "decoders", &list));
@@ -163,6 +168,7 @@ static strait_err read_one(struct decoder_context *r, const json_t *object) {
     return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported", type);
 }
 
+/* Files without a decoder join tokens as they are. */
 strait_err strait_read_decoder(struct strait_tokenizer *t, const json_t *document) {
     const json_t *decoder = json_object_get(document, "decoder");
     if (decoder == NULL || json_is_null(decoder)) return STRAIT_OK;

@@ -20,6 +20,7 @@ static strait_err key_of(const struct strait_tokenizer *t, const char *text, siz
     return STRAIT_OK;
 }
 
+/* Tokens that no input can produce keep their ids, so that sizes agree with the model. */
 static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, strait_buffer *key) {
     const char *text;
     json_t *value;
@@ -44,6 +45,7 @@ struct merge_pair {
     size_t n_left, n_right;
 };
 
+/* A token that contains a space can only be written in the second form. */
 static strait_err read_pair(const json_t *item, size_t index, struct merge_pair *out) {
     if (json_is_string(item)) {
         const char *text = json_string_value(item);
@@ -69,6 +71,7 @@ static strait_err read_pair(const json_t *item, size_t index, struct merge_pair 
     return STRAIT_OK;
 }
 
+/* A token that no input can produce is not an error; merges that use it are left out. */
 static strait_err find_token(const struct strait_tokenizer *t, const char *text, size_t n,
                              strait_buffer *key, int32_t *out) {
     int is_reachable = 0;
@@ -85,6 +88,7 @@ struct merge_scratch {
     strait_buffer key, whole;
 };
 
+/* Both sides and their concatenation must be tokens, else the merge could never be applied. */
 static strait_err read_merge(struct strait_tokenizer *t, const struct merge_pair *pair,
                              uint32_t rank, struct merge_scratch *scratch) {
     int32_t left = -1;
@@ -101,6 +105,7 @@ static strait_err read_merge(struct strait_tokenizer *t, const struct merge_pair
     return STRAIT_OK;
 }
 
+/* The position of a merge is its rank: earlier ones are applied first. */
 static strait_err read_merges(struct strait_tokenizer *t, const json_t *merges,
                               struct merge_scratch *scratch) {
     const size_t n = json_array_size(merges);
@@ -132,6 +137,7 @@ static void find_byte_ids(struct strait_tokenizer *t) {
     }
 }
 
+/* Without an unknown token, characters that have no token are dropped and counted. */
 static strait_err read_unk(struct strait_tokenizer *t, const json_t *model, strait_buffer *key) {
     const json_t *unk = json_object_get(model, "unk_token");
     t->unk = -1;
@@ -161,6 +167,7 @@ static strait_err check_type(const json_t *model) {
     return STRAIT_FAIL(STRAIT_EDATA, "type \"%.60s\" is not supported; expected BPE", type);
 }
 
+/* These options give other ids and are used by no current model. */
 static strait_err read_options(struct strait_tokenizer *t, const json_t *model) {
     static const char *const known[] = {"type",
                                         "dropout",
@@ -183,6 +190,7 @@ static strait_err read_options(struct strait_tokenizer *t, const json_t *model) 
     return strait_read_flag(model, "ignore_merges", 0, &t->ignores_merges);
 }
 
+/* The vocabulary comes first, because everything else refers to its ids. */
 static strait_err read_fields(struct strait_tokenizer *t, const json_t *model,
                               struct merge_scratch *scratch) {
     const json_t *vocab = NULL;
@@ -197,6 +205,7 @@ static strait_err read_fields(struct strait_tokenizer *t, const json_t *model,
     return STRAIT_OK;
 }
 
+/* The scratch is shared by all tokens: a large file has hundreds of thousands. */
 strait_err strait_read_model(struct strait_tokenizer *t, const json_t *document) {
     const json_t *model = NULL;
     struct merge_scratch scratch = {{0}, {0}};

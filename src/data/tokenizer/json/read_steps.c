@@ -29,6 +29,7 @@ typedef struct step_reader {
     const char *keys[8]; // all keys that may appear besides "type"
 } step_reader;
 
+/* A fixed number of steps: real files have two or three. */
 static strait_err new_step(struct step_context *r, strait_text_step_kind kind,
                            strait_text_step **out) {
     if (r->steps->n == STRAIT_TEXT_STEPS_MAX)
@@ -49,6 +50,7 @@ static strait_err add_split(struct step_context *r, const char *pattern, strait_
     return strait_pattern_open(pattern, strlen(pattern), &step->pattern);
 }
 
+/* The reader was chosen by this type, so one of the names matches. */
 static strait_err read_nfc(struct step_context *r, const json_t *object) {
     static const char *const names[] = {"NFC", "NFD", "NFKC", "NFKD"};
     const char *type = json_string_value(json_object_get(object, "type"));
@@ -59,12 +61,15 @@ static strait_err read_nfc(struct step_context *r, const json_t *object) {
     return STRAIT_OK;
 }
 
+/* Unlike the prefix of a pre-tokenizer it is added to every text, also where it is there already.
+ */
 static strait_err read_prepend(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_PREPEND, &step));
     return strait_read_text(object, "prepend", &step->content);
 }
 
+/* A literal or a pattern; both are replaced by the same text. */
 static strait_err read_replace(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_REPLACE, &step));
@@ -91,6 +96,7 @@ static strait_err read_behavior(const json_t *object, strait_split *out) {
     return STRAIT_FAIL(STRAIT_EDATA, "behavior \"%.60s\" is not supported", behavior);
 }
 
+/* With "invert" the parts between matches are treated as the matches. */
 static strait_err read_split(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_SPLIT, &step));
@@ -114,6 +120,7 @@ static strait_err read_byte_level(struct step_context *r, const json_t *object) 
     return has_regex ? add_split(r, strait_pattern_gpt2, STRAIT_SPLIT_ISOLATED, 0) : STRAIT_OK;
 }
 
+/* Numbers of all scripts, as in Hugging Face. */
 static strait_err read_digits(struct step_context *r, const json_t *object) {
     int is_single = 0;
     STRAIT_TRY(strait_read_flag(object, "individual_digits", 0, &is_single));
@@ -127,6 +134,7 @@ static strait_err read_punctuation(struct step_context *r, const json_t *object)
     return add_split(r, "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]", split, 0);
 }
 
+/* Inverted: what matches neither words nor symbols is removed, which is whitespace. */
 static strait_err read_whitespace(struct step_context *r, const json_t *object) {
     (void)object;
     return add_split(r, "\\w+|[^\\w\\s]+", STRAIT_SPLIT_REMOVED, 1);
@@ -150,6 +158,7 @@ static strait_err read_scheme(const json_t *object, const char **out) {
     return STRAIT_FAIL(STRAIT_EDATA, "prepend_scheme \"%.60s\" is not supported", *out);
 }
 
+/* "first" adds the prefix only at the start of a text, not after an added token. */
 static strait_err read_metaspace_prefix(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     const char *scheme = NULL;
@@ -160,6 +169,7 @@ static strait_err read_metaspace_prefix(struct step_context *r, const json_t *ob
     return strait_read_text(object, "replacement", &step->content);
 }
 
+/* A word begins with its metaspace, as SentencePiece has it. */
 static strait_err split_at_metaspace(struct step_context *r, const json_t *object) {
     strait_text_step *step = NULL;
     STRAIT_TRY(new_step(r, STRAIT_TEXT_STEP_SPLIT, &step));
@@ -240,6 +250,7 @@ static strait_err read_list(struct step_context *r, const json_t *object, const 
     return STRAIT_OK;
 }
 
+/* Each list has its own set of steps that it may contain. */
 strait_err strait_read_steps(struct strait_tokenizer *t, const json_t *document) {
     struct step_context normal = {t, &t->normalizers, 0};
     struct step_context pre = {t, &t->pre_tokenizers, 0};

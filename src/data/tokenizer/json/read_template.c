@@ -46,6 +46,7 @@ static strait_err read_template(struct strait_tokenizer *t, const json_t *object
     return STRAIT_OK;
 }
 
+/* The depth is bounded, since the file decides how deep this recursion goes. */
 static strait_err read_one(struct strait_tokenizer *t, const json_t *object, int depth) {
     const char *type = NULL;
     STRAIT_TRY(strait_read_type(object, "post_processor", &type));
@@ -60,6 +61,7 @@ static strait_err read_one(struct strait_tokenizer *t, const json_t *object, int
     return STRAIT_OK;
 }
 
+/* Without a template nothing is put around a text. */
 strait_err strait_read_template(struct strait_tokenizer *t, const json_t *document) {
     const json_t *object = json_object_get(document, "post_processor");
     if (object == NULL || json_is_null(object)) return STRAIT_OK;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* GPT-2's pattern is built into the ByteLevel pre-tokenizer and needs no entry in the file. */
 static strait_err choose_pattern(struct strait_tokenizer_builder *builder, const char *name) {
     if (name == NULL || strcmp(name, "gpt2") == 0) return STRAIT_OK;
     if (strcmp(name, "llama3") != 0)
@@ -49,6 +50,7 @@ static strait_err add_bytes(struct strait_tokenizer_builder *builder) {
     return STRAIT_OK;
 }
 
+/* Special tokens get the first ids, so that they stay the same for every size of vocabulary. */
 strait_err strait_tokenizer_builder_init(struct strait_tokenizer_builder *builder,
                                          const char *pattern, const char *const *specials,
                                          int n_specials) {
@@ -59,12 +61,14 @@ strait_err strait_tokenizer_builder_init(struct strait_tokenizer_builder *builde
     return add_bytes(builder);
 }
 
+/* Accepts a builder whose init failed. */
 void strait_tokenizer_builder_fini(struct strait_tokenizer_builder *builder) {
     strait_vocab_fini(&builder->vocab);
     strait_alloc_free(builder->merges.data);
     *builder = (struct strait_tokenizer_builder){0};
 }
 
+/* Two different pairs may join to the same bytes; they share one token and have two merges. */
 strait_err strait_tokenizer_builder_merge(struct strait_tokenizer_builder *builder, int32_t left,
                                           int32_t right, int32_t *id) {
     struct strait_vocab *vocab = &builder->vocab;
@@ -98,10 +102,12 @@ static strait_err append_token(const struct strait_tokenizer_builder *builder, i
     return STRAIT_OK;
 }
 
+/* jansson reports only that it failed; without memory is the one possible reason here. */
 static strait_err check_json(int rc) {
     return rc == 0 ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "tokenizer: JSON document");
 }
 
+/* In the order of ids, which JSON objects keep here. */
 static strait_err fill_vocab(const struct strait_tokenizer_builder *builder, json_t *vocab,
                              strait_buffer *text) {
     for (int32_t id = 0; (size_t)id < builder->vocab.n_ids; id++) {
@@ -113,6 +119,7 @@ static strait_err fill_vocab(const struct strait_tokenizer_builder *builder, jso
     return STRAIT_OK;
 }
 
+/* The form "LEFT RIGHT" is read by old and new versions of Hugging Face tokenizers. */
 static strait_err fill_merges(const struct strait_tokenizer_builder *builder, json_t *merges,
                               strait_buffer *text) {
     for (size_t i = 0; i < builder->merges.n; i += 2) {
@@ -126,6 +133,7 @@ static strait_err fill_merges(const struct strait_tokenizer_builder *builder, js
     return STRAIT_OK;
 }
 
+/* The flags are those of GPT-2's own special token. */
 static strait_err fill_added(const struct strait_tokenizer_builder *builder, json_t *added,
                              strait_buffer *text) {
     for (int32_t id = 0; id < builder->n_specials; id++) {
@@ -139,11 +147,13 @@ static strait_err fill_added(const struct strait_tokenizer_builder *builder, jso
     return STRAIT_OK;
 }
 
+/* All keys are written, as Hugging Face writes them. */
 static json_t *byte_level(int has_prefix, int has_regex) {
     return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", has_prefix,
                      "trim_offsets", 1, "use_regex", has_regex);
 }
 
+/* As in the files of Llama 3: split by the pattern, then map to bytes without splitting again. */
 static json_t *pre_tokenizer(const struct strait_tokenizer_builder *builder) {
     if (builder->pattern == NULL) return byte_level(0, 1);
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
@@ -164,6 +174,7 @@ static json_t *wrap(const struct strait_tokenizer_builder *builder, json_t *adde
                      model);
 }
 
+/* The lists are wrapped even after an error, because wrapping also releases them. */
 static strait_err build_document(const struct strait_tokenizer_builder *builder, json_t **out) {
     json_t *added = json_array();
     json_t *vocab = json_object();
@@ -195,6 +206,7 @@ strait_err strait_tokenizer_builder_open(const struct strait_tokenizer_builder *
     return err;
 }
 
+/* Written beside and renamed, like every file of the program. */
 strait_err strait_tokenizer_builder_write(const struct strait_tokenizer_builder *builder,
                                           const char *path) {
     json_t *document = NULL;

@@ -42,6 +42,7 @@ static strait_err count_chunk(void *arg, int worker, strait_chunk *chunk) {
     return STRAIT_OK;
 }
 
+/* Progress is optional, as everywhere in the public interface. */
 static void report(const struct training *t, int is_learning, int64_t done, int64_t total) {
     if (t->spec->progress == NULL) return;
     const strait_tokenizer_progress progress = {is_learning, done, total};
@@ -54,6 +55,7 @@ static strait_err report_chunk(void *arg, strait_chunk *chunk, int64_t bytes_rea
     return STRAIT_OK;
 }
 
+/* The splitter has no merges yet, so its words are what the merges are learned from. */
 static strait_err start_counting(struct training *t) {
     const size_t n = (size_t)t->n_workers;
     STRAIT_TRY(strait_tokenizer_builder_open(&t->builder, &t->splitter));

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+/* Accepts a table that was never used. */
 void strait_word_counts_fini(struct strait_word_counts *words) {
     strait_alloc_free(words->blob.data);
     strait_alloc_free(words->slots);
@@ -26,6 +27,7 @@ static strait_err rehash(struct strait_word_counts *words) {
     return STRAIT_OK;
 }
 
+/* Words are stored once in a blob, so that millions of them need no allocations of their own. */
 strait_err strait_word_counts_add(struct strait_word_counts *words, const unsigned char *word,
                                   size_t n, int64_t count) {
     if (words->n_used * 2 >= words->n_slots) STRAIT_TRY(rehash(words));
@@ -38,6 +40,7 @@ strait_err strait_word_counts_add(struct strait_word_counts *words, const unsign
         slot->count += count;
         return STRAIT_OK;
     }
+    /* A new word: the probe ended at a free slot. */
     const strait_word_count slot = {hash, words->blob.n, (uint32_t)n, count};
     STRAIT_TRY(strait_buffer_append(&words->blob, word, n));
     words->slots[at] = slot;
@@ -45,6 +48,7 @@ strait_err strait_word_counts_add(struct strait_word_counts *words, const unsign
     return STRAIT_OK;
 }
 
+/* Called for the tables of all workers, in order; sums do not depend on that order. */
 strait_err strait_word_counts_join(struct strait_word_counts *words,
                                    const struct strait_word_counts *from) {
     for (size_t i = 0; i < from->n_slots; i++) {
