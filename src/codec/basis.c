@@ -1,5 +1,7 @@
 #include "codec/basis.h"
 
+/* Commands come from the coordinator: one that asks a codec without a basis to update it is an
+ * error of the peer, not a reason to crash. */
 static strait_err find(const struct strait_codec *c, const struct strait_codec_basis_ops **out) {
     *out = c->ops->basis;
     if (*out != NULL) return STRAIT_OK;
@@ -7,6 +9,8 @@ static strait_err find(const struct strait_codec *c, const struct strait_codec_b
                        c->spec.boundary, c->spec.name);
 }
 
+/* Asked before any codec is open, so it goes by the spec alone. An interval of 0 turns updates off.
+ */
 int strait_codec_basis_is_due(const strait_codec_spec *spec, int64_t step) {
     const struct strait_codec_ops *ops = strait_codec_find(spec->name, spec->variant);
     if (ops == NULL || ops->basis == NULL) return 0;
@@ -37,6 +41,7 @@ strait_err strait_codec_basis_adopt(struct strait_codec *c, struct strait_stream
     return ops->adopt(c, s, basis, version);
 }
 
+/* Only weights that write into the residual stream are stored in coordinates of the basis. */
 int strait_codec_basis_has_role(strait_role role) {
     return role == STRAIT_ROLE_RESIDUAL_OUT || role == STRAIT_ROLE_EMBEDDING;
 }

@@ -24,6 +24,8 @@ int64_t strait_codec_slot_rows(const struct strait_codec *c) {
     return c->spec.rows * c->spec.n_slots;
 }
 
+/* Gradients of weights may be computed much later only in a split backward pass. Otherwise one slot
+ * is enough, because each microbatch finishes before the next one starts. */
 int64_t strait_codec_grad_slot_rows(const struct strait_codec *c) {
     return c->spec.can_defer ? strait_codec_slot_rows(c) : c->spec.rows;
 }
@@ -56,6 +58,7 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
     return strait_codec_add(c, tensors, 2);
 }
 
+/* State is saved with checkpoints but not trained. */
 strait_err strait_codec_add_state(struct strait_codec *c, const char *name, strait_dtype dtype,
                                   int64_t rows, int64_t cols) {
     if (c->n_states == STRAIT_CODEC_STATES)
@@ -78,6 +81,8 @@ strait_err strait_codec_draw(struct strait_codec *c, struct strait_stream *s,
     return strait_codec_draw_cols(c, s, param, std, param->value.cols);
 }
 
+/* The stream of random numbers has the name of the parameter, so both sides of a boundary and every
+ * split into stages draw the same values. */
 strait_err strait_codec_draw_cols(struct strait_codec *c, struct strait_stream *s,
                                   const strait_param *param, double std, int64_t cols) {
     const strait_rng rng = {c->spec.seed, strait_rng_stream(param->name)};
@@ -97,6 +102,8 @@ strait_err strait_codec_set_identity(struct strait_stream *s, strait_tensor t) {
     return err;
 }
 
+/* The basis is drawn without padding and then placed, so that padded and plain layouts hold the
+ * same values. */
 strait_err strait_codec_draw_basis(struct strait_codec *c, struct strait_stream *s, strait_tensor t,
                                    strait_codec_basis_init init) {
     const int64_t d = init.is_transposed ? t.cols : t.rows, k = init.k;
@@ -115,6 +122,7 @@ strait_err strait_codec_draw_basis(struct strait_codec *c, struct strait_stream 
     return err;
 }
 
+/* An evaluation must not change the residual that training reports. */
 strait_tensor strait_codec_stats(const struct strait_codec *c, const strait_crossing *at,
                                  int64_t rows, int which) {
     if (at->is_evaluation && which == STRAIT_METER_PACK) return (strait_tensor){0};
@@ -162,6 +170,7 @@ strait_err strait_codec_gather(struct strait_codec *c, const strait_crossing *at
         at->stream, grad, strait_tensor_rows(product, 0, grad.rows), reversed(layout));
 }
 
+/* A product of the right shape is added in place; a padded one goes through scratch. */
 strait_err strait_codec_add_gradient(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor grad, strait_tensor a, strait_tensor b,
                                      strait_tensor scratch, strait_regroup_params layout) {
@@ -196,6 +205,7 @@ int strait_codec_is_variant(const strait_codec_spec *spec, const char *variant) 
     return strcmp(spec->variant, variant) == 0;
 }
 
+/* A default is capped, so that small models work without setting the option. */
 strait_err strait_codec_need(const strait_codec_spec *spec, const char *key, int64_t *value,
                              int64_t otherwise, int64_t most) {
     if (*value == 0) *value = otherwise < most ? otherwise : most;
@@ -215,6 +225,8 @@ strait_err strait_codec_need_vocab(const strait_codec_spec *spec) {
     return STRAIT_OK;
 }
 
+/* The output of a transparent codec is its input plus an error, which a later step can send as a
+ * correction. The output of other codecs is no such sum. */
 strait_err strait_codec_refuse_feedback(const strait_codec_spec *spec) {
     if (!spec->has_feedback) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,

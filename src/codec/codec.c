@@ -62,6 +62,7 @@ strait_err strait_codec_plan_bytes(const strait_codec_spec *spec, strait_codec_s
     return STRAIT_OK;
 }
 
+/* Without a backend nothing can be computed, but names and shapes are complete. */
 strait_err strait_codec_open_dry(const strait_codec_spec *spec, strait_codec_side side,
                                  struct strait_codec **out) {
     return plan(spec, side, NULL, out);
@@ -72,6 +73,8 @@ static strait_err start_padded(struct strait_codec *c, struct strait_stream *s) 
     return padded != NULL && padded->start != NULL ? padded->start(c, s) : STRAIT_OK;
 }
 
+/* Initial values are written on a stream of its own, which is closed again: crossings use the
+ * stage's stream. */
 static strait_err start(struct strait_codec *c) {
     struct strait_stream s;
     STRAIT_TRY(strait_slab_commit(&c->slab, c->backend));
@@ -93,6 +96,7 @@ static strait_err require_kernels(const struct strait_codec *c) {
     return strait_backend_require(c->backend, kernels, user);
 }
 
+/* The spec is checked before the device is touched. */
 strait_err strait_codec_open(const strait_codec_spec *spec, strait_codec_side side,
                              struct strait_backend *be, struct strait_codec **out) {
     struct strait_codec *c = NULL;
@@ -134,6 +138,7 @@ strait_err strait_codec_get_param(const struct strait_codec *c, int i, strait_pa
     return STRAIT_OK;
 }
 
+/* Gradients are summed over the microbatches of a step, which starts here. */
 strait_err strait_codec_zero_gradients(struct strait_codec *c, struct strait_stream *s) {
     for (int i = 0; i < c->n_params; i++)
         STRAIT_TRY(c->backend->kernels->fill(s, c->params[i].grad, 0.0f));
@@ -156,6 +161,7 @@ strait_err strait_codec_refresh(struct strait_codec *c, struct strait_stream *s)
     return STRAIT_OK;
 }
 
+/* A codec may derive more than copies from what was read, and the copies may read that. */
 strait_err strait_codec_restored(struct strait_codec *c, struct strait_stream *s) {
     if (c->ops->restored != NULL) STRAIT_TRY(c->ops->restored(c, s));
     return strait_codec_refresh(c, s);
@@ -172,6 +178,7 @@ strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_strea
     return c->ops->metrics != NULL ? c->ops->metrics(c, s, out) : STRAIT_OK;
 }
 
+/* Codecs without a basis never change and have version 0. */
 uint32_t strait_codec_version(const struct strait_codec *c) {
     return c->ops->version != NULL ? c->ops->version(c) : 0;
 }

@@ -2,6 +2,8 @@
  * f32 where the codec needs it, and calls the codec's table. */
 #include "codec/codec.h"
 
+/* A caller's mistake would corrupt memory in a kernel later, so shapes are checked at every
+ * crossing. */
 static strait_err check(const struct strait_codec *c, strait_codec_side side,
                         const strait_crossing *at, strait_tensor x) {
     const strait_codec_spec *spec = &c->spec;
@@ -109,6 +111,7 @@ strait_err strait_codec_grad_unpack(struct strait_codec *c, const strait_crossin
     return unpack(c, at, d_x, wire, ops->grad_unpack != NULL ? ops->grad_unpack : ops->act_unpack);
 }
 
+/* A widened gradient is a copy, so the result is written back to the caller's tensor. */
 strait_err strait_codec_input_grad(struct strait_codec *c, const strait_crossing *at,
                                    strait_tensor d_x) {
     if (crossings_of(c)->input_grad == NULL) return STRAIT_OK;
@@ -123,6 +126,7 @@ strait_err strait_codec_param_grads(struct strait_codec *c, const strait_crossin
     return crossings_of(c)->param_grads != NULL ? crossings_of(c)->param_grads(c, at) : STRAIT_OK;
 }
 
+/* Only the sender constrains weights: they are those of its own stage. */
 strait_err strait_codec_project_gradients(struct strait_codec *c, struct strait_stream *s,
                                           strait_param *params, int n) {
     if (c->ops->project_gradients == NULL || c->side != STRAIT_SENDER) return STRAIT_OK;

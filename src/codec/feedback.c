@@ -4,10 +4,12 @@
 
 #include <assert.h>
 
+/* The residual is state, which checkpoints must contain. */
 unsigned strait_feedback_traits(const strait_codec_spec *spec) {
     return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
 }
 
+/* Without feedback the error is needed only to measure it, unless packing measures it itself. */
 strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec *c,
                                 const strait_lossy *lossy) {
     const int64_t rows = c->spec.rows, cols = c->spec.cols;

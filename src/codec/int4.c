@@ -39,6 +39,7 @@ static unsigned kernels(const strait_codec_spec *spec) {
     return STRAIT_NEEDS_HADAMARD;
 }
 
+/* One scale per tile instead of one per token. */
 static size_t wire_bytes(const strait_codec_spec *spec, strait_direction direction) {
     return strait_payload_bytes(spec->rows * (spec->cols / spec->tile), spec->tile,
                                 strait_codec_bits(spec, direction));

@@ -2,6 +2,7 @@
 #include "codec/payload.h"
 #include "codec/plain.h"
 
+/* The name already says the number of bits; another number is a mistake. */
 static strait_err check(strait_codec_spec *spec) {
     if (spec->bits != 0 && spec->bits != 8)
         return STRAIT_FAIL(STRAIT_ECONFIG, "codec int8: bits is %d; set it to 0, or choose int4",

@@ -1,5 +1,6 @@
 #include "codec/meter.h"
 
+/* One row per token, because kernels add to rows without synchronisation. */
 strait_err strait_meter_plan(struct strait_meter *meter, struct strait_slab *slab, int64_t rows) {
     for (int i = 0; i < STRAIT_METER_KINDS; i++)
         STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, rows, 3, &meter->stats[i]));
@@ -15,6 +16,7 @@ strait_tensor strait_meter_stats(const struct strait_meter *meter, int which, in
     return strait_tensor_rows(meter->stats[which], 0, rows);
 }
 
+/* Reading resets the statistics: each report covers the crossings since the last. */
 strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s, float out[6]) {
     const struct strait_backend_ops *ops = s->backend->ops;
     const struct strait_kernels *k = s->backend->kernels;

@@ -3,8 +3,10 @@
 #include "codec/payload.h"
 #include "codec/plain.h"
 
+/* The first one is the default. */
 static const char *const variants[] = {"bf16", "fp32", NULL};
 
+/* bits repeats the variant, so a different value cannot be honoured. */
 static strait_err check(strait_codec_spec *spec) {
     const int bits = strait_codec_is_variant(spec, "fp32") ? 32 : 16;
     if (spec->bits != 0 && spec->bits != bits)
@@ -14,6 +16,7 @@ static strait_err check(strait_codec_spec *spec) {
     return strait_payload_check(spec, bits);
 }
 
+/* Feedback carries an error from step to step; without it the codec is linear up to rounding. */
 static unsigned traits(const strait_codec_spec *spec) {
     const int is_exact = spec->bits == 32 && spec->grad_bits == 32 && !spec->has_feedback;
     return (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0) |

@@ -13,6 +13,7 @@ size_t strait_payload_code_bytes(const strait_codec_spec *spec, strait_direction
     return strait_payload_bytes(spec->rows, spec->keep, strait_codec_bits(spec, direction));
 }
 
+/* The widths for which the kernels exist. */
 static int is_known(int bits) {
     return bits == 32 || bits == 16 || bits == 8 || bits == 4;
 }

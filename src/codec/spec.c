@@ -4,10 +4,12 @@
 
 #include <stdio.h>
 
+/* The name was checked when the spec was; unknown ones never get here. */
 static const struct strait_codec_ops *ops_of(const strait_codec_spec *spec) {
     return strait_codec_find(spec->name, spec->variant);
 }
 
+/* These come from the planner, not from a user, but a peer's spec is checked with them, too. */
 static strait_err check_place(const strait_codec_spec *spec) {
     if (spec->rows < 1 || spec->cols < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -53,11 +55,13 @@ int64_t strait_codec_width(const strait_codec_spec *spec) {
     return strait_codec_traits(spec) & STRAIT_CODEC_CODE ? spec->keep : spec->cols;
 }
 
+/* Products with parameters are counted from their shapes elsewhere. */
 double strait_codec_fixed_flops(const strait_codec_spec *spec, strait_direction direction) {
     const struct strait_codec_ops *ops = ops_of(spec);
     return ops->fixed_flops != NULL ? ops->fixed_flops(spec, direction) : 0;
 }
 
+/* What the codec demands of the model is known before the shape is final. */
 strait_err strait_codec_get_requirements(const strait_codec_spec *spec,
                                          strait_codec_requirements *out) {
     strait_codec_spec resolved = *spec;
@@ -103,6 +107,7 @@ static uint64_t hash_spec(const strait_codec_spec *spec) {
     return strait_rng_stream(text);
 }
 
+/* A tensor of another name or shape changes the hash, even if the settings are the same. */
 static uint64_t hash_tensor(uint64_t hash, const char *name, int role, strait_tensor t) {
     char line[STRAIT_PARAM_NAME + 64];
     (void)snprintf(line, sizeof line, "%s %d %d %lld %lld", name, role, (int)t.dtype,

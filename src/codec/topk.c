@@ -7,6 +7,7 @@ struct topk {
     struct strait_feedback feedback;
 };
 
+/* A sixteenth of the values is the default, which is a compression of 8 at 4 bytes per value. */
 static strait_err check(strait_codec_spec *spec) {
     const int64_t keep = spec->cols >= 16 ? spec->cols / 16 : 1;
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, keep, spec->cols));
@@ -26,6 +27,7 @@ static size_t wire_bytes(const strait_codec_spec *spec, strait_direction directi
     return (size_t)(spec->rows * spec->keep) * (spec->cols > 65536 ? 6 : 4);
 }
 
+/* The kernel sorts indices, so that equal inputs give equal bytes. */
 static strait_err pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                        strait_tensor x) {
     return c->backend->kernels->topk->pack(at->stream, wire, x, c->spec.keep,
@@ -40,6 +42,7 @@ static strait_err restore(struct strait_codec *c, const strait_crossing *at, str
 
 static const strait_lossy lossy = {.pack = pack, .restore = restore};
 
+/* The error is the values that were dropped, which feedback measures after packing. */
 static strait_err plan(struct strait_codec *c) {
     struct topk *st = c->state;
     STRAIT_TRY(strait_meter_plan(&c->meter, &c->slab, c->spec.rows));
@@ -52,6 +55,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     return strait_feedback_send(&st->feedback, c, at, wire, x, &lossy);
 }
 
+/* Columns that were not sent become 0. */
 static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                              strait_tensor wire) {
     return c->backend->kernels->topk->restore(

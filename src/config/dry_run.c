@@ -7,6 +7,7 @@ static void add(struct strait_dry_run *dry_run, const strait_param *params, int 
         dry_run->params[dry_run->n_params++] = params[i];
 }
 
+/* The first and last stage have one codec side only. */
 static void add_codec(struct strait_dry_run *dry_run, const struct strait_codec *codec) {
     if (codec != NULL) add(dry_run, codec->params, codec->n_params);
 }
@@ -27,6 +28,7 @@ static strait_err describe_stage(struct strait_dry_run *dry_run, const strait_ru
                                      &dry_run->optimizer);
 }
 
+/* Answers what a stage would hold on a machine that could not hold it. */
 strait_err strait_dry_run_init(struct strait_dry_run *dry_run, const strait_run_plan *plan,
                                int stage) {
     *dry_run = (struct strait_dry_run){0};
@@ -35,6 +37,7 @@ strait_err strait_dry_run_init(struct strait_dry_run *dry_run, const strait_run_
     return err;
 }
 
+/* The optimizer goes first: it refers to the parameters. */
 void strait_dry_run_fini(struct strait_dry_run *dry_run) {
     strait_optimizer_close(&dry_run->optimizer);
     strait_alloc_free(dry_run->params);

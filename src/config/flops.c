@@ -17,6 +17,8 @@ static strait_err boundary_weights(const strait_run_plan *plan, int boundary, do
     return STRAIT_OK;
 }
 
+/* Three products per weight: forward, gradient of the input, gradient of the weight; two operations
+ * each. */
 strait_err strait_flops_train(const strait_run_plan *plan, double *out) {
     double sum = strait_shape_train_flops(&plan->shape);
     for (int boundary = 0; boundary < plan->n_stages - 1; boundary++) {

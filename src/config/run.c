@@ -64,6 +64,7 @@ static strait_err load(const strait_options_source *source, strait_run *out) {
     return err;
 }
 
+/* Without a file there is no folder, so relative paths stay as they are. */
 strait_err strait_run_init_text(const char *name, const char *text, size_t bytes,
                                 const char *const *sets, int n_sets, strait_run *out) {
     const strait_options_source source = {
@@ -80,6 +81,7 @@ static strait_err folder_of(const char *path, const char *here, char out[STRAIT_
     return strait_file_path(out, "%s/%.*s", here, length, path);
 }
 
+/* Overrides on a command line are relative to the current folder, not to that of the run file. */
 static strait_err current_folder(char out[STRAIT_PATH_MAX]) {
     if (getcwd(out, STRAIT_PATH_MAX) != NULL) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "the current folder no longer exists");
@@ -165,6 +167,7 @@ static const strait_option *find(const char *key) {
     return option;
 }
 
+/* Values are shown as a run file would write them. */
 strait_err strait_run_get_text(const struct strait_run *run, const char *key, char *out,
                                size_t capacity) {
     const strait_option *option = find(key);
@@ -178,6 +181,7 @@ strait_err strait_run_get_text(const struct strait_run *run, const char *key, ch
     return STRAIT_OK;
 }
 
+/* Options that are on or off read as 1 and 0. */
 strait_err strait_run_get_int(const struct strait_run *run, const char *key, int64_t *out) {
     const strait_option *option = find(key);
     if (option == NULL) return STRAIT_ECONFIG;

@@ -76,6 +76,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
     };
 }
 
+/* The schedule counts steps of the whole run, also after it was resumed. */
 static strait_lr_schedule make_lr_schedule(const strait_run *run) {
     return (strait_lr_schedule){.shape = run->train.schedule,
                                 .steps = run->train.steps,
@@ -233,6 +234,7 @@ static strait_dtype precision_of(const strait_run *run) {
     return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
 }
 
+/* Backends other than the host declare the scratch memory of a stream in advance. */
 static size_t scratch_of(const strait_run *run) {
     for (int i = 0; strait_backends[i] != NULL; i++)
         if (strcmp(strait_backends[i]->name, run->device.kind) == 0)
@@ -274,6 +276,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     return STRAIT_OK;
 }
 
+/* Parameters, not bytes: what papers call the size of a model. */
 static int64_t count(const strait_param *params, int n) {
     int64_t sum = 0;
     for (int i = 0; i < n; i++)
@@ -335,6 +338,8 @@ strait_backend_spec strait_run_plan_backend(const strait_run *run) {
                                  .precision = precision_of(run)};
 }
 
+/* The codec constrains the outputs of every stage but the last, so only those have a learning rate
+ * of their own. */
 strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) {
     strait_optim_spec optim = plan->optim;
     if (stage == plan->n_stages - 1)
@@ -342,6 +347,7 @@ strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) 
     return optim;
 }
 
+/* Stages that need no token ids spare the coordinator of a swarm from sending them. */
 int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
     return stage == 0 || strait_shape_reads_tokens(&plan->shape) ||
            (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_TOKENS) != 0);

@@ -65,6 +65,7 @@ static void report(void *arg, int64_t n) {
     if (sink->progress != NULL) sink->progress(sink->user, n, sink->n_total);
 }
 
+/* The model is prepared here, on first use, because generating needs other buffers. */
 static strait_err evaluate(struct strait_model *model, strait_trained_model_fetch fetch, void *from,
                            struct progress_sink sink, strait_model_score *out) {
     STRAIT_TRY(strait_trained_model_prepare(model->trained, SCORED_TOKENS));
@@ -119,6 +120,7 @@ strait_err strait_model_evaluate_text(struct strait_model *model, const strait_t
     return err;
 }
 
+/* Shards are read as they are needed: a corpus may be larger than memory. */
 static strait_err fetch_corpus(void *user, int64_t first, int64_t n, int32_t *out) {
     return strait_corpus_read(user, first, n, out);
 }

@@ -15,6 +15,7 @@ static strait_err find_tokenizer(const char *checkpoint, char out[STRAIT_PATH_MA
     return STRAIT_OK;
 }
 
+/* A tokenizer that differs from that of the training data would give ids of other words. */
 static strait_err open_tokenizer(struct strait_trained_model *t, const char *chosen,
                                  const struct strait_checkpoint *checkpoint) {
     char path[STRAIT_PATH_MAX];
@@ -119,6 +120,7 @@ static strait_err batch_init(struct batch *batch, struct strait_trained_model *t
     return strait_slab_commit(&batch->slab, t->backend);
 }
 
+/* Also after a failed init. */
 static void batch_fini(struct batch *batch) {
     strait_slab_fini(&batch->slab);
     strait_alloc_free(batch->tokens);
@@ -162,6 +164,7 @@ static strait_err fill_row(struct batch *batch, const struct text *text, const s
     return STRAIT_OK;
 }
 
+/* Padding has no target and a loss of 0, so all rows can be added up. */
 static strait_err score_batch(struct strait_trained_model *t, struct batch *batch,
                               double *loss_sum) {
     const struct strait_backend_ops *ops = t->backend->ops;
@@ -178,6 +181,7 @@ static strait_err score_batch(struct strait_trained_model *t, struct batch *batc
     return STRAIT_OK;
 }
 
+/* The first token has nothing before it, so n tokens give n - 1 losses. */
 strait_err strait_trained_model_evaluate(struct strait_trained_model *t,
                                          strait_trained_model_fetch fetch, void *user,
                                          int64_t n_tokens, strait_trained_model_progress progress,

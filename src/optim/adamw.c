@@ -20,10 +20,12 @@ strait_err strait_adamw_plan(void *scratch, const strait_optim_update *updates, 
     return strait_alloc((size_t)n, sizeof *adamw->items, "AdamW updates", (void **)&adamw->items);
 }
 
+/* Only the list of updates; the moments belong to the optimizer. */
 void strait_adamw_release(void *scratch) {
     strait_alloc_free(((struct strait_adamw_scratch *)scratch)->items);
 }
 
+/* One call for all parameters: a GPU updates them in few launches. */
 strait_err strait_adamw_step(void *scratch, const strait_optim_step *at,
                              const strait_optim_update *updates, int n) {
     strait_adamw_item *items = ((struct strait_adamw_scratch *)scratch)->items;

@@ -36,6 +36,7 @@ static double decay_done(const strait_lr_schedule *schedule, int64_t step) {
     return schedule->shape == STRAIT_LR_COSINE ? (1 - cos(pi * t)) / 2 : t;
 }
 
+/* The first step already has a learning rate above 0: with warm-up it is 1 / warmup. */
 float strait_lr_schedule_factor(const strait_lr_schedule *schedule, int64_t step) {
     /* In double precision: a float cannot hold the steps of long runs exactly. */
     if (step < schedule->warmup) return (float)((double)(step + 1) / (double)schedule->warmup);

@@ -42,6 +42,8 @@ static strait_err iterate(struct strait_newton_schulz *ns, struct strait_stream 
                            (strait_matmul_params){.alpha = 1, .beta = 2});
 }
 
+/* The iteration converges for singular values up to 1, so x is divided by its Frobenius norm first.
+ */
 strait_err strait_newton_schulz(struct strait_newton_schulz *ns, struct strait_stream *s,
                                 strait_tensor x) {
     const struct strait_kernels *kernels = s->backend->kernels;

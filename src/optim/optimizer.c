@@ -55,6 +55,7 @@ static strait_err check_bounds(const bound *bounds, int n) {
     return STRAIT_OK;
 }
 
+/* Options have bounds of their own; programs that embed the library may bypass them. */
 static strait_err check_spec(const strait_optim_spec *spec) {
     const bound bounds[] = {
         {"beta1", spec->beta1, 1},
@@ -81,6 +82,7 @@ static strait_err check_spec(const strait_optim_spec *spec) {
     return STRAIT_OK;
 }
 
+/* A wrong shape would corrupt memory in a kernel later. */
 static strait_err check_memory(const strait_param *params, int n) {
     for (int i = 0; i < n; i++) {
         const strait_tensor w = params[i].value, g = params[i].grad;

@@ -6,6 +6,7 @@ static strait_param gates_of(const struct strait_codec *c) {
     return c->params[c->n_params - 1];
 }
 
+/* The name "G" is part of checkpoints. */
 strait_err strait_context_plan_gates(struct strait_codec *c) {
     if (!c->spec.has_gates) return STRAIT_OK;
     return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, c->spec.vocab, c->spec.cols);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+/* The counters are state: a resumed run must continue with the version it had. */
 strait_err strait_subspace_write_counters(struct strait_codec *c, struct strait_stream *s) {
     struct strait_subspace *st = c->state;
     return c->backend->ops->upload(s, c->states[SUBSPACE_COUNTERS].tensor.data, st->counters,
@@ -92,10 +93,13 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
     const int64_t d = c->spec.cols, k = c->spec.keep;
     const strait_tensor held = c->states[SUBSPACE_BASIS].tensor;
     const struct strait_backend_ops *ops = c->backend->ops;
+    /* A repeated or late command must not replace a newer basis. */
     if (version <= (uint32_t)st->counters[COUNTER_VERSION])
         return STRAIT_FAIL(
             STRAIT_EPROTO, "boundary %d: basis version %lu offered, but this stage has version %ld",
             c->spec.boundary, (unsigned long)version, (long)st->counters[COUNTER_VERSION]);
+    /* The basis comes from another machine. One that is not orthonormal would damage all weights.
+     */
     if (!(off_orthonormal(basis, d, k) < 1e-4))
         return STRAIT_FAIL(STRAIT_EDATA, "boundary %d: basis version %lu is not orthonormal",
                            c->spec.boundary, (unsigned long)version);
