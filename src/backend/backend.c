@@ -12,6 +12,7 @@ static const struct strait_backend_ops *find(const char *name) {
     return NULL;
 }
 
+/* The error lists the kinds of this build, in the order of the registry. */
 strait_err strait_backend_check_name(const char *name) {
     char known[64] = "";
     if (find(name) != NULL) return STRAIT_OK;
@@ -27,6 +28,7 @@ strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend *
     const struct strait_backend_ops *ops = find(spec.name);
     struct strait_backend *be = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *be, "backend", (void **)&be));
+    /* Set before init, which reads them; it may replace n_threads by what it found. */
     be->ops = ops;
     be->ordinal = spec.ordinal;
     be->n_threads = spec.n_threads;
@@ -42,6 +44,7 @@ fail:
     return err;
 }
 
+/* Asked while planning, before the device is opened; an unknown name is reported later. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why) {
     const struct strait_backend_ops *ops = find(name);
     *why = NULL;

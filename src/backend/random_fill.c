@@ -89,6 +89,7 @@ void strait_random_fill_close(struct strait_random_fill **draw) {
     *draw = NULL;
 }
 
+/* The split into tasks depends on the count alone, so any number of threads gives the same bits. */
 static void draw(struct strait_random_fill *d, struct share *share) {
     strait_pool_run(d->pool, (int)((share->count + TASK - 1) / TASK), draw_task, share);
 }

@@ -27,6 +27,7 @@ static strait_err add_at(struct strait_slab *slab, size_t offset, strait_tensor 
     return STRAIT_OK;
 }
 
+/* Every tensor starts aligned, whatever precedes it. */
 strait_err strait_slab_add(struct strait_slab *slab, strait_dtype dtype, int64_t rows, int64_t cols,
                            strait_tensor *where) {
     const size_t offset = (slab->next + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -42,6 +43,7 @@ void strait_slab_overlay(struct strait_slab *slab, size_t mark) {
     slab->next = mark;
 }
 
+/* Continues after the longest of the overlaid tensors. */
 void strait_slab_close_overlay(struct strait_slab *slab) {
     slab->next = slab->bytes;
 }
@@ -55,6 +57,7 @@ strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *b
     return STRAIT_OK;
 }
 
+/* A slab that was only planned has no memory to release. */
 void strait_slab_fini(struct strait_slab *slab) {
     if (slab->memory != NULL) slab->backend->ops->release(slab->backend, slab->memory);
     strait_alloc_free(slab->tensors);

@@ -65,6 +65,7 @@ static strait_err init(struct strait_backend *be) {
                               "scratch of threads", (void **)&cpu->scratch);
 }
 
+/* Accepts whatever a failed init left: closing NULL does nothing. */
 static void fini(struct strait_backend *be) {
     struct strait_cpu *cpu = state_of(be);
     strait_pool_close(&cpu->pool);
@@ -73,6 +74,7 @@ static void fini(struct strait_backend *be) {
     strait_alloc_free(cpu->scratch);
 }
 
+/* Zeroed, as every backend promises. */
 static strait_err alloc(struct strait_backend *be, size_t bytes, void **out) {
     (void)be;
     return strait_alloc(bytes, 1, "tensors", out);
@@ -83,6 +85,7 @@ static void release(struct strait_backend *be, void *memory) {
     strait_alloc_free(memory);
 }
 
+/* Streams hold no state here: they only carry the backend. */
 static strait_err stream_open(struct strait_backend *be, struct strait_stream *s) {
     *s = (struct strait_stream){.backend = be};
     return STRAIT_OK;
@@ -92,6 +95,7 @@ static void stream_close(struct strait_stream *s) {
     *s = (struct strait_stream){0};
 }
 
+/* Device memory is host memory, so this is a plain copy that is done when it returns. */
 static strait_err upload(struct strait_stream *s, void *device, const void *host, size_t bytes) {
     (void)s;
     if (bytes > 0) memcpy(device, host, bytes);
@@ -109,6 +113,7 @@ static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
     return STRAIT_OK;
 }
 
+/* Kernels have finished when they return. */
 static strait_err wait_idle(struct strait_stream *s) {
     (void)s;
     return STRAIT_OK;

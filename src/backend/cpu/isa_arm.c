@@ -3,6 +3,7 @@
 
 void strait_simd_table_neon(struct strait_kernel_set *set);
 
+/* Neon is part of the base architecture. */
 static int always(void) {
     return 1;
 }

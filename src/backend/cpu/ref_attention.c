@@ -68,6 +68,7 @@ struct head_back {
     strait_heads heads;
 };
 
+/* Queries, keys and values lie side by side in one row, so that one product computes all three. */
 static struct head_back head_of(strait_tensor d_qkv, strait_tensor d_y, strait_tensor y,
                                 strait_tensor qkv, strait_tensor lse, strait_heads heads) {
     const int64_t to_k = (int64_t)heads.n_query * heads.head_dim;
@@ -158,6 +159,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     return STRAIT_OK;
 }
 
+/* The new key and value are appended first: a token also attends to itself. */
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
                                    strait_tensor values, strait_tensor qkv, int64_t past,
                                    strait_heads heads) {

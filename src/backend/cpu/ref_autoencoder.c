@@ -18,6 +18,7 @@ static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, st
                                         (strait_norm_params){.epsilon = epsilon});
 }
 
+/* Shapes are the caller's duty; asserts find a wrong caller in tests. */
 static void check_window(strait_tensor both, strait_tensor normeds, strait_tensor z,
                          strait_window_params params) {
     assert(params.keep <= z.cols && both.rows == z.rows && normeds.rows == z.rows);
@@ -26,6 +27,7 @@ static void check_window(strait_tensor both, strait_tensor normeds, strait_tenso
     (void)both, (void)normeds, (void)z, (void)params;
 }
 
+/* The norm is per code, so each code is measured once although several windows contain it. */
 static strait_err window_norm(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
                               strait_tensor rstd, strait_tensor z, strait_window_params params) {
     (void)s;
@@ -84,6 +86,7 @@ static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, s
     return STRAIT_OK;
 }
 
+/* In double precision, like every sum of the reference loops. */
 static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
@@ -93,6 +96,7 @@ static double silu_slope(double x) {
     return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
 }
 
+/* Writes into a part of wider rows, so that a following product reads both parts as one matrix. */
 static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             int64_t first, strait_tensor beside) {
     (void)s;
@@ -110,6 +114,7 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
+/* Only the columns that silu wrote have a gradient through it. */
 static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first) {
     (void)s;

@@ -22,6 +22,7 @@ static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tens
     return STRAIT_OK;
 }
 
+/* Widening fills with zeros, narrowing drops columns. */
 static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     (void)s;
     assert(y.rows == x.rows);

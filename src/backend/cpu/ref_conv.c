@@ -1,6 +1,7 @@
 /* ref_conv.c - causal convolution over the rows of a sequence, each column by itself. */
 #include "backend/cpu/cpu.h"
 
+/* Sequences are stacked, so their length must divide the rows. */
 static void check_conv(strait_tensor x, strait_tensor w, int64_t seq_len) {
     assert(w.cols == x.cols && w.rows <= STRAIT_CONV_TAPS && x.rows % seq_len == 0);
     (void)x, (void)w, (void)seq_len;

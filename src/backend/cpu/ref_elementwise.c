@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* On the host only f32 tensors are computed with. */
 static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
     (void)s;
     float *to = strait_cpu_f32(y);
@@ -20,6 +21,7 @@ static uint16_t bf16_of(float value) {
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16); // round half to even
 }
 
+/* Exact: bf16 is the upper half of an f32. */
 static float f32_of(uint16_t half) {
     const uint32_t bits = (uint32_t)half << 16;
     float value;
@@ -46,6 +48,7 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
     return STRAIT_OK;
 }
 
+/* y may be a or b: every value is read before it is written. */
 static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b) {
     (void)s;
     assert(strait_cpu_same_shape(y, a) && strait_cpu_same_shape(y, b));
@@ -66,6 +69,7 @@ static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, st
     return STRAIT_OK;
 }
 
+/* This form leaves y unchanged, bit for bit, where x equals y. */
 static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x, float t) {
     (void)s;
     assert(strait_cpu_same_shape(y, x));

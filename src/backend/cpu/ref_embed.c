@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+/* Ids were checked where they entered the program, so they are only asserted here. */
 static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor table,
                         strait_tensor tokens) {
     (void)s;
@@ -54,6 +55,7 @@ static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_ten
     return STRAIT_OK;
 }
 
+/* Every value is read before it is written, because outputs may replace inputs. */
 static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_rows,
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
@@ -69,6 +71,7 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
     return STRAIT_OK;
 }
 
+/* These reference loops define the kernels; faster versions are compared with them. */
 void strait_ref_embed(struct strait_kernel_set *set) {
     set->base.embed = embed;
     set->subspace.embed_minus = embed_minus;

@@ -17,6 +17,7 @@ static void put_nibble(unsigned char *row, int64_t i, int value) {
         row[i / 2] |= (unsigned char)(value << 4);
 }
 
+/* Two values share a byte, the first in its lower half. */
 static int nibble_of(const unsigned char *row, int64_t i) {
     return i % 2 == 0 ? row[i / 2] & 15 : row[i / 2] >> 4;
 }

@@ -22,6 +22,7 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
             for (int64_t k = 0; k < inner; k++)
                 sum += (double)left[i * a_row + k * a_col] * (double)right[k * b_row + j * b_col];
             sum *= (double)params.alpha;
+            /* With beta 0 y is not read: it may be uninitialised. */
             if (params.beta != 0.0f) sum += (double)params.beta * (double)*to;
             *to = (float)sum;
         }
@@ -29,6 +30,7 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
     return STRAIT_OK;
 }
 
+/* The total stays a tensor, because on other devices it never leaves the device. */
 static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
     (void)s;
     const float *from = strait_cpu_f32(x);

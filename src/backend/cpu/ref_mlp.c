@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+/* Where exp overflows the result is 1 / infinity, which is 0 as it should be. */
 static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
@@ -54,6 +55,7 @@ static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor 
     return STRAIT_OK;
 }
 
+/* y is recomputed on request, which saves keeping it from the forward pass. */
 static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
                              strait_tensor d_y, strait_tensor x) {
     (void)s;
@@ -67,6 +69,7 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
     return STRAIT_OK;
 }
 
+/* A NaN passes through, as in relu2. */
 static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     (void)s;
     assert(strait_cpu_same_shape(y, x));
@@ -97,6 +100,7 @@ static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x
     return STRAIT_OK;
 }
 
+/* The slope is recomputed from x, so that the forward pass keeps nothing but its input. */
 static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                             strait_tensor x) {
     (void)s;

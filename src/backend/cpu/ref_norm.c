@@ -55,6 +55,7 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
             strait_cpu_f32(d_x)[c] += (float)(scale * (d_normed - (double)in[c] * scale * dot));
         }
     }
+    /* Column by column, so that the sum over rows has one order. */
     if (g == NULL) return STRAIT_OK;
     for (int64_t c = 0; c < cols; c++) {
         double sum = 0;

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+/* The norm is left beside the factor: where it is not finite the update is skipped on the device,
+ * without a round trip to the host. */
 static strait_err clip(struct strait_stream *s, strait_tensor scale, strait_tensor totals,
                        double max_norm) {
     (void)s;

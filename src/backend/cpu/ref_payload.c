@@ -62,6 +62,8 @@ static void pack_row(unsigned char *to, strait_tensor stats, strait_tensor x, in
     strait_payload_add_stats(stats, n, sums);
 }
 
+/* The base of the scales comes from the largest value of the whole message, so it is found first.
+ */
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_params params) {
     (void)s;
@@ -97,6 +99,8 @@ static float restored(const unsigned char *from, int64_t i, int bits) {
     return strait_payload_f32(half);
 }
 
+/* The bytes come from a peer. Whatever they are, the result is finite, and invalid values are
+ * counted. */
 static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_tensor stats,
                                strait_tensor packed, strait_pack_params params) {
     (void)s;
@@ -125,6 +129,7 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
     return STRAIT_OK;
 }
 
+/* For codecs that compute their error themselves. */
 static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
                                strait_tensor error) {
     (void)s;

@@ -15,6 +15,7 @@ static void rotate_pairs(float *out, const float *in, const float *cos, const fl
     }
 }
 
+/* Returns the factor, which the backward pass needs again. */
 static float norm_head(float *y, const float *x, const float *gain, int64_t dim, float epsilon) {
     double squares = 0;
     for (int64_t i = 0; i < dim; i++)
@@ -39,6 +40,7 @@ static void rotate_head(float *out, const float *in, const strait_rotate_params 
                  half, direction);
 }
 
+/* Values are not rotated, only copied: positions concern scores alone. */
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
                          strait_tensor x, strait_rotate_params params) {
     (void)s;
@@ -113,6 +115,7 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
             rotate_head(d + at, d + at, &params, n, -1);
         }
     if (rstd.data == NULL) return STRAIT_OK;
+    /* Before the norm's own gradient, which overwrites d. */
     if (params.gain.data != NULL) {
         gain_back(strait_cpu_f32(d_gain), d, x, rstd, 0, heads.n_query, dim);
         gain_back(strait_cpu_f32(d_gain) + dim, d, x, rstd, heads.n_query, n_heads, dim);

@@ -21,6 +21,7 @@ static void round_task(void *arg, int task) {
     }
 }
 
+/* Exact: bf16 is the upper half of an f32. */
 static void widen_task(void *arg, int task) {
     const struct cast *c = arg;
     const int64_t first = (int64_t)task * TASK_VALUES, end = smaller(first + TASK_VALUES, c->n);
@@ -32,6 +33,7 @@ static void widen_task(void *arg, int task) {
     }
 }
 
+/* Counts bytes, so that every type is copied by one function. */
 static void copy_task(void *arg, int task) {
     const struct cast *c = arg;
     const int64_t first = (int64_t)task * TASK_VALUES * 4;

@@ -13,6 +13,7 @@ struct job {
     strait_topk_row top;
 };
 
+/* The wider of the two tensors decides how many rows make a task. */
 static strait_err run_rows(const struct strait_stream *s, strait_pool_task task, struct job j) {
     j.rows = task_rows(j.cols > j.from_cols ? j.cols : j.from_cols);
     strait_pool_run(strait_cpu_pool(s), (int)pieces(j.n_rows, j.rows), task, &j);
@@ -27,6 +28,7 @@ static int64_t end_row(const struct job *j, int task) {
     return smaller(j->n_rows, (task + 1) * j->rows);
 }
 
+/* Where the exponential overflows the result is 0, without a branch. */
 static inline vec sigmoid(vec x) {
     return 1.0f / (1.0f + vec_exp(-x));
 }
@@ -49,6 +51,7 @@ static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x
             .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .n_rows = x.rows, .cols = x.cols});
 }
 
+/* The slope is recomputed from x, so that the forward pass keeps nothing but its input. */
 static void silu_back_task(void *arg, int task) {
     const struct job *j = arg;
     const int64_t end = end_row(j, task) * j->cols;
@@ -82,6 +85,7 @@ static void butterflies(float *v, int64_t tile, int64_t step) {
     }
 }
 
+/* Transforms in place: log2(tile) rounds over values that stay in the cache. */
 static void hadamard_task(void *arg, int task) {
     const struct job *j = arg;
     const float norm = 1.0f / sqrtf((float)j->tile);
@@ -95,6 +99,7 @@ static void hadamard_task(void *arg, int task) {
     }
 }
 
+/* The transform exists for powers of two only, which the codec has checked. */
 static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t tile) {
     assert(strait_cpu_same_shape(y, x) && x.cols % tile == 0 && (tile & (tile - 1)) == 0);
@@ -127,12 +132,14 @@ static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_t
                                  .from_cols = x.cols});
 }
 
+/* Rows are packed independently, so that tasks write to separate bytes. */
 static void topk_pack_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++)
         strait_topk_pack(&j->top, j->x + n * j->cols, j->cols, n);
 }
 
+/* Statistics are per row, too, and need no synchronisation. */
 static void topk_restore_task(void *arg, int task) {
     const struct job *j = arg;
     for (int64_t n = first_row(j, task); n < end_row(j, task); n++) {

@@ -8,6 +8,7 @@ struct conv {
     int64_t n_rows, cols, taps, seq_len, rows; // rows of a task
 };
 
+/* Taps that reach before the sequence are left out instead of reading zeros. */
 static void conv_row(const struct conv *p, int64_t n) {
     const int64_t cols = p->cols, position = n % p->seq_len;
     for (int64_t c = 0; c < cols; c += LANES) {
@@ -59,6 +60,7 @@ static void conv_row_back(const struct conv *p, int64_t n, float *sums) {
     }
 }
 
+/* Each task has its own partial sums, which are added in order afterwards. */
 static void conv_back_task(void *arg, int task) {
     const struct conv *p = arg;
     const int64_t end = smaller(p->n_rows, (task + 1) * p->rows), n_sums = p->taps * p->cols;

@@ -25,6 +25,7 @@ static strait_err run_flat(const struct strait_stream *s, strait_pool_task task,
     return STRAIT_OK;
 }
 
+/* The loop is left to the compiler, which turns it into vector stores. */
 static void fill_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -39,6 +40,7 @@ static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
         (struct flat){.y = strait_cpu_f32(y), .factor = value, .n = strait_cpu_count(y)});
 }
 
+/* y may be a or b, since every value is read before it is written. */
 static void add_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -66,6 +68,7 @@ static void axpy_task(void *arg, int task) {
         y[i] += f->factor * x[i];
 }
 
+/* Written as in the reference loop, so that the bits agree. */
 static void lerp_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -103,6 +106,7 @@ static strait_err lerp(struct strait_stream *s, strait_tensor y, strait_tensor x
     return run_scaled(s, lerp_task, y, x, t);
 }
 
+/* The sum stays on the device in other backends, so it is passed as a tensor here, too. */
 static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor total, float epsilon) {
     const float factor = 1.0f / (sqrtf(strait_cpu_f32(total)[0]) + epsilon);
@@ -142,6 +146,7 @@ static void relu2_back_task(void *arg, int task) {
     }
 }
 
+/* For kernels d_x = f(d_y, x). */
 static strait_err run_back(const struct strait_stream *s, strait_pool_task task, strait_tensor d_x,
                            strait_tensor d_y, strait_tensor x) {
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
@@ -164,6 +169,7 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
                                   .n = strait_cpu_count(x)});
 }
 
+/* x < 0 is false for NaN, which therefore passes through. */
 static void relu_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
@@ -222,6 +228,7 @@ static void squares_task(void *arg, int task) {
                     ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
+/* At most SUMS_MAX partial sums, however long the tensor is. */
 static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
     struct squares q = {.x = strait_cpu_f32(x), .n = strait_cpu_count(x)};
     q.run = pieces(q.n, SUMS_MAX) > TASK_VALUES ? pieces(q.n, SUMS_MAX) : TASK_VALUES;

@@ -13,6 +13,7 @@ struct embed {
     int64_t n_ids, n_table, cols, rows; // rows of a forward task
 };
 
+/* Both directions have the same shapes; the gradient swaps the roles of table and rows. */
 static struct embed embed_of(strait_tensor table, strait_tensor y, strait_tensor tokens) {
     assert(y.cols == table.cols && y.rows == tokens.rows);
     return (struct embed){.table = strait_cpu_f32(table),
@@ -24,6 +25,7 @@ static struct embed embed_of(strait_tensor table, strait_tensor y, strait_tensor
                           .rows = task_rows(table.cols)};
 }
 
+/* Rows are copied whole, so the only cost is memory bandwidth. */
 static void embed_task(void *arg, int task) {
     const struct embed *e = arg;
     const int64_t end = smaller(e->n_ids, (task + 1) * e->rows);
@@ -40,6 +42,7 @@ static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor 
     return STRAIT_OK;
 }
 
+/* Reads all ids for a few columns: rows of frequent tokens stay in the cache. */
 static void embed_back_task(void *arg, int task) {
     const struct embed *e = arg;
     const int64_t c0 = (int64_t)task * EMBED_COLS, n_cols = smaller(EMBED_COLS, e->cols - c0);
@@ -93,6 +96,7 @@ static void gate_task(void *arg, int task) {
         gate_row(g, n);
 }
 
+/* The forward and the backward pass share tasks and differ in the pointers that are set. */
 static strait_err run_gates(const struct strait_stream *s, struct gates g, strait_tensor table,
                             strait_tensor tokens) {
     g.table = strait_cpu_f32(table);

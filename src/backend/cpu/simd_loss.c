@@ -113,6 +113,7 @@ static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_para
     return (float)(log_sum - logit);
 }
 
+/* A row without a target has neither loss nor gradient. */
 static void loss_task(void *arg, int task) {
     const struct loss_rows *l = arg;
     const int64_t end = smaller(l->n_rows, (task + 1) * l->rows);

@@ -1,12 +1,14 @@
 /* simd_mlp.c - gated silu (swiglu), row by row (equations in ref_mlp.c). */
 #include "backend/cpu/simd.h"
 
+/* gate and up are the two halves of one row, as one product computes them. */
 struct gated {
     float *y, *d_gate_up;
     const float *d_y, *gate_up;
     int64_t n_rows, width, rows; // rows of a task
 };
 
+/* For large negative x the exponential is infinite and the result 0, without a branch. */
 static inline vec sigmoid(vec x) {
     return 1.0f / (1.0f + vec_exp(-x));
 }
@@ -18,6 +20,7 @@ static inline void gate_some(float *restrict y, const float *restrict gate,
     store_some(y, x * sigmoid(x) * load_some(up, left), left);
 }
 
+/* The tail of a row has its own call, so that the loop works on full vectors. */
 static void swiglu_task(void *arg, int task) {
     const struct gated *g = arg;
     const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);
@@ -52,6 +55,7 @@ static inline void gate_some_back(float *d_gate, float *y, const float *d_y, con
     if (y != NULL) store_some(y, x * sig * up, left);
 }
 
+/* y is recomputed on request, which saves keeping it from the forward pass. */
 static void swiglu_back_task(void *arg, int task) {
     const struct gated *g = arg;
     const int64_t end = smaller(g->n_rows, (task + 1) * g->rows);

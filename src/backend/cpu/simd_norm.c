@@ -9,6 +9,7 @@ struct norm {
     float epsilon;
 };
 
+/* The sum with the residual is stored and normed in one pass over the row. */
 static void norm_row(const struct norm *r, int64_t n) {
     const float *x = r->x + n * r->cols;
     if (r->delta != NULL) {
@@ -63,6 +64,7 @@ static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
     }
 }
 
+/* Each task has its own partial sums, which are added in order afterwards. */
 static void norm_back_task(void *arg, int task) {
     const struct norm *r = arg;
     const int64_t end = smaller(r->n_rows, (task + 1) * r->rows);
@@ -72,6 +74,8 @@ static void norm_back_task(void *arg, int task) {
         norm_row_back(r, n, d_gain);
 }
 
+/* Partial sums use memory that was allocated for packed matrices, which no kernel uses meanwhile.
+ */
 static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                                strait_tensor d_y, strait_tensor x, strait_tensor gain,
                                strait_tensor rstd) {

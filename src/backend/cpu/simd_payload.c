@@ -43,6 +43,7 @@ static int clean(float *restrict to, const float *restrict from, int n) {
     return bad;
 }
 
+/* Values that may not be sent count as 0, as they are sent. */
 static float largest_of(const float *x, int64_t n) {
     const vec limit = splat(STRAIT_WIRE_LIMIT);
     vec largest = {0};
@@ -53,6 +54,7 @@ static float largest_of(const float *x, int64_t n) {
     return max_lanes(largest);
 }
 
+/* One maximum per task; the order of maxima does not matter. */
 static void largest_task(void *arg, int task) {
     struct payload *p = arg;
     const int64_t first = task * p->rows, end = smaller(p->n_rows, first + p->rows);
@@ -110,6 +112,7 @@ static void round_codes(unsigned char *bytes, float *restrict sent, const float 
             bytes[i / 2] = (unsigned char)((codes[i] & 15) | (codes[i + 1] & 15) << 4);
 }
 
+/* The error is measured on what the receiver will restore, not on what was rounded. */
 static float distance(const float *a, const float *b, int n) {
     vec sum = {0};
     for (int i = 0; i < n; i += LANES) {
@@ -119,6 +122,7 @@ static float distance(const float *a, const float *b, int n) {
     return sum_lanes(sum);
 }
 
+/* Values pass through in chunks that stay in the fastest cache. */
 static void pack_row(const struct payload *p, int64_t n, unsigned char *to, float scale) {
     float value[CHUNK], sent[CHUNK], random[CHUNK];
     const int bits = p->params.bits;
@@ -160,6 +164,7 @@ static void pack_task(void *arg, int task) {
     }
 }
 
+/* The number of bytes follows from the parameters; both sides compute it alike. */
 static struct payload payload_of(strait_tensor x, strait_tensor packed, strait_tensor stats,
                                  strait_pack_params params) {
     assert((int64_t)strait_tensor_bytes(packed) == strait_payload_bytes(x, params));
@@ -187,6 +192,7 @@ static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strai
     return STRAIT_OK;
 }
 
+/* The bytes come from a peer, so values that may not be sent are replaced here, too. */
 static int restore_wide(float *to, const unsigned char *from, int64_t cols, int bits) {
     int bad = 0;
     for (int64_t c = 0; c < cols; c += CHUNK) {
@@ -217,6 +223,7 @@ static void restore_codes(float *restrict to, const unsigned char *restrict from
     if (cols % 2 != 0) to[cols - 1] = (float)strait_payload_code(from, cols - 1, 4) * scale;
 }
 
+/* An invalid base marks all values of the row as rejected. */
 static void restore_task(void *arg, int task) {
     const struct payload *p = arg;
     const int bits = p->params.bits;

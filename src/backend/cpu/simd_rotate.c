@@ -27,12 +27,14 @@ static int64_t gain_offset(const struct rotate *r, int h) {
     return h >= r->heads.n_query ? r->heads.head_dim : 0;
 }
 
+/* Values are not rotated: positions concern scores alone. */
 static void copy_values(const struct rotate *r, int64_t n) {
     const int64_t n_values = (int64_t)r->heads.n_key * r->heads.head_dim;
     const int64_t at = (n + 1) * r->cols - n_values;
     if (r->out != r->in) memcpy(r->out + at, r->in + at, (size_t)n_values * sizeof(float));
 }
 
+/* The norm writes to the output and the rotation works there in place, so no scratch is needed. */
 static void rotate_task(void *arg, int task) {
     const struct rotate *r = arg;
     const int n_heads = r->heads.n_query + r->heads.n_key;
@@ -86,6 +88,7 @@ static void norm_head_back(float *d, float *d_gain, const float *x, const float 
     }
 }
 
+/* Rotating back first undoes the forward order: norm, then rotation. */
 static void rotate_back_task(void *arg, int task) {
     const struct rotate *r = arg;
     const int n_heads = r->heads.n_query + r->heads.n_key;
@@ -107,6 +110,8 @@ static void rotate_back_task(void *arg, int task) {
     }
 }
 
+/* Partial sums use memory that was allocated for packed matrices, which no kernel uses meanwhile.
+ */
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
                               strait_rotate_params params) {

@@ -3,6 +3,8 @@
 
 void SIMD(table)(struct strait_kernel_set *set);
 
+/* Compiled once per instruction set: SIMD adds its name. Kernels that no file replaces stay the
+ * reference loops. */
 void SIMD(table)(struct strait_kernel_set *set) {
     SIMD(matmul)(set);
     SIMD(attention)(set);

@@ -13,6 +13,8 @@ static strait_cuda_grid warp_per_row(int64_t rows) {
     return (strait_cuda_grid){.x = strait_cuda_pieces(rows, ROWS), .threads = THREADS};
 }
 
+/* A row is held in registers between its two passes, so the number of threads follows from its
+ * width. */
 static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, strait_tensor normed,
                                 strait_tensor rstd, strait_tensor y, strait_tensor x,
                                 float epsilon) {
@@ -52,6 +54,7 @@ static strait_cuda_grid by_codes(int64_t rows, int64_t codes, int n_lanes) {
                               .threads = THREADS};
 }
 
+/* Codes are computed by groups of lanes where their width allows it, else by whole warps. */
 static strait_err window_norm(struct strait_stream *s, strait_tensor both, strait_tensor normeds,
                               strait_tensor rstd, strait_tensor z, strait_window_params params) {
     assert(params.keep <= z.cols && normeds.cols == params.taps * z.cols &&
@@ -78,6 +81,7 @@ static strait_err window_norm_back(struct strait_stream *s, strait_tensor d_z, s
                               by_codes(z.rows, z.rows, n_lanes), args);
 }
 
+/* The second part may be f32 in a bf16 model: codes are kept in f32. */
 static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             int64_t first, strait_tensor beside) {
     const int64_t cols = x.cols + beside.cols;
@@ -98,6 +102,7 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
                               STRAIT_CUDA_ARGS(args));
 }
 
+/* Only the columns that silu wrote have a gradient through it. */
 static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                                  strait_tensor x, int64_t first) {
     assert(strait_cuda_same_shape(d_x, x) && d_y.rows == x.rows && first + x.cols <= d_y.cols);
@@ -133,6 +138,7 @@ static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu
                               warp_per_row(g.a.rows), STRAIT_CUDA_ARGS(args));
 }
 
+/* f32 only: this form is used where the stream is f32. */
 static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor x,
                          int64_t seq_len) {
     assert(y.rows == x.rows && y.cols % x.cols == 0 && x.rows % seq_len == 0);
@@ -141,6 +147,7 @@ static strait_err window(struct strait_stream *s, strait_tensor y, strait_tensor
     return strait_cuda_launch(s, "window", strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
 
+/* Each thread sums the windows that contain its value, in a fixed order and without atomics. */
 static strait_err window_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                               int64_t seq_len) {
     assert(d_y.rows == d_x.rows && d_y.cols % d_x.cols == 0 && d_x.rows % seq_len == 0);

@@ -18,6 +18,7 @@ static strait_err open_library(char path[STRAIT_CUDA_PATH], void **out) {
     return strait_cuda_library_open("libcublasLt.so.13", path, out);
 }
 
+/* For strait doctor: says whether and where the library is found. */
 strait_err strait_cuda_blas_find(char path[STRAIT_CUDA_PATH]) {
     void *library = NULL;
     return open_library(path, &library);
@@ -37,6 +38,7 @@ static const char *const names[] = {
 };
 _Static_assert(sizeof names == sizeof(struct strait_cuda_blas_table), "one pointer per name");
 
+/* Without a tuning file nothing is timed, and every run chooses the same algorithms. */
 strait_err strait_cuda_blas_open(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     char path[STRAIT_CUDA_PATH];
@@ -63,6 +65,7 @@ void strait_cuda_blas_close(struct strait_cuda *cuda) {
     cuda->blas = NULL;
 }
 
+/* Other types never reach a product. */
 static cudaDataType_t type_of(strait_dtype dtype) {
     return dtype == STRAIT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -74,6 +77,7 @@ static cublasStatus_t lay_out(const struct strait_cuda_blas *blas, cublasLtMatri
                                                          (uint64_t)cols, (uint64_t)rows, cols);
 }
 
+/* cublasLt is column-major: the product is computed as y' = b' a', so a and b change places. */
 static cublasStatus_t describe(const struct strait_backend *be, struct strait_cuda_plan *plan) {
     const struct strait_cuda_blas *blas = strait_cuda_of(be)->blas;
     const struct strait_cuda_blas_table *table = &blas->table;
@@ -177,6 +181,7 @@ static size_t slot_of(const strait_cuda_product *p) {
     return (size_t)(hash >> 40) % STRAIT_CUDA_BLAS_PLANS;
 }
 
+/* A table of fixed size, because a plan must not allocate during a step. */
 strait_err strait_cuda_blas_plan(struct strait_stream *s, const strait_cuda_product *product,
                                  strait_cuda_factors f, const struct strait_cuda_plan **out) {
     struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;

@@ -25,6 +25,7 @@ strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cud
     return strait_cuda_blas_check(s->backend, status, "matmul");
 }
 
+/* One run first, since the first use of an algorithm loads its code. */
 static strait_err time_one(struct strait_stream *s, const struct strait_cuda_plan *plan,
                            const cublasLtMatmulAlgo_t *algorithm, strait_cuda_factors f,
                            double *out) {

@@ -18,6 +18,7 @@ static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tens
                               strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
 
+/* One column per thread: the two widths rarely allow wide accesses for both. */
 static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     assert(y.rows == x.rows && x.dtype == y.dtype);
     const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, y.rows, y.cols, x.cols);
@@ -25,6 +26,7 @@ static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_t
                               strait_cuda_over_rows(y.rows, y.cols, 1), args);
 }
 
+/* Source and destination may have different types, so there is a kernel for each pair. */
 static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
                                strait_regroup_params params) {
     assert(y.rows == x.rows && params.to + params.n_groups * params.to_cols <= y.cols);

@@ -25,6 +25,7 @@ static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x
     return strait_cuda_launch(s, STRAIT_CUDA_OF(x.dtype, "conv"), by_shares(x, shares), args);
 }
 
+/* Each share of rows writes its own partial sums of d_w, which are added in order afterwards. */
 static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
                             strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len) {
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));

@@ -13,6 +13,7 @@ enum {
     BF16_MAJOR = 8 // compute capability from which bf16 is native
 };
 
+/* Out of memory is told apart, because the user can do something about it. */
 strait_err strait_cuda_check(const struct strait_backend *be, CUresult result, const char *what) {
     if (result == CUDA_SUCCESS) return STRAIT_OK;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -87,6 +88,7 @@ static strait_err write_description(struct strait_backend *be) {
     return STRAIT_OK;
 }
 
+/* A device that cannot be asked counts as a current one: opening it will report what is wrong. */
 static strait_dtype precision(int ordinal, const char **why) {
     const struct strait_cuda_driver *driver = NULL;
     CUdevice device = 0;
@@ -102,6 +104,7 @@ static strait_dtype precision(int ordinal, const char **why) {
     return STRAIT_F32;
 }
 
+/* The order is that of dependencies; fini accepts whatever was reached. */
 static strait_err init(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     STRAIT_TRY(strait_cuda_driver(&cuda->driver));
@@ -158,6 +161,7 @@ strait_err strait_cuda_alloc(const struct strait_backend *be, size_t bytes, CUde
                        be->ordinal, bytes >> 20, free_bytes >> 20, all >> 20);
 }
 
+/* The size is asked of the driver, so that callers need not keep it. */
 void strait_cuda_free(const struct strait_backend *be, CUdeviceptr memory) {
     struct strait_cuda *cuda = strait_cuda_of(be);
     if (memory == 0) return;
@@ -169,6 +173,7 @@ static size_t peak_bytes(const struct strait_backend *be) {
     return strait_cuda_of(be)->peak_bytes;
 }
 
+/* Includes what other processes leave: several stages may share a device. */
 static size_t free_bytes(const struct strait_backend *be) {
     size_t available = 0, all = 0;
     if (strait_cuda_use(be) != STRAIT_OK) return 0;
@@ -197,6 +202,7 @@ static void release(struct strait_backend *be, void *memory) {
     strait_cuda_free(be, (CUdeviceptr)(uintptr_t)memory);
 }
 
+/* Pinned for all contexts, since other threads copy from it, too. */
 static strait_err alloc_host(struct strait_backend *be, size_t bytes, void **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc_admit("pinned memory", bytes));
@@ -209,6 +215,7 @@ static strait_err alloc_host(struct strait_backend *be, size_t bytes, void **out
     return STRAIT_OK;
 }
 
+/* Memory of a context that is gone was freed with it. */
 static void release_host(struct strait_backend *be, void *memory) {
     if (memory == NULL || strait_cuda_use(be) != STRAIT_OK) return;
     (void)strait_cuda_of(be)->driver->cuMemFreeHost(memory);
@@ -229,6 +236,7 @@ static void stream_close(struct strait_stream *s) {
     *s = (struct strait_stream){0};
 }
 
+/* Non-blocking streams do not wait for the default stream, on which libraries may work. */
 static strait_err stream_open(struct strait_backend *be, struct strait_stream *s) {
     const struct strait_cuda_driver *driver = strait_cuda_of(be)->driver;
     struct strait_cuda_queue *queue = NULL;
@@ -273,6 +281,7 @@ static strait_err upload(struct strait_stream *s, void *device, const void *host
     return strait_cuda_check(s->backend, result, "copying to the device");
 }
 
+/* Only queued: the caller waits for an event before it reads. */
 static strait_err download(struct strait_stream *s, void *host, const void *device, size_t bytes) {
     CUstream stream = NULL;
     if (bytes == 0) return STRAIT_OK;
@@ -283,6 +292,7 @@ static strait_err download(struct strait_stream *s, void *host, const void *devi
     return strait_cuda_check(s->backend, result, "copying from the device");
 }
 
+/* One event per stream is enough: recording it again does not affect waits already queued. */
 static strait_err order(struct strait_stream *s, struct strait_stream *waiter) {
     const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
     const struct strait_cuda_queue *queue = strait_cuda_queue_of(s);
@@ -299,6 +309,7 @@ static void event_close(struct strait_event *e) {
     *e = (struct strait_event){0};
 }
 
+/* Events without timing are cheaper to record and to wait for. */
 static strait_err event_open(struct strait_backend *be, struct strait_event *e) {
     CUevent event = NULL;
     STRAIT_TRY(strait_cuda_use(be));
@@ -328,6 +339,7 @@ static strait_err event_query(struct strait_event *e, int waits, int *is_reached
     return strait_cuda_check(e->backend, result, "finishing queued work");
 }
 
+/* Errors of earlier kernels are reported here, since launches return before they run. */
 static strait_err wait_idle(struct strait_stream *s) {
     CUstream stream = NULL;
     STRAIT_TRY(strait_cuda_enter(s, &stream));

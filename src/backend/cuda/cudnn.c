@@ -41,6 +41,7 @@ static strait_err create_plan(struct strait_cudnn *dnn, const strait_cudnn_key *
         (long long)at[STRAIT_CUDNN_HEAD_DIM], (long long)at[STRAIT_CUDNN_KEY_HEADS], graph.text);
 }
 
+/* A run has a handful of shapes, so a linear search is enough. */
 static const struct strait_cudnn_plan *find(const struct strait_cudnn *dnn,
                                             const strait_cudnn_key *key) {
     for (int i = 0; i < STRAIT_CUDNN_PLANS; i++)
@@ -66,6 +67,7 @@ static strait_err plan_of(struct strait_stream *s, struct strait_cudnn *dnn,
     return err;
 }
 
+/* A small plan is created at once: a library that loads may still not support this device. */
 static strait_err start(struct strait_cudnn *dnn) {
     static const strait_cudnn_key small = {{1, 1, 1, 64, 128, 1}};
     char path[STRAIT_CUDA_PATH], text[STRAIT_CUDNN_TEXT];
@@ -86,6 +88,7 @@ static strait_err start(struct strait_cudnn *dnn) {
     return create_plan(dnn, &small, &dnn->plans[0]);
 }
 
+/* Failure is not fatal: attention then uses kernels of this program. */
 strait_err strait_cudnn_open(struct strait_cudnn **out) {
     STRAIT_TRY(strait_alloc(1, sizeof **out, "plans of attention", (void **)out));
     const strait_err err = start(*out);
@@ -93,6 +96,7 @@ strait_err strait_cudnn_open(struct strait_cudnn **out) {
     return err;
 }
 
+/* The library itself stays loaded, like every library of CUDA. */
 void strait_cudnn_close(struct strait_cudnn **dnn) {
     struct strait_cudnn *d = *dnn;
     if (d == NULL) return;
@@ -133,6 +137,8 @@ static strait_err run(struct strait_stream *s, struct strait_cudnn *dnn,
                        s->backend->ordinal, text);
 }
 
+/* cuDNN orders lse by head and the rest of the program by token, so a small kernel transposes it.
+ */
 strait_err strait_cudnn_attention(struct strait_stream *s, const struct strait_attention_args *a) {
     struct strait_cudnn *dnn = strait_cuda_of(s->backend)->cudnn;
     const strait_cudnn_key key = {

@@ -89,6 +89,7 @@ void strait_cudnn_graph_init(struct strait_cudnn_graph *g, const struct strait_c
     g->last_uid = n_real;
 }
 
+/* In reverse order, because later descriptors refer to earlier ones. */
 void strait_cudnn_graph_free(struct strait_cudnn_graph *g) {
     while (g->n_made > 0)
         (void)g->table->cudnnBackendDestroyDescriptor(g->made[--g->n_made]);
@@ -122,6 +123,7 @@ static void *make(struct strait_cudnn_graph *g, int kind) {
     return made;
 }
 
+/* After the first failure calls do nothing, so that building a graph needs no checks in between. */
 static void set(struct strait_cudnn_graph *g, void *d, int name, int type, int64_t n,
                 const void *values) {
     if (g->status == 0) note(g, g->table->cudnnBackendSetAttribute(d, name, type, n, values));
@@ -131,10 +133,12 @@ static void set_part(struct strait_cudnn_graph *g, void *d, int name, void *part
     set(g, d, name, TYPE_DESCRIPTOR, 1, &part);
 }
 
+/* Descriptors must be finalised before others may refer to them. */
 static void finish(struct strait_cudnn_graph *g, void *d) {
     if (g->status == 0) note(g, g->table->cudnnBackendFinalize(d));
 }
 
+/* Strides that are not given are those of a dense tensor. */
 static void *tensor(struct strait_cudnn_graph *g, int64_t uid, strait_cudnn_type type,
                     strait_cudnn_shape shape) {
     void *t = make(g, TENSOR);
@@ -158,6 +162,7 @@ void *strait_cudnn_real(struct strait_cudnn_graph *g, int64_t uid, strait_cudnn_
     return t;
 }
 
+/* A number passed by value with each run, not an address on the device. */
 void *strait_cudnn_number(struct strait_cudnn_graph *g, int64_t uid) {
     const bool yes = true;
     void *t = tensor(g, uid, STRAIT_CUDNN_F32, (strait_cudnn_shape){.n = {1, 1, 1, 1}});
@@ -166,6 +171,7 @@ void *strait_cudnn_number(struct strait_cudnn_graph *g, int64_t uid) {
     return t;
 }
 
+/* Virtual tensors exist only inside the fused kernel and have no memory. */
 void *strait_cudnn_virtual(struct strait_cudnn_graph *g, strait_cudnn_type type,
                            strait_cudnn_shape shape) {
     const bool yes = true;
@@ -199,6 +205,7 @@ static void operate(struct strait_cudnn_graph *g, int kind, const int *names, vo
     if (g->status == 0) g->ops[g->n_ops++] = op;
 }
 
+/* The order of the attributes is that of the operands below. */
 static void pointwise(struct strait_cudnn_graph *g, void *const parts[5]) {
     static const int parts_of[] = {OP_POINTWISE_HOW, OP_POINTWISE_Y, OP_POINTWISE_X, OP_POINTWISE_B,
                                    OP_POINTWISE_T};
@@ -226,6 +233,7 @@ void strait_cudnn_reduce_op(struct strait_cudnn_graph *g, strait_cudnn_reduction
     operate(g, OP_REDUCTION, parts_of, (void *const[]){params, y, x}, 3);
 }
 
+/* Sums are in f32 whatever the type of the factors. */
 void strait_cudnn_matmul_op(struct strait_cudnn_graph *g, void *y, void *a, void *b) {
     static const int parts_of[] = {OP_MATMUL_HOW, OP_MATMUL_Y, OP_MATMUL_A, OP_MATMUL_B};
     void *params = make(g, MATMUL);
@@ -272,6 +280,7 @@ static int realize(const struct strait_cudnn_graph *g, void *config, void **plan
     return status;
 }
 
+/* Proposals come best first; the first one that fits the workspace is used. */
 int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t capacity, void **plan,
                             int64_t *workspace) {
     void *configs[STRAIT_CUDNN_PROPOSALS] = {0};
@@ -290,6 +299,7 @@ int strait_cudnn_graph_plan(struct strait_cudnn_graph *g, int64_t capacity, void
     return g->status;
 }
 
+/* Addresses are bound for each run, so one plan serves all layers. */
 int strait_cudnn_run(const struct strait_cudnn_table *table, void *handle, void *plan,
                      const strait_cudnn_binding *b) {
     void *pack = NULL;

@@ -47,6 +47,7 @@ static strait_err start(void) {
                        strait_cuda_result_text(result));
 }
 
+/* Runs once per process: the driver cannot be unloaded and opened again. */
 static void find(void) {
     found.err = start();
     if (found.err != STRAIT_OK)
@@ -61,6 +62,7 @@ strait_err strait_cuda_driver(const struct strait_cuda_driver **out) {
     return STRAIT_OK;
 }
 
+/* Called also when the driver could not be loaded. */
 const char *strait_cuda_result_text(CUresult result) {
     const char *text = NULL;
     if (found.table.cuGetErrorString != NULL) found.table.cuGetErrorString(result, &text);

@@ -24,6 +24,7 @@ static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
                              driver->cuMemsetD16Async(to, (unsigned short)half, n, stream), "fill");
 }
 
+/* The driver's copy is as fast as a kernel and needs no launch configuration. */
 static strait_err copy(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     CUstream stream = NULL;
     const size_t bytes = strait_tensor_bytes(x);
@@ -36,6 +37,7 @@ static strait_err copy(struct strait_stream *s, strait_tensor y, strait_tensor x
     return strait_cuda_check(s->backend, result, "cast");
 }
 
+/* The two conversions are separate kernels; equal types are copied. */
 static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     assert(strait_cuda_same_shape(y, x));
     if (y.dtype == x.dtype) return copy(s, y, x);
@@ -49,6 +51,7 @@ static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x
                               strait_cuda_each(s, n), args);
 }
 
+/* y may be a or b: each thread reads its values before it writes. */
 static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b) {
     assert(strait_cuda_same_shape(y, a) && strait_cuda_same_shape(y, b));
     assert(y.dtype == a.dtype && y.dtype == b.dtype);

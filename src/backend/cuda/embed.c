@@ -8,6 +8,7 @@ enum {
     SUM_THREADS = 128       // as there
 };
 
+/* Tables are f32 and activations may be bf16, so the kernel converts on the way. */
 static const char *embed_name(strait_dtype to, strait_dtype from) {
     if (to == from) return STRAIT_CUDA_OF(to, "embed");
     return to == STRAIT_BF16 ? "embed_f32_to_bf16" : "embed_bf16_to_f32";
@@ -84,6 +85,7 @@ static strait_err list_positions(struct strait_stream *s, strait_cuda_positions 
     return STRAIT_OK;
 }
 
+/* Sums are in the order of tokens, without atomics, so that the bits do not vary between runs. */
 static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                              strait_tensor tokens) {
     assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);

@@ -22,6 +22,7 @@ static size_t free_memory(const struct strait_cuda_driver *driver, CUdevice devi
     return free_bytes;
 }
 
+/* A field that cannot be read stays zero; the others are still worth showing. */
 static void describe_device(const struct strait_cuda_driver *driver, int ordinal,
                             strait_cuda_device_info *out) {
     CUdevice device = 0;
@@ -35,6 +36,7 @@ static void describe_device(const struct strait_cuda_driver *driver, int ordinal
     out->free = free_memory(driver, device);
 }
 
+/* Called by strait doctor, which must work on machines without any GPU. */
 static strait_err describe_devices(struct strait_cuda_info *out) {
     const struct strait_cuda_driver *driver = NULL;
     STRAIT_TRY(strait_cuda_driver(&driver));

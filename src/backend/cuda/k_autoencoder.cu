@@ -106,6 +106,7 @@ __device__ __forceinline__ void silu_piece(const silu_args<T> &a, int64_t row, i
     put<T, W>(a.y + row * a.y_cols + a.first + c, v);
 }
 
+/* Wide accesses need every width and offset to be a multiple of their length. */
 template <typename T> __device__ __forceinline__ void silu_columns(const silu_args<T> &a) {
     const int64_t all = a.y_cols | a.cols | a.first | a.beside_cols;
     if (all % wide<T> == 0 && at16(a.y, a.x, a.beside))
@@ -222,6 +223,7 @@ __device__ __forceinline__ void norm_silu_wide(const norm_silu_args<T> &g, int64
     held.put_times(g.d_y + at, g.n + at, g.plus != nullptr ? g.plus + at : nullptr, g.width, shift);
 }
 
+/* Rows of a block belong to its warps, so the last block may have idle warps. */
 template <typename T> __device__ __forceinline__ void norm_silu(const norm_silu_args<T> &g) {
     const int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= g.rows) return;
@@ -231,6 +233,7 @@ template <typename T> __device__ __forceinline__ void norm_silu(const norm_silu_
         norm_silu_wide<T, 1>(g, row);
 }
 
+/* Wide accesses need every width and offset to be a multiple of their length. */
 template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
     return (a | b | c) % wide<T> == 0;
 }

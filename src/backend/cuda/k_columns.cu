@@ -36,6 +36,7 @@ __device__ __forceinline__ void cut_pieces(T *y, const T *x, int64_t rows, int64
     });
 }
 
+/* Wide accesses need every width and offset to be a multiple of their length. */
 template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64_t b, int64_t c) {
     return (a | b | c) % wide<T> == 0;
 }
@@ -56,6 +57,7 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
             cut_pieces<T, 1>(y, x, rows, y_cols, x_cols, first);                         \
     }
 
+/* Both types share the source; the suffix tells the host which one to launch. */
 COLS_KERNELS(float, f32)
 COLS_KERNELS(bf16, bf16)
 

@@ -75,6 +75,7 @@ template <typename T> struct gate_args {
     int64_t rows, y_cols, x_cols, cols;
 };
 
+/* Columns beyond `cols` are padding and are left as they are. */
 template <typename T, int W> __device__ __forceinline__ void gate(const gate_args<T> &a) {
     over_rows<W>(a.rows, a.cols, [=](int64_t row, int64_t c) {
         float table_value[W], v[W];

@@ -4,6 +4,7 @@
 
 constexpr int TILE = STRAIT_CUDA_MATMUL_TILE;
 
+/* Single values: these shapes and addresses do not allow wide accesses. */
 template <typename T> __device__ __forceinline__ float value_at(const void *from, int64_t i) {
     float value[1];
     take<T, 1>(value, (const T *)from + i);
@@ -33,6 +34,7 @@ __device__ __forceinline__ void matmul(const strait_cuda_matmul_args &g) {
             sum += left[ty][i] * right[i][tx];
         __syncthreads();
     }
+    /* Only here, because all threads of a block must reach the barriers above. */
     if (row >= g.m || col >= g.n) return;
     const int64_t at = row * g.n + col;
     float value[1] = {g.alpha * sum};

@@ -59,6 +59,7 @@ __device__ __forceinline__ void relu2_back(T *d_x, T *y, const T *d_y, const T *
     if (y != nullptr) put<T, W>(y + at, v);
 }
 
+/* Values are independent, so pieces of any width give the same bits. */
 template <typename T, int W> __device__ __forceinline__ void relu(T *y, const T *x, int64_t at) {
     float v[W];
     take<T, W>(v, x + at);
@@ -79,6 +80,7 @@ __device__ __forceinline__ void relu_back(T *d_x, const T *d_y, const T *x, int6
     put<T, W>(d_x + at, d);
 }
 
+/* The sigmoid of swiglu, so that both gates round alike. */
 template <typename T, int W> __device__ __forceinline__ void silu(T *y, const T *x, int64_t at) {
     float v[W];
     take<T, W>(v, x + at);

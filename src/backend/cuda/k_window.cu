@@ -39,6 +39,7 @@ template <typename T> __device__ __forceinline__ void put_piece(T *to, const flo
         put<T, wide<T>>(to + i, in + i);
 }
 
+/* The mean is over the values of the code, without its padding. */
 __device__ __forceinline__ float rstd_of(float squares, const strait_window_params &params) {
     return 1.0f / sqrtf(squares / (float)params.keep + params.epsilon);
 }
@@ -94,6 +95,7 @@ __device__ __forceinline__ void window_norm_row(const window_norm_args<T> &g) {
     }
 }
 
+/* Added in f32 in the order of taps, as in the reference loop. */
 template <typename T> __device__ __forceinline__ void add_piece(float to[PIECE], const T *from) {
     float v[PIECE];
     take_piece<T>(v, from);

@@ -18,6 +18,7 @@ static const char *environment(const char *name) {
     return value != NULL ? value : "";
 }
 
+/* An empty folder would mean the root of the file system, so it is skipped. */
 static void *open_in(const char *folder, size_t n, const char *name) {
     char path[STRAIT_CUDA_PATH];
     const int length = snprintf(path, sizeof path, "%.*s/%s", (int)n, folder, name);
@@ -35,6 +36,8 @@ static void *open_in_list(const char *folders, const char *name) {
     return library;
 }
 
+/* The system's own choice comes first, then the user's folder, then the places where CUDA is
+ * usually installed. */
 static void *open_anywhere(const char *name) {
     char folder[STRAIT_PATH_MAX];
     strait_program_folder(folder);
@@ -45,6 +48,7 @@ static void *open_anywhere(const char *name) {
     return library;
 }
 
+/* Reports where the library was found, because several versions may be installed. */
 strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH], void **out) {
     void *library = open_anywhere(name);
     if (library == NULL)
@@ -60,6 +64,7 @@ strait_err strait_cuda_library_open(const char *name, char path[STRAIT_CUDA_PATH
     return STRAIT_OK;
 }
 
+/* Fails when the library is opened, not when a missing function is first called. */
 strait_err strait_cuda_library_table(void *library, const char *const *names, size_t n,
                                      void *table) {
     for (size_t i = 0; i < n; i++) {
@@ -70,6 +75,7 @@ strait_err strait_cuda_library_table(void *library, const char *const *names, si
     return STRAIT_OK;
 }
 
+/* The kernels lie beside the program in the build folder, and in lib/ once installed. */
 strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
     static const char *const candidates[] = {"strait.cuda", "../lib/strait/strait.cuda",
                                              "../bin/strait.cuda", "../../bin/strait.cuda"};

@@ -13,6 +13,7 @@ static strait_cuda_grid by_lanes(int64_t rows, int n_lanes) {
     return (strait_cuda_grid){.x = grid.x > 0 ? grid.x : 1, .threads = grid.threads};
 }
 
+/* The largest values are found first, since the top scale belongs to the whole message. */
 static strait_err log_scale_pack(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                                  strait_tensor x, strait_pack_params params) {
     params.cols = strait_pack_cols(x, params);

@@ -10,6 +10,8 @@ static int64_t alignment(strait_tensor t) {
     return bytes;
 }
 
+/* Everything that cublasLt's choice may depend on is part of the key, also alignments: two calls
+ * with the same key then have the same bits. */
 static strait_cuda_product product_of(const struct strait_backend *be, strait_tensor y,
                                       strait_tensor a, strait_tensor b,
                                       strait_matmul_params params) {

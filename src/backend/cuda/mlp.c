@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 
+/* One thread per output value reads both halves of a row, which are `cols` apart. */
 static strait_err swiglu(struct strait_stream *s, strait_tensor y, strait_tensor gate_up) {
     assert(gate_up.cols == 2 * y.cols && gate_up.rows == y.rows && gate_up.dtype == y.dtype);
     const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, gate_up.data, y.rows, y.cols);
@@ -34,6 +35,7 @@ static strait_err each(struct strait_stream *s, const char *kernel, strait_tenso
                               strait_cuda_over_rows(rows, cols, strait_cuda_wide(x.dtype)), args);
 }
 
+/* Gradients are computed value by value, too, so the tensor again counts as one row. */
 static strait_err each_back(struct strait_stream *s, const char *kernel, strait_tensor d_x,
                             strait_tensor d_y, strait_tensor x) {
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
@@ -48,6 +50,7 @@ static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor 
     return each(s, STRAIT_CUDA_OF(x.dtype, "relu2"), y, x);
 }
 
+/* y, if present, receives the output of the forward pass again, with the same bits. */
 static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
                              strait_tensor d_y, strait_tensor x) {
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));

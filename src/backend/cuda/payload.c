@@ -7,6 +7,7 @@ enum {
     PARTS_MAX = 512 // most blocks that search the largest magnitude
 };
 
+/* A bounded number of blocks, so that the next kernel can reduce their maxima by itself. */
 strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, int64_t cols,
                                     strait_cuda_largest *out) {
     int n_lanes = strait_cuda_row_lanes(cols);
@@ -23,6 +24,7 @@ strait_err strait_cuda_find_largest(struct strait_stream *s, strait_tensor x, in
                               args);
 }
 
+/* 16 bits and more have no scales, so the search for the largest value is skipped. */
 static strait_err pack_rows(struct strait_stream *s, strait_tensor packed, strait_tensor stats,
                             strait_tensor x, strait_pack_params params) {
     assert(x.dtype == STRAIT_F32);
@@ -49,6 +51,7 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
                               strait_cuda_by_lanes(x.rows, n_lanes), args);
 }
 
+/* One warp per row; see the kernel. */
 static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, strait_tensor x,
                                strait_tensor error) {
     assert(strait_cuda_same_shape(x, error) && stats.rows == x.rows && stats.cols == 3);

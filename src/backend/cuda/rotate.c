@@ -14,6 +14,7 @@ typedef struct layout {
     unsigned threads;
 } layout;
 
+/* NULL counts as aligned: an absent tensor restricts nothing. */
 static int is_aligned16(const void *a, const void *b, const void *c) {
     return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) & 15u) == 0;
 }
@@ -63,6 +64,7 @@ static strait_err rotate_pairs(struct strait_stream *s, strait_tensor y, strait_
         args);
 }
 
+/* Without a norm the simpler kernel does. */
 static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
                          strait_tensor x, strait_rotate_params params) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype);
@@ -75,6 +77,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
 }
 
+/* Gains need partial sums of fixed shares of the rows; without gains each row is a block. */
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
                               strait_rotate_params params) {

@@ -26,6 +26,7 @@ static strait_err launch_squares(struct strait_stream *s, float *totals, strait_
                               STRAIT_CUDA_ARGS(totals, partials, *all));
 }
 
+/* Many tensors per launch: a model has hundreds of parameters, most of them small. */
 static strait_err sum_squares_each(struct strait_stream *s, strait_tensor totals,
                                    const strait_tensor *x, int n) {
     assert(totals.dtype == STRAIT_F32 && strait_cuda_count(totals) >= n);
@@ -46,6 +47,7 @@ static strait_err sum_squares(struct strait_stream *s, strait_tensor total, stra
     return sum_squares_each(s, total, &x, 1);
 }
 
+/* The total stays on the device, so that the host need not wait for it. */
 static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor total, float epsilon) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype && total.dtype == STRAIT_F32);

@@ -1,6 +1,7 @@
 /* table.c - fills the set of kernels, family by family. */
 #include "backend/cuda/cuda.h"
 
+/* The order does not matter: families set different entries. */
 void strait_cuda_table(struct strait_kernel_set *set) {
     strait_cuda_elementwise(set);
     strait_cuda_sums(set);

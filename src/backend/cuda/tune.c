@@ -31,6 +31,7 @@ static int read_line(char **text, strait_cuda_tuned *out) {
     return 1;
 }
 
+/* A damaged line is an error rather than ignored: the file decides the bits of a run. */
 static strait_err read_record(struct strait_cuda_tune *tune) {
     char *text = NULL;
     size_t bytes = 0;
@@ -66,11 +67,13 @@ strait_err strait_cuda_tune_open(const char *path, struct strait_cuda_tune **out
     return STRAIT_OK;
 }
 
+/* Every line was written when it was noted. */
 void strait_cuda_tune_close(struct strait_cuda_tune **tune) {
     strait_alloc_free(*tune);
     *tune = NULL;
 }
 
+/* Asked once per shape, so a linear search is enough. */
 int strait_cuda_tune_find(const struct strait_cuda_tune *tune,
                           const int64_t product[STRAIT_CUDA_TUNE_NUMBERS]) {
     for (int i = 0; i < tune->n_known; i++)
@@ -89,6 +92,7 @@ static strait_err write_line(const struct strait_cuda_tune *tune, const strait_c
     return strait_file_finish(&file, tune->path);
 }
 
+/* A full record keeps what it has; further products use the first proposal. */
 strait_err strait_cuda_tune_note(struct strait_cuda_tune *tune,
                                  const int64_t product[STRAIT_CUDA_TUNE_NUMBERS], int choice) {
     if (tune->n_known == STRAIT_CUDA_TUNE_PRODUCTS) return STRAIT_OK;

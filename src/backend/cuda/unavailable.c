@@ -7,6 +7,7 @@
 static const char reason[] = "device cuda: this build has no CUDA support: use a build with "
                              "STRAIT_CUDA, or set device.kind to cpu";
 
+/* The error says how to get CUDA, since the name of the device was valid. */
 static strait_err init(struct strait_backend *be) {
     (void)be;
     return STRAIT_FAIL(STRAIT_ENOTSUP, "%s", reason);
@@ -18,6 +19,7 @@ static strait_dtype precision(int ordinal, const char **why) {
     return STRAIT_BF16; // the build that computes decides; this one only plans
 }
 
+/* init never succeeds, so there is nothing to undo. */
 static void fini(struct strait_backend *be) {
     (void)be;
 }
