@@ -35,6 +35,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* qsort needs an order of doubles; times are never NaN. */
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a;
     const double y = *(const double *)b;
@@ -81,6 +82,7 @@ static strait_err time_steps(struct strait_trainer *trainer, double *seconds, do
     return STRAIT_OK;
 }
 
+/* One JSON line, so that results of several runs can be collected in a file and compared. */
 static void print_line(const struct strait_trainer *trainer, const strait_run *run, double *seconds,
                        double loss) {
     strait_trainer_info info;
@@ -103,6 +105,8 @@ static void print_line(const struct strait_trainer *trainer, const strait_run *r
     printf("]}\n");
 }
 
+/* The memory of a process counts only while the trainer is open, so the line is printed before it
+ * closes. */
 static strait_err bench_run(const strait_run *run) {
     static double seconds[STEPS_MAX];
     double loss = 0.0;
@@ -128,6 +132,7 @@ static strait_err bench_step(strait_run *run) {
     return err;
 }
 
+/* The times are kept in an array of fixed size. */
 static strait_err check_flags(void) {
     if (n_steps < 1 || n_steps > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--steps must be between 1 and %d", STEPS_MAX);
@@ -151,16 +156,19 @@ static strait_err load(const char *action, int n_args, const char **args, strait
 
 static strait_run run; // large, and there is one
 
+/* The run is static, because it is too large for the stack of a small machine. */
 static strait_err run_step(int n_args, const char **args) {
     STRAIT_TRY(load("step", n_args, args, &run));
     return bench_step(&run);
 }
 
+/* Kernels and codecs are timed in files of their own; here they only share the flags. */
 static strait_err run_kernels(int n_args, const char **args) {
     STRAIT_TRY(load("kernels", n_args, args, &run));
     return strait_bench_kernels(&run, (int)n_repeats, only);
 }
 
+/* Codecs are timed for a stage in the middle of a pipeline, which has two boundaries. */
 static strait_err run_codec(int n_args, const char **args) {
     STRAIT_TRY(load("codec", n_args, args, &run));
     return strait_bench_codec(&run, (int)n_repeats, only);

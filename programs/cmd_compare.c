@@ -105,6 +105,8 @@ static void print_head(int has_meter) {
     if (as_markdown) printf("\n");
 }
 
+/* Losses are relative to the first run, so that the baseline is the one that the user named first.
+ */
 static void print_row(const row *r, int has_meter) {
     printf(as_markdown ? "| %s |" : "%-24s", r->name);
     print_cell((double)r->history.steps, "%.0f");
@@ -123,6 +125,7 @@ static void print_row(const row *r, int has_meter) {
     printf("\n");
 }
 
+/* Seconds are steps times the median time of a step: interruptions of a run do not count. */
 static void print_table(int n) {
     int has_meter = 0;
     for (int i = 0; i < n; i++)
@@ -137,6 +140,7 @@ static void print_table(int n) {
         printf("\n\"to\" is empty: no run has a finite validation loss.\n");
 }
 
+/* JSON has no infinity; null says that the value is not known. */
 static json_t *real_or_null(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
@@ -200,6 +204,7 @@ static strait_err draw(int n) {
     return strait_plot_write(plot_path, &plot);
 }
 
+/* Checked before anything is drawn, because a plot without one of the runs would mislead. */
 static strait_err check_meters(int n) {
     for (int i = 0; i < n; i++)
         if (strcmp(against, "meter") == 0 && !(rows[i].history.meter_seconds > 0.0))
@@ -210,6 +215,7 @@ static strait_err check_meters(int n) {
     return STRAIT_OK;
 }
 
+/* Everything that can be refused without reading a run is refused first. */
 static strait_err check_flags(int n_args) {
     static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
     if (target <= 0.0) return STRAIT_FAIL(STRAIT_ECONFIG, "--loss %g: expected above 0", target);
@@ -223,6 +229,7 @@ static strait_err check_flags(int n_args) {
                        against);
 }
 
+/* The table is printed before the plot is drawn: a plot that cannot be written loses nothing. */
 static strait_err run_compare(int n_args, const char **args) {
     STRAIT_TRY(check_flags(n_args));
     strait_err err = read_rows(n_args, args);

@@ -40,12 +40,14 @@ static void print_bash_command(const strait_command *command) {
     printf("\" ;;\n");
 }
 
+/* Keys come from the table of options, so a new option is completed without a change here. */
 static void print_keys(void (*print)(const strait_option *key)) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++)
         print(&table->rows[i]);
 }
 
+/* The "=" is part of the word, since a value must follow. */
 static void print_bash_key(const strait_option *key) {
     printf(" %s=", key->key);
 }
@@ -90,6 +92,7 @@ static void print_zsh_item(const char *name, const char *ending, const char *tex
     print_quoted(name, ending, text);
 }
 
+/* Every command has --help, which no table lists. */
 static void print_zsh_command(const strait_command *command) {
     char name[64];
     printf("    %s)\n        flags=(", command->name);
@@ -104,10 +107,12 @@ static void print_zsh_command(const strait_command *command) {
     printf(") ;;\n");
 }
 
+/* In zsh a colon separates a word from its description. */
 static void print_zsh_key(const strait_option *key) {
     print_zsh_item(key->key, "=:", key->help);
 }
 
+/* Works both as a file that compinit finds and as a script that is sourced. */
 static strait_err print_zsh(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_none("completion zsh", n_args, args));
     printf("#compdef strait\n_strait() {\n    local -a commands keys flags first\n    commands=(");
@@ -149,6 +154,7 @@ static const char fish_in[] =
     "    end\n"
     "end\n";
 
+/* Values of --set are keys of run files; other values may be files. */
 static void print_fish_flag(const strait_command *command, const strait_flag *flag) {
     printf("complete -c strait -n '__strait_in %s' -l %s", command->name, flag->name);
     if (flag->letter != '\0') printf(" -s %c", flag->letter);
@@ -161,6 +167,7 @@ static void print_fish_flag(const strait_command *command, const strait_flag *fl
     printf("\n");
 }
 
+/* fish asks for each word separately: commands, flags and the first argument are three rules. */
 static void print_fish_command(const strait_command *command) {
     const strait_flag help = {help_flag, 'h', STRAIT_FLAG_SWITCH, NULL, NULL, help_text};
     printf("complete -c strait -n 'test (count (commandline -opc)) -eq 1' -f -a %s -d ",
@@ -176,11 +183,13 @@ static void print_fish_command(const strait_command *command) {
     printf("'\n");
 }
 
+/* A tab separates a word from its description in fish. */
 static void print_fish_key(const strait_option *key) {
     printf(" \\\n        ");
     print_quoted(key->key, "=' '", key->help);
 }
 
+/* Keys are a function of their own, because they are many and most commands need them. */
 static strait_err print_fish(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_none("completion fish", n_args, args));
     printf("%sfunction __strait_keys\n    printf '%%s\\t%%s\\n'", fish_in);

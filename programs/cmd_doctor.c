@@ -39,12 +39,14 @@ static void add(struct strait_doctor *doctor, strait_finding finding, const char
     (void)vsnprintf(f->text, sizeof f->text, format, args);
 }
 
+/* The name is copied, so that callers may build it in a local buffer. */
 static strait_finding begin(strait_finding_state state, strait_err err, const char *name) {
     strait_finding finding = {.state = state, .err = err};
     (void)snprintf(finding.name, sizeof finding.name, "%s", name);
     return finding;
 }
 
+/* Facts need no action and have no fix. */
 void strait_doctor_fact(struct strait_doctor *doctor, const char *name, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -52,6 +54,7 @@ void strait_doctor_fact(struct strait_doctor *doctor, const char *name, const ch
     va_end(args);
 }
 
+/* Notes are worth a look but do not change the exit code. */
 void strait_doctor_note(struct strait_doctor *doctor, const char *name, const char *fix,
                         const char *format, ...) {
     va_list args;
@@ -60,6 +63,7 @@ void strait_doctor_note(struct strait_doctor *doctor, const char *name, const ch
     va_end(args);
 }
 
+/* A fault prevents training; its error becomes the exit code. */
 void strait_doctor_fault(struct strait_doctor *doctor, strait_err err, const char *name,
                          const char *fix, const char *format, ...) {
     va_list args;
@@ -68,6 +72,7 @@ void strait_doctor_fault(struct strait_doctor *doctor, strait_err err, const cha
     va_end(args);
 }
 
+/* Files of /proc and /sys are one line; a missing one is an empty text, not an error. */
 void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]) {
     out[0] = '\0';
     FILE *file = fopen(path, "r");
@@ -79,6 +84,7 @@ void strait_doctor_line(const char *path, char out[STRAIT_DOCTOR_TEXT]) {
 
 /* Printing them. */
 
+/* Fixes follow the finding they belong to, so that the output can be read from top to bottom. */
 static void print_findings(const struct strait_doctor *doctor) {
     const char *group = "";
     for (int i = 0; i < doctor->n; i++) {

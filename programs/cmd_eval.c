@@ -49,6 +49,7 @@ static void print_score(const strait_model_score *score, int64_t step) {
                (long long)score->n_tokens);
 }
 
+/* Only the command knows the flag that names a tokenizer, so it adds it to the error. */
 static strait_err evaluate(struct strait_model *model) {
     const strait_text_spec text = {.paths = &text_path, .n_paths = 1, .field = field};
     strait_progress progress;
@@ -69,6 +70,7 @@ static strait_err evaluate(struct strait_model *model) {
     return STRAIT_OK;
 }
 
+/* Exactly one of the two inputs: a loss over both would be a loss of nothing in particular. */
 static strait_err run_eval(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_eval, "run or checkpoint folder",
                                       "name what to score with --text FILE or --data FILE.bin",
@@ -76,6 +78,7 @@ static strait_err run_eval(int n_args, const char **args) {
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval needs either --text FILE or --data FILE.bin");
     STRAIT_TRY(strait_args_check_threads(threads));
+    /* Zero threads mean one per core, as everywhere. */
     const strait_model_params params = {.tokenizer = tokenizer_path, .n_threads = (int)threads};
     struct strait_model *model = NULL;
     STRAIT_TRY(strait_model_open(args[0], &params, &model));

@@ -42,6 +42,7 @@ static strait_err print_text(void *user, const char *text, size_t n, int is_prom
     return STRAIT_OK;
 }
 
+/* The note goes to standard error: standard output is the text alone. */
 static strait_err generate(struct strait_model *model) {
     strait_model_info info;
     strait_model_describe(model, &info);
@@ -56,6 +57,8 @@ static strait_err generate(struct strait_model *model) {
     return STRAIT_OK;
 }
 
+/* Flags are checked before the model is opened, because hashing a large checkpoint takes a while.
+ */
 static strait_err run_generate(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_generate, "run or checkpoint folder",
                                       "name the text to continue with --prompt TEXT", n_args,

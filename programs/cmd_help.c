@@ -9,11 +9,13 @@
 
 const char strait_help_about[] = "Strait trains transformer language models across slow links.";
 
+/* Shown by help and by the manual, so it is a variable. */
 const char strait_help_first[] =
     "A first run: \"strait tokenizer train\" and \"strait tokenize\" turn text into data,\n"
     "\"strait train\" trains the model of a run file, \"strait generate\" samples text\n"
     "from it.";
 
+/* Also printed to standard error when the command line is empty, which is an error. */
 void strait_help_overview(FILE *to) {
     const strait_command *command = NULL;
     fprintf(to, "%s\n\nusage: strait COMMAND ...\n\n", strait_help_about);
@@ -40,6 +42,7 @@ strait_err strait_help_find(const char *name, const strait_command **out) {
                        nearest.name);
 }
 
+/* "strait help train" and "strait train --help" print the same text. */
 static strait_err run_help(int n_args, const char **args) {
     if (n_args == 0) {
         strait_help_overview(stdout);
@@ -52,6 +55,7 @@ static strait_err run_help(int n_args, const char **args) {
     return STRAIT_OK;
 }
 
+/* One line that scripts can split at the space. */
 static strait_err run_version(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_none("version", n_args, args));
     printf("strait %s\n", strait_version());

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Enough to see the structure of a model or the course of a loss on one screen. */
 enum {
     TENSORS_SHOWN = 24,
     POINTS_SHOWN = 12
@@ -47,6 +48,7 @@ static void print_tensors(const struct strait_safetensors *file) {
     printf("    %d tensors, %.3fM values\n", n, values / 1e6);
 }
 
+/* Also for files that other programs wrote. */
 static strait_err inspect_safetensors(const char *path) {
     struct strait_safetensors *file = NULL;
     STRAIT_TRY(strait_safetensors_open(path, &file));
@@ -62,6 +64,8 @@ static void print_property(void *user, const char *key, const char *value) {
     printf(" %s=%s", key, value);
 }
 
+/* A model that this version does not know is still listed, with its tensors; the error is returned
+ * at the end. */
 static strait_err print_checkpoint(const struct strait_checkpoint *checkpoint) {
     const char *fingerprint = strait_checkpoint_tokenizer(checkpoint);
     const struct strait_safetensors *file;
@@ -148,6 +152,7 @@ static int is_run(const char *path) {
     return 0;
 }
 
+/* Works while the run is being trained: it only reads. */
 static strait_err inspect_run(const char *path) {
     char file[STRAIT_FILES_PATH];
     if (!is_run(path))
@@ -166,6 +171,7 @@ static strait_err inspect_run(const char *path) {
     return print_checkpoints(path);
 }
 
+/* Files are told apart by their names, because their contents may be damaged. */
 static int ends_with(const char *text, const char *ending) {
     const size_t n = strlen(text);
     const size_t m = strlen(ending);
@@ -181,6 +187,7 @@ static strait_err verify_corpus(const struct strait_corpus *corpus, const char *
     return STRAIT_OK;
 }
 
+/* Opening checks headers and lengths; hashes and ids only with --verify, which reads everything. */
 static strait_err inspect_corpus(const char *path) {
     struct strait_corpus *corpus = NULL;
     strait_corpus_info info;
@@ -201,6 +208,7 @@ static strait_err inspect_corpus(const char *path) {
     return err;
 }
 
+/* Opening reads every token, so a damaged file is found here. */
 static strait_err inspect_tokenizer(const char *path) {
     struct strait_tokenizer *tokenizer = NULL;
     STRAIT_TRY(strait_tokenizer_open(path, &tokenizer));
@@ -233,6 +241,7 @@ static strait_err inspect(const char *path) {
                        path);
 }
 
+/* Stops at the first error, so that the exit code belongs to the last path that was printed. */
 static strait_err run_inspect(int n_args, const char **args) {
     if (n_args < 1)
         return STRAIT_FAIL(STRAIT_ECONFIG,

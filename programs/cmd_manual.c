@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Set by --out; NULL prints one page. */
 static const char *out;
 
 static const strait_flag flags[] = {
@@ -78,6 +79,7 @@ static void put_exits(strait_roff *page) {
     }
 }
 
+/* Lists the same commands as "strait help", from the same table. */
 static void put_overview(strait_roff *page) {
     const strait_command *command = NULL;
     strait_roff_title(page, "strait", 1, "train transformers across slow links");
@@ -114,6 +116,7 @@ static void put_key(strait_roff *page, const strait_options *table, const strait
     strait_roff_text(page, value);
 }
 
+/* Section 5 of the manual is for file formats. */
 static void put_run_file(strait_roff *page) {
     const strait_options *table = strait_run_options();
     strait_roff_title(page, "strait-run", 5, "the keys of a run file");
@@ -162,6 +165,7 @@ static strait_err write_page(const char *name, int section) {
     return err != STRAIT_OK ? err : ended;
 }
 
+/* Without --out one page goes to standard output, which man can show without installing it. */
 static strait_err run_manual(int n_args, const char **args) {
     if (n_args > 1 || (n_args == 1 && out != NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "manual needs one command, or --out DIR for all pages");
@@ -173,6 +177,7 @@ static strait_err run_manual(int n_args, const char **args) {
     return STRAIT_OK;
 }
 
+/* "run" is a page but not a command. */
 static void print_pages(FILE *to) {
     strait_commands_print(to);
     fprintf(to, " %s", run_page);

@@ -27,12 +27,14 @@ static int is_in(const char *key, const char *section) {
     return strncmp(key, section, length) == 0 && (key[length] == '.' || key[length] == '\0');
 }
 
+/* Keys without a section, such as name, come first and have no heading. */
 static int starts_section(const strait_options *table, int i) {
     const size_t length = section_length(table->rows[i].key);
     if (table->rows[i].key[length] == '\0') return 0;
     return i == 0 || strncmp(table->rows[i].key, table->rows[i - 1].key, length + 1) != 0;
 }
 
+/* Shared with the manual page, so that both say the same. */
 void strait_cmd_options_value(const strait_options *table, const strait_option *option,
                               char out[STRAIT_OPTION_VALUE_MAX]) {
     char what[STRAIT_OPTION_TEXT_MAX];
@@ -43,6 +45,7 @@ void strait_cmd_options_value(const strait_options *table, const strait_option *
                    initial[0] != '\0' ? "; default " : "", initial);
 }
 
+/* Sections are separated by headings, because the keys repeat their names anyway. */
 static void print_plain(const strait_options *table, int i) {
     const strait_option *option = &table->rows[i];
     char value[STRAIT_OPTION_VALUE_MAX];
@@ -53,6 +56,7 @@ static void print_plain(const strait_options *table, int i) {
     strait_args_print_item("", value);
 }
 
+/* docs/run-file.md contains this output; a test compares them. */
 static void print_markdown(const strait_options *table, int i) {
     const strait_option *option = &table->rows[i];
     char what[STRAIT_OPTION_TEXT_MAX];
@@ -66,12 +70,14 @@ static void print_markdown(const strait_options *table, int i) {
     printf("| `%s` | %s | %s | %s |\n", option->key, what, initial, option->help);
 }
 
+/* Old names are listed for readers of old run files, which are refused with the new name. */
 static void print_renames(const strait_options *table) {
     printf("\n### Renamed keys\n\n| old key | new key |\n| --- | --- |\n");
     for (int i = 0; i < table->n_renames; i++)
         printf("| `%s` | `%s` |\n", table->renames[i].old_key, table->renames[i].key);
 }
 
+/* For the completion of shells. */
 static void print_sections(FILE *to) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++)
@@ -79,6 +85,7 @@ static void print_sections(FILE *to) {
             fprintf(to, " %.*s", (int)section_length(table->rows[i].key), table->rows[i].key);
 }
 
+/* The argument may be a section or a key, so both are searched for a similar name. */
 static strait_err refuse_section(const strait_options *table, const char *section) {
     size_t length = 0;
     const char *renamed = strait_options_renamed(table, section);
@@ -93,6 +100,7 @@ static strait_err refuse_section(const strait_options *table, const char *sectio
                        section, (int)length, nearest);
 }
 
+/* Nothing printed means that the section does not exist. */
 static strait_err run(int n_args, const char **args) {
     const strait_options *table = strait_run_options();
     if (n_args > 1) return STRAIT_FAIL(STRAIT_ECONFIG, "options: expected one section at most");

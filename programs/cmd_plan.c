@@ -74,6 +74,8 @@ static double slowest_s(const outlook *o) {
     return most;
 }
 
+/* Both directions have the bandwidth of the emulated link: a home connection is not modelled here.
+ */
 static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
     const strait_codec_spec codec = strait_run_plan_codec(&o->plan, link, 1);
     const strait_emulate_spec *e = &o->plan.emulate;
@@ -87,6 +89,8 @@ static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
         .codec_s = o->times.codec_s};
 }
 
+/* Called again for every estimate of the pace, because jitter and loss delay a message by an amount
+ * that depends on when the previous one was sent. */
 static void set_links(outlook *o, double pace_s) {
     for (int i = 0; i < o->plan.n_stages - 1; i++)
         o->links[i] = link_cost(o, i, pace_s);
@@ -213,6 +217,7 @@ static double ratio(const outlook *o, double bytes) {
     return 2.0 * o->plan.shape.width * o->pipe.microbatch_tokens / bytes;
 }
 
+/* Memory is that of the busiest moment: slots and queued messages included. */
 static void print_stages(const outlook *o) {
     printf("stage  layers      memory  slots  work/microbatch  idle\n");
     for (int i = 0; i < o->pipe.n_stages; i++) {
@@ -265,6 +270,7 @@ static void print_outlook(const char *path, const outlook *o) {
     print_limit(o);
 }
 
+/* The same figures as the text, without rounding for people. */
 static void print_json(const outlook *o) {
     printf("{\"seconds\": %.6g, \"tokens_per_s\": %.6g, \"bubble\": %.4f, \"of_unlimited\": %.4f, "
            "\"limit\": \"%s\", \"where\": %d, \"meter_seconds\": %.6g, \"stages\": [",

@@ -37,6 +37,7 @@ typedef struct display {
     int last_tenth;
 } display;
 
+/* On a terminal the line is redrawn; a log gets one line per tenth. */
 static void show(void *arg, const strait_tokenize_counts *counts) {
     display *d = arg;
     const double seconds = strait_files_seconds() - d->start + 1e-9;
@@ -103,6 +104,8 @@ static void say_counts(display *d, const strait_tokenize_counts *counts) {
                             (long long)counts->dropped, tokenizer_path);
 }
 
+/* Documents are separated by an end-of-text token unless the user says otherwise: a model that
+ * never sees one never stops. */
 static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
                            const char **args) {
     display d = {.last_tenth = 0};
@@ -124,6 +127,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no end-of-text token: --no-eot tokenizes without one",
                            tokenizer_path);
+    /* From here on Ctrl-C removes the unfinished output. */
     strait_tokenize_counts counts = {0};
     strait_signals_listen(1);
     const strait_err err = strait_tokenize_run(&spec, &counts);
@@ -134,6 +138,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
     return STRAIT_OK;
 }
 
+/* The tokenizer is opened after the flags are checked, since a large one takes a second to load. */
 static strait_err run(int n_args, const char **args) {
     STRAIT_TRY(check_flags(n_args));
     struct strait_tokenizer *tokenizer = NULL;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 static const char *tokenizer_path, *out, *pattern = "gpt2", *field;
+/* Flags of all actions share one table, so an action ignores those of the others. */
 static int64_t vocab, n_threads, limit_mb;
 static int is_forced, has_stats, has_template;
 static strait_flag_list specials;
@@ -36,6 +37,7 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* A log gets one line per tenth of each phase, a terminal a line that is redrawn. */
 typedef struct display {
     strait_progress progress;
     int last_tenth, was_learning;
@@ -82,6 +84,7 @@ static strait_err check_training(int n_args, const char **args) {
     return STRAIT_OK;
 }
 
+/* The special token that ends a document is added by default, because tokenize requires one. */
 static strait_err train(int n_args, const char **args) {
     STRAIT_TRY(check_training(n_args, args));
     if (specials.n == 0) specials = (strait_flag_list){{"<|endoftext|>"}, 1};
@@ -102,6 +105,7 @@ static strait_err train(int n_args, const char **args) {
     STRAIT_TRY(strait_tokenizer_train(&spec, out, &n_tokens));
     strait_progress_say(&d.progress, "%s: %d tokens, learned in %.1f s", out, n_tokens,
                         strait_files_seconds() - start);
+    /* Small texts run out of pairs before the vocabulary is full. */
     if (n_tokens < vocab)
         strait_progress_say(
             &d.progress,
@@ -125,6 +129,7 @@ typedef struct encoding {
     double seconds;
 } encoding;
 
+/* One line of ids per document, so that the output has as many lines as the input has documents. */
 static strait_err encode_document(void *user, const void *text, size_t n) {
     encoding *e = user;
     const int32_t *ids = NULL;
@@ -140,6 +145,7 @@ static strait_err encode_document(void *user, const void *text, size_t n) {
     return STRAIT_OK;
 }
 
+/* Without files standard input is read, so that the command can stand in a pipe. */
 static strait_err encode(int n_args, const char **args) {
     static const char *input[] = {"-"};
     const strait_text_spec spec = {
@@ -171,6 +177,7 @@ static strait_err read_id(const struct strait_tokenizer *tokenizer, const char *
     return STRAIT_OK;
 }
 
+/* Allocated with calloc, not by the library: its allocator is not part of the public interface. */
 static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_args,
                                const char **args) {
     int32_t *ids = calloc((size_t)n_args, sizeof *ids);
@@ -187,6 +194,7 @@ static strait_err decode_words(const struct strait_tokenizer *tokenizer, int n_a
     return err;
 }
 
+/* Ids are words of the command line, not a file: the command is for trying a tokenizer. */
 static strait_err decode(int n_args, const char **args) {
     struct strait_tokenizer *tokenizer = NULL;
     if (n_args == 0)
@@ -215,6 +223,7 @@ static strait_err info(int n_args, const char **args) {
     return STRAIT_OK;
 }
 
+/* train and info name a file as an argument, the others with --tokenizer. */
 static const strait_action actions[] = {
     {"train", "--vocab N --out tokenizer.json FILES...", train},
     {"encode", "--tokenizer FILE [FILES...]", encode},

@@ -9,6 +9,7 @@
 
 static const char *out_path = "trace.json";
 static int64_t n_before = 2, n_steps = 1;
+/* Flags are static: a process runs one command. */
 static strait_flag_list sets;
 
 static const strait_flag flags[] = {
@@ -32,6 +33,7 @@ static strait_err take_steps(struct strait_trainer *trainer, int64_t n) {
     return STRAIT_OK;
 }
 
+/* The first steps are slower than later ones, since they allocate and measure links. */
 static strait_err record(struct strait_trainer *trainer, const char *path) {
     STRAIT_TRY(take_steps(trainer, n_before));
     STRAIT_TRY(strait_trainer_trace_begin(trainer));
@@ -50,6 +52,7 @@ static strait_err whole_path(char out[4096]) {
     return STRAIT_OK;
 }
 
+/* The output is checked first: recording may take minutes. */
 static strait_err run_trace(int n_args, const char **args) {
     struct strait_run *run = NULL;
     struct strait_trainer *trainer = NULL;

@@ -28,6 +28,7 @@ typedef struct run_facts {
     int64_t layers, width, steps, batch_tokens;
 } run_facts;
 
+/* The public interface has no access to the fields of a run, so values are read by key. */
 static strait_err read_facts(const struct strait_run *run, run_facts *out) {
     STRAIT_TRY(strait_run_get_text(run, "name", out->name, sizeof out->name));
     STRAIT_TRY(strait_run_get_text(run, "model.family", out->family, sizeof out->family));
@@ -37,6 +38,7 @@ static strait_err read_facts(const struct strait_run *run, run_facts *out) {
     return strait_run_get_int(run, "train.batch_tokens", &out->batch_tokens);
 }
 
+/* Purposes are listed separately, since each has another remedy. */
 static void print_memory(const strait_trainer_memory *memory) {
     const struct {
         const char *name;
@@ -76,6 +78,7 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
     }
 }
 
+/* The default is the same for train and host. */
 static strait_err folder_of(const run_facts *run, char out[STRAIT_FILES_PATH]) {
     if (out_folder != NULL) return strait_files_path(out, "%s", out_folder);
     return strait_files_path(out, "runs/%s", run->name);
@@ -146,6 +149,7 @@ static strait_err plan(const struct strait_run *run, const run_facts *facts, con
     return check_folder(folder);
 }
 
+/* The run is loaded once; dry runs and real ones then take the same path as far as possible. */
 static strait_err run_train(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_train, "run file",
                                       "--set KEY=VALUE overrides keys of the file", n_args, args));

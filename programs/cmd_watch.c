@@ -20,6 +20,7 @@ enum {
     SILENT_S = 15 // a busy host may miss a few of its updates, one per second
 };
 
+/* Scripts and tests want the state once; people want it live. */
 static int is_once;
 
 static const strait_flag flags[] = {
@@ -119,6 +120,7 @@ static strait_err check_folder(const char *folder) {
         STRAIT_EIO, "%s: not a run of \"strait host\"; use strait inspect for other runs", folder);
 }
 
+/* Workers with a stage come first, in the order of the pipeline; spares follow. */
 static strait_err show(const char *folder) {
     static strait_status status; // large
     char ids[32];

@@ -18,6 +18,7 @@ const strait_exit strait_exits[] = {
     {0},
 };
 
+/* The table stays where it is: it is constant. */
 void strait_commands_set(const strait_command *const *commands, int n) {
     table = commands;
     n_commands = n;
@@ -29,6 +30,7 @@ const strait_command *strait_commands_find(const char *name) {
     return NULL;
 }
 
+/* Internal commands have no summary and are last in the table, so the list ends before them. */
 const strait_command *strait_commands_at(int i) {
     return i < n_commands && table[i]->summary != NULL ? table[i] : NULL;
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+/* Paths that do not fit are an error: a truncated one would name another file. */
 strait_err strait_files_path(char out[STRAIT_FILES_PATH], const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -44,6 +45,7 @@ int strait_files_mentions(const char *path, const char *word) {
     return matched == length;
 }
 
+/* Monotonic, for durations: the time of day may be set while a command runs. */
 double strait_files_seconds(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);

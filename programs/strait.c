@@ -16,6 +16,7 @@ enum {
     N_COMMANDS = sizeof commands / sizeof *commands
 };
 
+/* Scripts and job managers decide by these codes whether to try again. */
 static int exit_code(strait_err err) {
     switch (err) {
     case STRAIT_OK: return 0;

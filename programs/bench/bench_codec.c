@@ -75,6 +75,7 @@ static strait_err call_grad_pack(struct strait_lab *lab, void *arg) {
     return strait_codec_grad_pack(m->receiver, next(m), m->wire[STRAIT_BACKWARD], m->d);
 }
 
+/* Gradients of weights are off the critical path, so they are reported apart from the crossings. */
 static strait_err call_weights(struct strait_lab *lab, void *arg) {
     struct middle *m = arg;
     (void)lab;
@@ -82,6 +83,7 @@ static strait_err call_weights(struct strait_lab *lab, void *arg) {
     return strait_codec_param_grads(m->receiver, &m->at);
 }
 
+/* Three boundaries, so that the stage between the first two has neighbours on both sides. */
 static strait_codec_spec spec_of(const struct strait_lab *lab, const candidate *which) {
     const strait_shape *s = &lab->plan.shape;
     strait_codec_spec spec = {.rows = lab->rows,
@@ -114,6 +116,7 @@ static strait_err fit_keep(strait_codec_spec *spec, int64_t times) {
     return STRAIT_OK;
 }
 
+/* The letters describe three activations and the token ids; see strait_lab_size. */
 static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, struct middle *m) {
     STRAIT_TRY(strait_codec_open(spec, STRAIT_RECEIVER, lab->backend, &m->receiver));
     spec->boundary = 1;
@@ -183,6 +186,7 @@ static int is_wanted(const candidate *which, const char *only) {
     return only == NULL || strstr(which->label, only) != NULL;
 }
 
+/* A filter without a match is a mistake, not an empty result. */
 static strait_err look_for(const char *only) {
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++)
         if (is_wanted(&candidates[i], only)) return STRAIT_OK;

@@ -2,20 +2,24 @@
  * codec strait at 128x. */
 #include "bench.h"
 
+/* Columns beyond those of the code are padding and are not packed. */
 static strait_pack_params codes(const struct strait_lab *lab, int bits, int is_stochastic) {
     return (strait_pack_params){
         .bits = bits, .is_stochastic = is_stochastic, .cols = strait_lab_size(lab, 'k')};
 }
 
+/* Windows of four codes. */
 static strait_window_params window_of(const struct strait_lab *lab) {
     return (strait_window_params){strait_lab_size(lab, 'k'), 4, lab->plan.shape.context, 1e-6f};
 }
 
+/* One group that becomes wider: the layout of a padded code. */
 static strait_regroup_params regroup_of(const struct strait_lab *lab) {
     return (strait_regroup_params){
         .n_groups = 1, .to_cols = lab->t[0].cols, .from_cols = lab->t[1].cols, .alpha = 1};
 }
 
+/* Its arguments are a struct, so the table cannot call it in one line. */
 static strait_err norm_silu_back(struct strait_lab *lab) {
     const strait_tensor *t = lab->t;
     const strait_norm_silu_grads at = {.scaled = t[0],
@@ -37,6 +41,7 @@ static int64_t tile_of(const struct strait_lab *lab) {
     return tile;
 }
 
+/* One line per kernel: identifier, name, tensors (bench.h), work, call. */
 #define KERNELS(X)                                                                                 \
     X(pack_16, "pack_rows 16", "1b1y 1fn3 1fnk", NULL,                                             \
       k->pack_rows(s, t[0], t[1], t[2], codes(lab, 16, 0)))                                        \

@@ -11,11 +11,13 @@ enum {
     HOST_SQUARE = 768
 };
 
+/* A copy moves as many bytes as the device can, so it shows the best bandwidth. */
 static strait_err copy(struct strait_lab *lab, void *arg) {
     (void)arg;
     return lab->k->cast(&lab->stream, lab->t[0], lab->t[1]);
 }
 
+/* A large square product is limited by arithmetic alone. */
 static strait_err square(struct strait_lab *lab, void *arg) {
     (void)arg;
     return lab->k->matmul(&lab->stream, lab->t[0], lab->t[1], lab->t[2],

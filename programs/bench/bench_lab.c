@@ -31,6 +31,7 @@ void strait_lab_close(struct strait_lab *lab) {
     strait_backend_close(&lab->backend);
 }
 
+/* Leaves the device open, which takes seconds on a GPU. */
 void strait_lab_clear(struct strait_lab *lab) {
     strait_slab_fini(&lab->slab);
     lab->slab = (struct strait_slab){0};
@@ -72,6 +73,7 @@ int64_t strait_lab_size(const struct strait_lab *lab, char letter) {
     }
 }
 
+/* The letter 'a' is the type of activations, which depends on the device. */
 static strait_dtype type_of(const struct strait_lab *lab, char letter) {
     switch (letter) {
     case 'a': return lab->dtype;
@@ -81,6 +83,7 @@ static strait_dtype type_of(const struct strait_lab *lab, char letter) {
     }
 }
 
+/* Four letters per tensor: how often it is moved per call, type, rows, columns. */
 strait_err strait_lab_plan(struct strait_lab *lab, const char *text) {
     for (const char *at = text; *at != '\0'; at += at[4] == ' ' ? 5 : 4) {
         const strait_dtype dtype = type_of(lab, at[1]);
@@ -121,6 +124,7 @@ static strait_err fill_tensor(struct strait_lab *lab, strait_tensor t, void *chu
     return ops->wait(&lab->stream); // the buffer is reused for the next tensor
 }
 
+/* Random values, because kernels may be faster on zeros. */
 strait_err strait_lab_make(struct strait_lab *lab) {
     void *values = NULL;
     STRAIT_TRY(strait_slab_commit(&lab->slab, lab->backend));
@@ -132,6 +136,7 @@ strait_err strait_lab_make(struct strait_lab *lab) {
     return err;
 }
 
+/* One wait per batch: waiting after every call would measure the wait. */
 static strait_err call_batch(struct strait_lab *lab, strait_lab_call *call, void *arg, int n,
                              double *out) {
     const double began = strait_clock_seconds();

@@ -7,11 +7,13 @@ static const strait_matmul_params abt = {.alpha = 1, .transpose_b = 1};
 static const strait_matmul_params ab = {.alpha = 1};
 static const strait_matmul_params add_atb = {.alpha = 1, .beta = 1, .transpose_a = 1};
 
+/* The scale of scores does not affect the time. */
 static strait_heads heads_of(const struct strait_lab *lab) {
     const strait_shape *s = &lab->plan.shape;
     return (strait_heads){s->heads, s->kv_heads, s->head_dim, s->context, 0.1f};
 }
 
+/* A norm with and without a gain are different code paths. */
 static strait_norm_params norm_of(strait_tensor gain) {
     return (strait_norm_params){.gain = gain, .epsilon = 1e-5f};
 }
@@ -26,6 +28,7 @@ static double product(const struct strait_lab *lab) {
     return 2.0 * (double)lab->t[0].rows * (double)lab->t[0].cols * (double)lab->t[1].cols;
 }
 
+/* The gradient of a weight sums over rows, so the inner dimension is another one. */
 static double product_back(const struct strait_lab *lab) {
     return 2.0 * (double)lab->t[0].rows * (double)lab->t[0].cols * (double)lab->t[1].rows;
 }

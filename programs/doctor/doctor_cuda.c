@@ -33,11 +33,13 @@ static void look_at_device(struct strait_doctor *doctor, int ordinal,
                            device->minor, all, free_bytes);
 }
 
+/* A missing library is a fact here: whether it matters is said under "problem". */
 static void look_at_file(struct strait_doctor *doctor, const char *name, const char *path,
                          const char *absent) {
     strait_doctor_fact(doctor, name, "%s", path[0] != '\0' ? path : absent);
 }
 
+/* Without a driver there is nothing to list but the reason. */
 void strait_doctor_cuda(struct strait_doctor *doctor) {
     const struct strait_cuda_info *s = cuda_info();
     if (s->has_driver) {

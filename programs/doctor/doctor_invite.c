@@ -46,6 +46,8 @@ static double measure_up(struct strait_mesh *mesh) {
     return best;
 }
 
+/* The token of the invite is the proof that this machine may ask: nobody else gets megabytes sent.
+ */
 static strait_err ask_for_probes(struct strait_mesh *mesh, const strait_invite *invite) {
     struct strait_msg *msg = NULL;
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(mesh), STRAIT_MSG_PROBE, STRAIT_TOKEN_BYTES, &msg));
@@ -92,6 +94,7 @@ static strait_err wait_up(struct strait_mesh *mesh) {
     return err;
 }
 
+/* Each failure has its own remedy, so they are told apart. */
 static void look_at_link(struct strait_doctor *doctor, struct strait_mesh *mesh,
                          const strait_invite *invite, const char *address) {
     strait_link_stats stats = {0};

@@ -38,6 +38,8 @@ static double allowed_cores(void) {
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
+/* Containers see all cores of the machine but may use only some: threads beyond that slow it down.
+ */
 static void look_at_processor(struct strait_doctor *doctor) {
     char model[STRAIT_DOCTOR_TEXT];
     static struct utsname system; // zeroed
@@ -85,6 +87,7 @@ static void look_at_memory(struct strait_doctor *doctor) {
         strait_doctor_fact(doctor, "memory", "%s, %s free", all_text, free_text);
 }
 
+/* Checkpoints go into the current folder by default, so that is the disk to check. */
 static void look_at_disk(struct strait_doctor *doctor) {
     char here[STRAIT_DOCTOR_TEXT / 2], text[32];
     struct statvfs disk;
@@ -121,6 +124,7 @@ static void look_at_clock(struct strait_doctor *doctor) {
         strait_doctor_fact(doctor, "clock", "%s", text);
 }
 
+/* In the order in which a user would fix problems. */
 void strait_doctor_machine(struct strait_doctor *doctor) {
     look_at_processor(doctor);
     look_at_memory(doctor);

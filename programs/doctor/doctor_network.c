@@ -2,6 +2,7 @@
 #include "doctor.h"
 #include "net/tls/socket.h"
 
+/* BBR does not take lost packets for congestion, which matters on internet links. */
 void strait_doctor_network(struct strait_doctor *doctor) {
     char current[STRAIT_DOCTOR_TEXT];
     strait_doctor_line("/proc/sys/net/ipv4/tcp_congestion_control", current);

@@ -26,6 +26,7 @@ static const strait_flag *find(const strait_flag *flags, const char *name, size_
     return NULL;
 }
 
+/* Letters are optional; most flags have none. */
 static const strait_flag *find_letter(const strait_flag *flags, char letter) {
     for (const strait_flag *flag = flags; flag != NULL && flag->name != NULL; flag++)
         if (flag->letter == letter) return flag;
@@ -47,6 +48,8 @@ static strait_err store_number(const strait_flag *flag, const char *text) {
     return STRAIT_OK;
 }
 
+/* Flags write through pointers of the command's table, so that a command needs no parsing of its
+ * own. */
 static strait_err store(const strait_flag *flag, const char *text) {
     switch (flag->kind) {
     case STRAIT_FLAG_SWITCH: *(int *)flag->value = 1; return STRAIT_OK;
@@ -160,6 +163,7 @@ static strait_err refuse_action(const strait_command *command, const char *word)
                        command->name, known, word, nearest.name);
 }
 
+/* The first word chooses the action; its own arguments follow. */
 strait_err strait_args_run(const strait_command *command, int n_args, const char **args) {
     if (command->actions == NULL) return command->run(n_args, args);
     for (const strait_action *action = command->actions; action->name != NULL; action++)
@@ -168,6 +172,8 @@ strait_err strait_args_run(const strait_command *command, int n_args, const char
     return refuse_action(command, n_args > 0 ? args[0] : "");
 }
 
+/* A second word is usually a value without its flag, which the hint names. An empty one is usually
+ * an unset variable of a shell. */
 strait_err strait_args_expect_one(const strait_command *command, const char *what, const char *hint,
                                   int n_args, const char **args) {
     if (n_args == 0)
@@ -183,11 +189,13 @@ strait_err strait_args_expect_one(const strait_command *command, const char *wha
     return STRAIT_OK;
 }
 
+/* Names the first superfluous word, which usually shows what was meant. */
 strait_err strait_args_expect_none(const char *name, int n_args, const char **args) {
     if (n_args == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "%s takes no arguments, but got \"%s\"", name, args[0]);
 }
 
+/* Checked before hours of work, which a typing mistake must not cost. */
 strait_err strait_args_check_output(const char *flag, const char *path) {
     char folder[STRAIT_PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -223,6 +231,7 @@ strait_err strait_args_check_device(const char *name) {
     return err;
 }
 
+/* A command with actions is used in as many ways as it has actions. */
 int strait_args_usage(const strait_command *command, int i, strait_usage *out) {
     if (command->actions == NULL && i > 0) return 0;
     const strait_action *action = command->actions != NULL ? &command->actions[i] : NULL;

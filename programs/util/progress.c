@@ -13,6 +13,7 @@ enum {
 
 static const double show_seconds = 0.1;
 
+/* Redrawing a line makes sense on a terminal only; logs get whole lines. */
 void strait_progress_init(strait_progress *progress) {
     *progress = (strait_progress){.is_terminal = isatty(STDERR_FILENO)};
 }
@@ -54,6 +55,7 @@ void strait_progress_say(strait_progress *progress, const char *format, ...) {
     fputc('\n', stderr);
 }
 
+/* Two units are enough: nobody needs the seconds of an hour. */
 void strait_progress_duration(double seconds, char out[32]) {
     const long s = seconds < 0.0 ? 0 : (long)(seconds + 0.5);
     if (s >= 3600)
@@ -64,10 +66,12 @@ void strait_progress_duration(double seconds, char out[32]) {
         (void)snprintf(out, 32, "%lds", s);
 }
 
+/* English only: messages of the program are not translated. */
 const char *strait_progress_plural(int64_t n) {
     return n == 1 ? "" : "s";
 }
 
+/* One decimal below ten, so that 1.4 GiB is not shown as 1 GiB. */
 void strait_progress_bytes(double bytes, char out[32]) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     int unit = 0;

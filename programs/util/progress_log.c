@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+/* The clock starts here, after everything is allocated: the time left concerns steps only. */
 static void on_opened(void *user, const strait_trainer_info *info, int64_t step) {
     strait_progress_log *log = user;
     char text[32];
@@ -49,6 +50,7 @@ static void on_stepped(void *user, const strait_trainer_report *report) {
                          links, report->is_skipped ? "  skipped: non-finite gradient" : "");
 }
 
+/* The last validation loss is repeated in the line of every later step. */
 static void on_validated(void *user, int64_t step, double loss) {
     strait_progress_log *log = user;
     log->valid_loss = loss;
@@ -56,6 +58,7 @@ static void on_validated(void *user, int64_t step, double loss) {
     strait_progress_say(&log->progress, "step %lld  validation loss %.4f", (long long)step, loss);
 }
 
+/* Notes come from the library, which prints nothing itself. */
 static void on_noted(void *user, const char *text) {
     strait_progress_log *log = user;
     strait_progress_say(&log->progress, "note: %s", text);
@@ -87,6 +90,7 @@ static int must_stop(void *user) {
     return log->was_warned;
 }
 
+/* The log keeps the options it shows, because the run may be closed before the log. */
 strait_err strait_progress_log_init(strait_progress_log *log, const struct strait_run *run,
                                     const char *folder) {
     *log = (strait_progress_log){.folder = folder};

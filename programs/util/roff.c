@@ -23,6 +23,7 @@ static const char *escape_of(char c) {
     return NULL;
 }
 
+/* Quotes and dashes would become typographic ones, which cannot be copied into a shell. */
 static void put_letter(FILE *to, char c) {
     const char *escape = escape_of(c);
     if (escape != NULL)
@@ -53,6 +54,7 @@ static void put_word(strait_roff *page, const char *word, size_t length, char fo
     if (font != 'R') (void)fputs("\\fR", page->to);
 }
 
+/* The source may be wrapped anywhere: roff fills lines by itself. */
 static void put_words(strait_roff *page, const char *text, size_t length, char font) {
     const char *end = text + length;
     for (text += strspn(text, white); text < end; text += strspn(text, white)) {
@@ -86,6 +88,7 @@ void strait_roff_heading(strait_roff *page, const char *text) {
     fprintf(page->to, ".SH %s\n", text);
 }
 
+/* An empty line of the help separates paragraphs, as in its source. */
 void strait_roff_text(strait_roff *page, const char *text) {
     for (;;) {
         const char *gap = strstr(text, "\n\n");
@@ -125,6 +128,7 @@ void strait_roff_usage(strait_roff *page, const char *text) {
     }
 }
 
+/* Called before requests and at the end of a page; an open line is closed once. */
 void strait_roff_end(strait_roff *page) {
     if (page->column > 0) (void)fputc('\n', page->to);
     page->column = 0;

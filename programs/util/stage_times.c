@@ -25,6 +25,7 @@ static void keep_best(double *best, double start) {
     if (*best == 0 || seconds < *best) *best = seconds;
 }
 
+/* A GPU only queues work, so the clock is read after everything is done. */
 static strait_err wait_for(const struct bench *b) {
     return b->backend->ops->wait(strait_stage_stream(b->stage));
 }
@@ -69,6 +70,7 @@ static strait_err try_update(struct bench *b, int64_t step, double *best) {
     return STRAIT_OK;
 }
 
+/* The weights keep the zeros they were allocated with: time does not depend on values. */
 static strait_err try_part(struct bench *b, const strait_run_plan *plan,
                            const strait_stage_spec *spec, strait_pipe_stage *out) {
     int n = 0;
@@ -106,6 +108,7 @@ struct crossing_bench {
     strait_crossing at;
 };
 
+/* Only activations are measured; gradients are assumed to cost the same. */
 static strait_err try_crossing(const struct bench *b, struct crossing_bench *c, double *best) {
     const double start = strait_clock_seconds();
     STRAIT_TRY(strait_codec_act_pack(c->sender, &c->at, c->wire, c->x));
@@ -115,6 +118,7 @@ static strait_err try_crossing(const struct bench *b, struct crossing_bench *c, 
     return STRAIT_OK;
 }
 
+/* Inputs are zeros: the time of a codec does not depend on values. */
 static strait_err allocate(const struct bench *b, const strait_codec_spec *spec,
                            struct crossing_bench *c) {
     const int64_t width = strait_codec_width(spec);
@@ -154,6 +158,7 @@ static strait_err time_codec(const struct bench *b, const strait_run_plan *plan,
     return err;
 }
 
+/* Two measurements differ by noise, and a negative cost would confuse the simulation. */
 static double above(double a, double b) {
     return a > b ? a - b : 0;
 }
@@ -188,6 +193,8 @@ strait_err strait_stage_times_measure(const strait_run *run, const strait_run_pl
     return err;
 }
 
+/* A training step has three products per weight, so each pass is a third. Recomputing adds another
+ * forward pass to the backward one. */
 strait_err strait_stage_times_estimate(const strait_run_plan *plan, double flops_per_s,
                                        strait_stage_times *out) {
     strait_shape one = plan->shape;
