@@ -39,8 +39,8 @@
 #include "tensor/param.h"
 #include "tensor/tensor.h"
 
+#include <inttypes.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum {
     STRAIT_CODEC_NAME = 16,  // bytes of a name or variant, with its terminating zero
@@ -65,6 +65,16 @@ typedef enum strait_codec_rounding {
     STRAIT_ROUND_STOCHASTIC, // unbiased; a function of seed, boundary, step and microbatch
 } strait_codec_rounding;
 
+/* Members of the spec that came after the others, with the format in which the fingerprint reads
+ * them: a row per setting, new ones at the end. */
+#define STRAIT_CODEC_SETTINGS(X)                                                                   \
+    X(int64_t, context, PRId64) /* strait, context: tokens whose codes the decoder reads */        \
+    X(int64_t, encoder, PRId64) /* strait, context: inner width of the encoder */                  \
+    X(int64_t, seq_len, PRId64) /* tokens of a sequence, which divide the rows; 0: all rows */     \
+    X(double, basis_gain, "a")  /* strait, context: scale of the encoder basis that all boundaries \
+                                   start from; 0: each draws its own */                            \
+    X(int, has_gates, "d")      /* strait, context: token gates on both sides; link.codec.gains */
+
 /* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
  * asks for the codec's default. */
 typedef struct strait_codec_spec {
@@ -78,15 +88,12 @@ typedef struct strait_codec_spec {
     int64_t tile;                    // int4: values that share a scale, a power of two
     int64_t hidden;                  // m: inner width of resbm and strait
     int64_t table_width;             // strait: width of the token table; link.codec.anchors
-    int64_t context;                 // strait, context: tokens whose codes the decoder reads
-    int64_t encoder;                 // strait, context: inner width of the encoder
-    double basis_gain;               // strait, context: scale of the encoder basis that all
-                                     // boundaries start from; 0: each draws its own
-    int has_gates;                   // strait, context: token gates on both sides; link.codec.gains
-    int64_t seq_len;                 // tokens of a sequence, which divide the rows; 0: all rows
-    int is_stepwise;                 // rows is 1, and a sequence crosses token by token
-    int bits;                        // per value on the wire: 32, 16, 8 or 4
-    int grad_bits;                   // the same backward; 0: bits
+#define MEMBER(type, member, format) type member;
+    STRAIT_CODEC_SETTINGS(MEMBER)
+#undef MEMBER
+    int is_stepwise; // rows is 1, and a sequence crosses token by token
+    int bits;        // per value on the wire: 32, 16, 8 or 4
+    int grad_bits;   // the same backward; 0: bits
     strait_codec_rounding rounding;
     int has_feedback;        // transparent codecs: add what was lost to the next crossing
     int64_t widest;          // subspace: most inputs of a residual output projection

@@ -2,6 +2,7 @@
 #include "base/rng/rng.h"
 #include "codec/codec.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* The name was checked when the spec was; unknown ones never get here. */
@@ -89,21 +90,26 @@ static uint64_t extend(uint64_t hash, const char *line) {
     return strait_rng_stream(text);
 }
 
-/* Every setting that changes values or bytes. A field added to the spec belongs here unless two
- * machines may differ in it. Real numbers are written in hexadecimal, which loses no bit. */
+/* Every setting that changes values or bytes. A field added to the spec belongs in
+ * STRAIT_CODEC_SETTINGS unless two machines may differ in it. Real numbers are written in
+ * hexadecimal, which loses no bit. */
 static uint64_t hash_spec(const strait_codec_spec *spec) {
-    char text[512];
-    (void)snprintf(
+    char text[1024];
+    int used = snprintf(
         text, sizeof text,
         "%s %s %lld %lld %lld %lld %lld %lld %lld %lld %d %d %d %d %lld %a %lld %a %d "
-        "%d %llu %lld %lld %lld %a %d",
+        "%d %llu",
         spec->name, spec->variant, (long long)spec->rows, (long long)spec->cols,
         (long long)spec->vocab, (long long)spec->keep, (long long)spec->rank, (long long)spec->tile,
         (long long)spec->hidden, (long long)spec->table_width, spec->bits, spec->grad_bits,
         (int)spec->rounding, spec->has_feedback, (long long)spec->confine_every, spec->leak_limit,
         (long long)spec->grassmann_every, spec->grassmann_rate, spec->boundary, spec->n_boundaries,
-        (unsigned long long)spec->seed, (long long)spec->context, (long long)spec->encoder,
-        (long long)spec->seq_len, spec->basis_gain, spec->has_gates);
+        (unsigned long long)spec->seed);
+#define PRINT(type, member, format) \
+    used += snprintf(text + used, sizeof text - (size_t)used, " %" format, spec->member);
+    STRAIT_CODEC_SETTINGS(PRINT)
+#undef PRINT
+    assert(used < (int)sizeof text); // a longer text would leave settings out
     return strait_rng_stream(text);
 }
 

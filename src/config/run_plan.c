@@ -47,14 +47,8 @@ static strait_optim_group matrices_at(const strait_run *run, double rate) {
 
 static strait_optim_spec make_optim(const strait_run *run) {
     const float table_decay = (float)run->train.embedding_weight_decay;
-    return (strait_optim_spec){
+    strait_optim_spec spec = {
         .ops = strait_optimizers[run->train.optimizer],
-        .beta1 = (float)run->train.beta1,
-        .beta2 = (float)run->train.beta2,
-        .epsilon = (float)run->train.epsilon,
-        .momentum = (float)run->train.momentum,
-        .momentum_start = (float)run->train.momentum_start,
-        .momentum_warmup = run->train.momentum_warmup,
         .max_norm = run->train.clip,
         .groups =
             {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
@@ -74,6 +68,9 @@ static strait_optim_spec make_optim(const strait_run *run) {
              [STRAIT_ROLE_CONV] = {.learning_rate = (float)run->train.conv_learning_rate},
              [STRAIT_ROLE_MIXING] = {.learning_rate = (float)run->train.mixing_learning_rate}},
     };
+#define OPTIM(key, kind, initial, help) spec.key = (__typeof__(spec.key))run->train.key;
+#include "config/run_options.def"
+    return spec;
 }
 
 /* The schedule counts steps of the whole run, also after it was resumed. */

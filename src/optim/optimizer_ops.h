@@ -3,7 +3,7 @@
  * The framework (optimizer.c) measures and clips gradients, decides which parameters learn at a
  * step and at which learning rate, owns all memory and names the state in checkpoints. An optimizer
  * says which parameters it can update, which state each of them needs, and how one step changes
- * them. To add one: write its file, list it in registry.c and CMakeLists.txt, and test it. */
+ * them. To add one: write its file, list it in registry.c, and test it. */
 #pragma once
 
 #include "backend/backend.h"

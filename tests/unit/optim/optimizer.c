@@ -125,7 +125,7 @@ static void states_have_stable_names_and_shapes(void **state) {
         {"muon", "p0.m 7x5,p1.m 5x13,p2.m 11x5,p2.v 11x5,"
                  "p3.m 11x5,p3.v 11x5,p4.m 1x5,p4.v 1x5,"},
     };
-    for (size_t k = 0; k < 3; k++) {
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         struct rig rig;
         struct strait_optimizer *opt = NULL;
         char names[512] = "";
