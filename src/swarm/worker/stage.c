@@ -177,13 +177,14 @@ strait_err strait_worker_connect(struct worker *w, const strait_task *task, int 
         return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
     STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
     STRAIT_TRY(add_peer(w, &task->neighbours.next, dials, 1, &w->next_peer));
+    /* Before waiting: a neighbour that is ready describes its codec while we wait for the other. */
+    strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
     if (!dials) return STRAIT_OK; // the others dial once all listen
     *missing = w->stage - 1;
     STRAIT_TRY(wait_up(w, w->prev));
     *missing = w->stage;
     STRAIT_TRY(wait_up(w, w->next_peer));
     *missing = -1;
-    strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
     return strait_service_greet(w->service);
 }
 
