@@ -272,9 +272,8 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
         e->sequence != c->sequence || !c->is_awaited[stage])
         return; // late, repeated or not asked for
     worker->seen_ns = worker->progress_ns = now;
-    const int is_neighbour = e->blamed == stage - 1 || e->blamed == stage + 1;
-    if (e->is_blaming && is_neighbour && e->blamed >= 0 && e->blamed < c->config.n_stages)
-        strait_coordinator_accuse(c, e->worker, c->owner[e->blamed], now, out);
+    if (e->is_blaming)
+        strait_coordinator_blame(c, e->worker, e->blamed, now, out);
     else if (e->err == STRAIT_OK)
         c->is_awaited[stage] = 0;
     else
@@ -355,6 +354,10 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
         strait_coordinator_invalid_data(c, e->worker, now_ns, out);
         break;
     case STRAIT_SWARM_NONFINITE: strait_coordinator_nonfinite(c, e->worker, now_ns, out); break;
+    case STRAIT_SWARM_CONTRADICTED:
+        strait_coordinator_contradicted(c, e->worker, e->stage, now_ns, out);
+        break;
+    case STRAIT_SWARM_CONFIRMED: strait_coordinator_confirmed(c, e->worker); break;
     case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
     case STRAIT_SWARM_START: start(c, now_ns); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;

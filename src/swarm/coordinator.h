@@ -27,6 +27,7 @@ enum {
     STRAIT_SWARM_ACTIONS = 512,    // upper bound on the actions of one event
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
+    STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
     STRAIT_SWARM_TIMEOUTS = 2,     // a worker may have caused, before its stage moves to a spare
     STRAIT_SWARM_LINE = 256        // bytes of a log line, with its final zero
 };
@@ -49,12 +50,14 @@ typedef struct strait_swarm_worker {
     int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
     int n_penalties;  // stalls, and stages moved away after timeouts: spares with fewer go first
     int n_timeouts;   // timeouts that this worker may have caused
-    int n_violations; // invalid data it sent, or false reports about neighbours
+    int n_violations; // invalid data it sent, or false reports
     int has_successor, successor; // a spare that takes its stage before the next step
-    int is_suspect;  // it reported non-finite values: chosen last, its own snapshots not used
-    int has_accused; // it reported invalid data from a neighbour
-    strait_fingerprint accused; // the first neighbour it reported
-    int stage;                  // it owns; -1: a spare
+    int is_suspect; // it reported non-finite values: chosen last, its own snapshots not used
+    int n_disputes; // workers that it blamed for invalid data, or that blamed it: chosen last
+    strait_fingerprint disputes[STRAIT_SWARM_DISPUTES];
+    int has_beside;            // a neighbour reported values that a spare did not find
+    strait_fingerprint beside; // the last such neighbour
+    int stage;                 // it owns; -1: a spare
     strait_snapshot_inventory inventory;
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
@@ -83,7 +86,9 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_HEARTBEAT,    // worker, inventory, progress, is_waiting
     STRAIT_SWARM_REPLY,        // worker, generation, sequence, err, is_blaming, blamed
     STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
-    STRAIT_SWARM_NONFINITE,    // worker: reported non-finite values of its own, not yet verified
+    STRAIT_SWARM_NONFINITE,    // worker: reported non-finite or implausible values, unverified
+    STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
+    STRAIT_SWARM_CONFIRMED,    // worker: that report was found to be true
     STRAIT_SWARM_REASSIGN,     // worker, successor: the stage should move before the next step
     STRAIT_SWARM_START,        // stages may be assigned from now on
     STRAIT_SWARM_GOAL,         // goal: what the trainer wants next; only when ready
@@ -103,6 +108,7 @@ typedef struct strait_swarm_goal {
 typedef struct strait_swarm_event {
     strait_swarm_event_kind kind;
     int worker; // slot
+    int stage;
     strait_fingerprint key;
     const strait_swarm_report *report; // borrowed during the call
     strait_snapshot_inventory inventory;

@@ -13,7 +13,8 @@ enum {
 };
 
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
-    c->workers[worker].is_known = c->workers[worker].n_violations > 0;
+    c->workers[worker].is_known = c->workers[worker].n_violations > 0 ||
+                                  c->workers[worker].n_disputes > 0;
 }
 
 void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
@@ -59,15 +60,16 @@ int strait_coordinator_can_own(const struct strait_coordinator *c, int slot) {
 }
 
 /* Ranks a spare for a stage: enough memory counts most, then snapshots of the stage, then speed,
- * which is mapped to less than 1 so that it only decides between otherwise equal spares. A suspect
- * comes after all others. */
+ * which is mapped to less than 1 so that it only decides between otherwise equal spares. A suspect,
+ * or a worker that another contradicts, comes after all others. */
 static double score(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
     double score = worker->report.flops / (1.0 + worker->report.flops);
     if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) score += 4.0;
     if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) score += 8.0;
-    return score - 2.0 * worker->n_penalties - 100.0 * worker->is_suspect;
+    const int is_last = worker->is_suspect || worker->n_disputes > 0;
+    return score - 2.0 * worker->n_penalties - 100.0 * is_last;
 }
 
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,

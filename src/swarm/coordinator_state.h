@@ -30,8 +30,8 @@ int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, 
 void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
                                strait_swarm_actions *out);
 
-/* Frees the slot of a worker that is gone. A worker with violations keeps it: reconnecting must not
- * clear them. */
+/* Frees the slot of a worker that is gone. A worker with violations or disputes keeps it:
+ * reconnecting must not clear them. */
 void strait_coordinator_forget(struct strait_coordinator *c, int worker);
 
 /* Abandons the current generation: all stages return to `waiting`. The next generation begins after
@@ -51,17 +51,28 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int slo
 
 /* ---- coordinator_suspects.c ---- */
 
-/* `accuser` rejected invalid values from `accused`: counts a violation against one of them. */
-void strait_coordinator_accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
-                               strait_swarm_actions *out);
+/* `accuser` reports that it rejected values from the owner of stage `blamed`. Replaces the accuser
+ * by a spare, or bans the one of the two that a second worker contradicts. A stage that is not its
+ * neighbour is a violation. */
+void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
+                              strait_swarm_actions *out);
 
 /* The driver found invalid data from a worker: counts a violation. */
 void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,
                                      strait_swarm_actions *out);
 
-/* A worker reported non-finite values: the step is recomputed, on a spare if there is one. */
+/* A worker reported non-finite or implausible values: the step is recomputed, on a spare if there
+ * is one. */
 void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_t now,
                                   strait_swarm_actions *out);
+
+/* The recomputed step has no such values at `stage`, which the worker owned: counts a violation
+ * against it, or against a neighbour that was beside another such worker before. */
+void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int stage, int64_t now,
+                                     strait_swarm_actions *out);
+
+/* Another worker computed the same: the report was true. */
+void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
 
 /* `reporter` timed out waiting for a neighbour. Moves the most suspected stage to a
  * spare. */

@@ -5,70 +5,169 @@
  * one report, and they let a dishonest one disturb only a bounded number of steps. */
 #include "swarm/coordinator_state.h"
 
+#include <limits.h>
+
 /* ---- invalid values ---- */
 
-static void ban(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
+/* Takes `key` off the list of workers that contradict this one. */
+static void drop_dispute(strait_swarm_worker *worker, const strait_fingerprint *key) {
+    for (int i = worker->n_disputes - 1; i >= 0; i--)
+        if (strait_fingerprint_equal(&worker->disputes[i], key))
+            worker->disputes[i] = worker->disputes[--worker->n_disputes];
+}
+
+/* What a banned worker said of others, and others of it, no longer counts against them. */
+static void clear_marks(struct strait_coordinator *c, const strait_fingerprint *key) {
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        strait_swarm_worker *worker = &c->workers[i];
+        drop_dispute(worker, key);
+        if (strait_fingerprint_equal(&worker->beside, key)) worker->has_beside = 0;
+    }
+}
+
+static void ban(struct strait_coordinator *c, int slot, const char *reason,
+                strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
-    (void)strait_coordinator_log(c, out, slot, "violation 2 of 2; banned from this run");
+    (void)strait_coordinator_log(c, out, slot, reason);
     strait_coordinator_act(out, STRAIT_SWARM_BAN, slot)->reason =
         "banned from this run: this key sent non-finite values or invalid snapshots, or reported "
         "them falsely of others";
+    clear_marks(c, &worker->key);
     if (worker->stage >= 0) c->owner[worker->stage] = -1;
     worker->stage = -1;
     worker->is_connected = worker->is_known = 0;
 }
 
-/* The step is recomputed, by the same workers or, after the last violation, without this one. */
+/* The step is recomputed, by the same workers or, after the last violation, without this one. What
+ * a spare does disturbs no step. */
 static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
                             strait_swarm_actions *out) {
+    const int is_owner = c->workers[slot].stage >= 0;
     if (++c->workers[slot].n_violations >= STRAIT_SWARM_VIOLATIONS)
-        ban(c, slot, out);
+        ban(c, slot, "violation 2 of 2; banned from this run", out);
     else
-        (void)strait_coordinator_log(c, out, slot, "violation 1 of 2; recomputing the step");
+        (void)strait_coordinator_log(
+            c, out, slot, is_owner ? "violation 1 of 2; recomputing the step" : "violation 1 of 2");
+    if (is_owner) strait_coordinator_abandon(c, now, 0);
+}
+
+/* Moves the stage of a worker to a spare and logs why; returns whether there is one. Without one
+ * the worker keeps its stage. */
+static int move_to_spare(struct strait_coordinator *c, int slot, const char *reason,
+                         strait_swarm_actions *out) {
+    const int stage = c->workers[slot].stage;
+    const int successor = strait_coordinator_spare_for(c, stage, INT_MAX);
+    if (successor < 0) return 0;
+    strait_coordinator_log(c, out, slot, reason)->successor = successor;
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
+    strait_coordinator_assign(c, stage, successor, out);
+    return 1;
+}
+
+static void add_dispute(strait_swarm_worker *worker, const strait_fingerprint *key) {
+    for (int i = 0; i < worker->n_disputes; i++)
+        if (strait_fingerprint_equal(&worker->disputes[i], key)) return;
+    if (worker->n_disputes < STRAIT_SWARM_DISPUTES) worker->disputes[worker->n_disputes++] = *key;
+}
+
+/* Returns which of two workers that contradict each other is at fault: the one that others
+ * contradict too. -1: there is no telling yet. */
+static int find_liar(const struct strait_coordinator *c, int a, int b) {
+    const int n_a = c->workers[a].n_disputes;
+    const int n_b = c->workers[b].n_disputes;
+    if (n_a == n_b || (n_a < STRAIT_SWARM_VIOLATIONS && n_b < STRAIT_SWARM_VIOLATIONS)) return -1;
+    return n_a > n_b ? a : b;
+}
+
+/* One of the two is lying or broken, and the coordinator cannot tell which. It replaces the
+ * accuser: if the accused is at fault, the spare will report it too. Only a worker that two others
+ * contradict is banned, so a single liar cannot get an honest worker banned. */
+static void accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
+                   strait_swarm_actions *out) {
+    add_dispute(&c->workers[accuser], &c->workers[accused].key);
+    add_dispute(&c->workers[accused], &c->workers[accuser].key);
+    (void)strait_coordinator_log(c, out, accused,
+                                 "a neighbour rejected its values or snapshots; one of the two is "
+                                 "at fault");
+    const int liar = find_liar(c, accuser, accused);
+    if (liar >= 0)
+        ban(c, liar, "two workers contradict it; banned from this run", out);
+    else if (!move_to_spare(c, accuser, "rejected values or snapshots of a neighbour", out))
+        (void)strait_coordinator_log(c, out, accuser,
+                                     "rejected values or snapshots of a neighbour; recomputing "
+                                     "the step. If this repeats, another worker must join to tell "
+                                     "who is at fault");
     strait_coordinator_abandon(c, now, 0);
 }
 
-/* One of the two is lying or broken, and the coordinator cannot tell which. It assumes the accused,
- * unless the accuser has reported another worker before: two broken neighbours are less likely than
- * one broken accuser. */
-void strait_coordinator_accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
-                               strait_swarm_actions *out) {
-    strait_swarm_worker *reporter = &c->workers[accuser];
-    const strait_fingerprint *key = &c->workers[accused].key;
-    const int is_first = !reporter->has_accused;
-    const int is_same = !is_first && strait_fingerprint_equal(&reporter->accused, key);
-    if (is_first) reporter->accused = *key;
-    reporter->has_accused = 1;
-    if (!is_first && !is_same)
-        (void)strait_coordinator_log(c, out, accuser,
-                                     "reported invalid values from a second worker: not believed");
-    count_violation(c, is_first || is_same ? accused : accuser, now, out);
+void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
+                              strait_swarm_actions *out) {
+    const int stage = c->workers[accuser].stage;
+    const int is_neighbour = blamed == stage - 1 || blamed == stage + 1;
+    /* The generation was abandoned: the stage may have another owner by now. */
+    if (c->phase == STRAIT_PHASE_WAITING) return;
+    if (is_neighbour && blamed >= 0 && blamed < c->config.n_stages) {
+        accuse(c, accuser, c->owner[blamed], now, out);
+        return;
+    }
+    (void)strait_coordinator_log(c, out, accuser,
+                                 "reported invalid values from a stage that is not its neighbour");
+    count_violation(c, accuser, now, out);
 }
 
 void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,
                                      strait_swarm_actions *out) {
-    if (c->workers[slot].is_connected && c->workers[slot].stage >= 0)
+    if (c->workers[slot].is_known && c->workers[slot].is_connected)
         count_violation(c, slot, now, out);
 }
 
-/* A worker's report of non-finite values is verified by recomputing the step elsewhere: training
- * may diverge on any worker, or this one may be broken. */
+/* ---- reports that are verified by recomputing the step ---- */
+
+/* Training may diverge on any worker, or this one may be broken or lie. */
 void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_t now,
                                   strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     if (!worker->is_connected || worker->stage < 0) return;
     worker->is_suspect = 1;
-    if (strait_coordinator_count_spares(c) > 0) {
+    if (!move_to_spare(c, slot, "non-finite or implausible values; recomputing the step on a spare",
+                       out))
         (void)strait_coordinator_log(c, out, slot,
-                                     "non-finite values; recomputing the step on a spare");
-        c->owner[worker->stage] = -1;
-        worker->stage = -1;
-        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
-    } else {
-        (void)strait_coordinator_log(
-            c, out, slot, "non-finite values; recomputing the step, no spare is available");
-    }
+                                     "non-finite or implausible values; recomputing the step, no "
+                                     "spare is available");
     strait_coordinator_abandon(c, now, 0);
+}
+
+/* Returns whether the worker was beside another one whose report was false, and remembers this one:
+ * a worker that sends large values can make its neighbour's overflow. */
+static int was_beside_another(strait_swarm_worker *worker, const strait_fingerprint *reporter) {
+    const int was = worker->has_beside && !strait_fingerprint_equal(&worker->beside, reporter);
+    worker->has_beside = 1;
+    worker->beside = *reporter;
+    return was;
+}
+
+void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int stage, int64_t now,
+                                     strait_swarm_actions *out) {
+    const strait_fingerprint key = c->workers[slot].key;
+    int n_shared = 0;
+    for (int i = stage - 1; i <= stage + 1; i += 2) {
+        const int beside = i >= 0 && i < c->config.n_stages ? c->owner[i] : -1;
+        if (beside < 0 || !was_beside_another(&c->workers[beside], &key)) continue;
+        n_shared++;
+        (void)strait_coordinator_log(c, out, beside,
+                                     "a second worker beside it had values that a spare has not");
+        count_violation(c, beside, now, out);
+        if (c->workers[beside].stage >= 0) (void)move_to_spare(c, beside, "replaced for that", out);
+    }
+    if (n_shared > 0) return;
+    (void)strait_coordinator_log(c, out, slot,
+                                 "reported non-finite or implausible values, which the recomputed "
+                                 "step does not have");
+    count_violation(c, slot, now, out);
+}
+
+void strait_coordinator_confirmed(struct strait_coordinator *c, int slot) {
+    c->workers[slot].is_suspect = 0;
 }
 
 /* ---- timeouts ---- */

@@ -12,60 +12,120 @@ static void accuse(int stage, int blamed) {
                               .blamed = blamed});
 }
 
-static void bans_after_the_second_violation(void **state) {
+/* The owner of stage 1 reports that of stage 0; a spare takes its place and reports the same. */
+static void bans_a_worker_that_two_others_report(void **state) {
     (void)state;
-    begin(2);
+    begin(3);
     const int culprit = c.owner[0];
-    const strait_fingerprint key = c.workers[culprit].key;
+    const int first = c.owner[1];
     accuse(1, 0);
     assert_null(find(STRAIT_SWARM_BAN, -1));
     assert_int_not_equal(c.phase, STRAIT_PHASE_WORK); // the step is recomputed
     recover();
     assert_int_equal(c.owner[0], culprit);
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = culprit});
-    join(0, strait_snapshot_inventory_empty()); // reconnecting does not clear violations
+    assert_int_not_equal(c.owner[1], first);
+    accuse(1, 0);
+    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, culprit);
     recover();
-    const int again = strait_coordinator_find(&c, &key);
-    const int stage = c.workers[again].stage;
-    assert_true(stage >= 0);
-    accuse(1 - stage, stage);
-    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, again);
-    assert_int_equal(strait_coordinator_find(&c, &key), -1);
-    join(9, strait_snapshot_inventory_empty());
-    recover();
+    assert_int_equal(c.workers[first].stage, 0);
+    assert_int_equal(c.workers[first].n_disputes, 0); // the other side was at fault
 }
 
-static void bans_a_worker_that_reports_several_others(void **state) {
+static void keeps_disputes_of_a_worker_that_reconnects(void **state) {
     (void)state;
-    begin(4);
-    const int liar = c.owner[1];
-    for (int i = 0; i < 2; i++) { // two reports ban the first neighbour
-        const int neighbour = c.owner[0];
-        accuse(1, 0);
-        assert_int_equal(find(STRAIT_SWARM_BAN, neighbour) != NULL, i == 1);
-        recover();
-    }
-    for (int i = 0; i < 2; i++) { // the next two count against the reporter
-        const int neighbour = c.owner[0];
-        accuse(1, 0);
-        assert_null(find(STRAIT_SWARM_BAN, neighbour));
-        assert_int_equal(find(STRAIT_SWARM_BAN, liar) != NULL, i == 1);
-        if (i == 0) recover();
-    }
-    assert_int_not_equal(c.owner[1], liar);
+    begin(3);
+    const int culprit = c.owner[0];
+    const strait_fingerprint key = c.workers[culprit].key;
+    accuse(1, 0);
+    recover();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = culprit});
+    recover(); // the first reporter has stage 0
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_JOIN,
+                              .key = key,
+                              .report = &report,
+                              .inventory = strait_snapshot_inventory_empty()});
+    const int again = strait_coordinator_find(&c, &key);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
+    recover();
+    assert_int_equal(c.workers[again].stage, 0);
+    accuse(1, 0);
+    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, again);
 }
 
-/* A report about a stage that is not a neighbour is ignored. */
-static void ignores_reports_about_other_than_neighbours(void **state) {
+/* A single liar reports whomever it can: it loses its stage, and is banned for a second report. */
+static void bans_a_worker_that_reports_two_others(void **state) {
+    (void)state;
+    begin(3);
+    const int liar = c.owner[1];
+    accuse(1, 0);
+    recover();
+    assert_int_equal(c.workers[liar].stage, -1);
+    for (int i = 0; i < 2; i++) // it gets a stage again, beside another worker
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[i]});
+    join(8, strait_snapshot_inventory_empty());
+    recover();
+    const int stage = c.workers[liar].stage;
+    assert_true(stage >= 0);
+    accuse(stage, 1 - stage);
+    for (int i = 0; i < actions.n; i++)
+        if (actions.items[i].kind == STRAIT_SWARM_BAN)
+            assert_int_equal(actions.items[i].worker, liar);
+    assert_non_null(find(STRAIT_SWARM_BAN, liar));
+}
+
+/* Without a third worker nobody can tell who is at fault. */
+static void bans_nobody_for_one_workers_word(void **state) {
     (void)state;
     begin(2);
+    for (int i = 0; i < 8; i++) {
+        accuse(1, 0);
+        assert_null(find(STRAIT_SWARM_BAN, -1));
+        assert_non_null(find(STRAIT_SWARM_LOG, c.owner[0])); // both are named
+        assert_non_null(find(STRAIT_SWARM_LOG, c.owner[1]));
+        recover();
+    }
+    join(2, strait_snapshot_inventory_empty());
+    const int first = c.owner[1];
+    accuse(1, 0);
+    recover();
+    assert_int_not_equal(c.owner[1], first);
+}
+
+/* A second report in the same step may name a stage whose owner is gone. */
+static void ignores_reports_about_an_abandoned_generation(void **state) {
+    (void)state;
+    begin_with_stages(3, 3);
+    goal(0, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = c.owner[1]});
+    now += 10 * S;
+    get_ready();
+    goal(0, 0);
+    const int after = c.owner[2];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = c.owner[1]});
+    assert_int_equal(c.owner[1], -1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                              .worker = after,
+                              .generation = c.generation,
+                              .sequence = c.sequence,
+                              .is_blaming = 1,
+                              .blamed = 1});
+    assert_int_equal(c.workers[after].n_disputes, 0);
+}
+
+/* Nobody but a neighbour can have sent anything. */
+static void counts_reports_about_other_than_neighbours(void **state) {
+    (void)state;
     static const int wrong[] = {-1, 1, 2, 100, STRAIT_RUN_STAGES};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        begin(3);
+        const int liar = c.owner[1];
         accuse(1, wrong[i]);
-        assert_int_equal(c.phase, STRAIT_PHASE_WORK);
-        get_ready();
+        assert_int_equal(c.workers[liar].n_violations, 1);
+        assert_int_not_equal(c.phase, STRAIT_PHASE_WORK);
+        recover();
+        accuse(c.workers[liar].stage, STRAIT_RUN_STAGES);
+        assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, liar);
     }
-    assert_int_equal(c.generation, 1);
 }
 
 static void counts_invalid_data_found_by_the_driver(void **state) {
@@ -97,6 +157,56 @@ static void recomputes_nonfinite_steps_on_a_spare(void **state) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[0]});
     recover(); // a suspect is used if there is no other worker
     assert_int_equal(c.owner[0], suspect);
+}
+
+static void report_false(int worker, int stage) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTED, .worker = worker, .stage = stage});
+}
+
+/* The spare finds the values finite: the report was false. */
+static void bans_for_the_second_false_report_of_nonfinite_values(void **state) {
+    (void)state;
+    begin(3);
+    const int liar = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = liar});
+    recover();
+    report_false(liar, 1);
+    assert_int_equal(c.workers[liar].n_violations, 1);
+    assert_int_equal(c.phase, STRAIT_PHASE_READY); // a spare's violation disturbs no step
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[1]});
+    recover();
+    assert_int_equal(c.owner[1], liar);
+    report_false(liar, 1);
+    assert_int_equal(find(STRAIT_SWARM_BAN, -1)->worker, liar);
+}
+
+/* A worker that sends values just below the limit makes its neighbours' overflow when it likes. */
+static void suspects_the_neighbour_of_two_false_reporters(void **state) {
+    (void)state;
+    begin(5);
+    const int liar = c.owner[0];
+    const int first = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = first});
+    recover();
+    report_false(first, 1);
+    const int second = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = second});
+    recover();
+    report_false(second, 1);
+    assert_int_equal(c.workers[second].n_violations, 0);
+    assert_int_equal(c.workers[liar].n_violations, 1);
+    assert_int_equal(c.workers[liar].stage, -1);
+}
+
+static void clears_a_suspect_whose_report_was_true(void **state) {
+    (void)state;
+    begin(3);
+    const int honest = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = honest});
+    recover();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_CONFIRMED, .worker = honest});
+    assert_int_equal(c.workers[honest].is_suspect, 0);
+    assert_int_equal(c.workers[honest].n_violations, 0);
 }
 
 /* A suspect's own snapshots may be the cause: it gets its neighbour's copy or the checkpoint, if
@@ -145,11 +255,17 @@ static void keeps_the_owner_of_an_unusable_snapshot(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bans_after_the_second_violation),
-        cmocka_unit_test(bans_a_worker_that_reports_several_others),
-        cmocka_unit_test(ignores_reports_about_other_than_neighbours),
+        cmocka_unit_test(bans_a_worker_that_two_others_report),
+        cmocka_unit_test(keeps_disputes_of_a_worker_that_reconnects),
+        cmocka_unit_test(bans_a_worker_that_reports_two_others),
+        cmocka_unit_test(bans_nobody_for_one_workers_word),
+        cmocka_unit_test(ignores_reports_about_an_abandoned_generation),
+        cmocka_unit_test(counts_reports_about_other_than_neighbours),
         cmocka_unit_test(counts_invalid_data_found_by_the_driver),
         cmocka_unit_test(recomputes_nonfinite_steps_on_a_spare),
+        cmocka_unit_test(bans_for_the_second_false_report_of_nonfinite_values),
+        cmocka_unit_test(suspects_the_neighbour_of_two_false_reporters),
+        cmocka_unit_test(clears_a_suspect_whose_report_was_true),
         cmocka_unit_test(never_restores_a_suspect_from_itself),
         cmocka_unit_test(keeps_the_owner_of_an_unusable_snapshot),
     };
