@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,16 +23,48 @@ static const char *reason(int number) {
 
 #define FAIL_ON(path, what) STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, reason(errno))
 
-/* An empty file cannot be mapped, so it has no data. */
-strait_err strait_file_map_open(const char *path, strait_file_map *out) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+/* Raises the number of files this process may open to what the system allows. */
+static int raise_file_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return 0;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == EMFILE && raise_file_limit()) fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return FAIL_ON(path, "open");
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         (void)close(fd);
         return STRAIT_FAIL(STRAIT_EIO, "%s: not a regular file", path);
     }
-    strait_file_map map = {NULL, (size_t)info.st_size};
+    *out_fd = fd;
+    *out_bytes = info.st_size;
+    return STRAIT_OK;
+}
+
+strait_err strait_file_read_at(int fd, const char *path, int64_t offset, void *out, size_t bytes,
+                               size_t *out_read) {
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = pread(fd, (char *)out + done, bytes - done, (off_t)offset + (off_t)done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return FAIL_ON(path, "read");
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    *out_read = done;
+    return STRAIT_OK;
+}
+
+/* An empty file cannot be mapped, so it has no data. */
+strait_err strait_file_map_open(const char *path, strait_file_map *out) {
+    int64_t bytes = 0;
+    int fd = 0;
+    STRAIT_TRY(strait_file_open(path, &fd, &bytes));
+    strait_file_map map = {NULL, (size_t)bytes};
     if (map.bytes > 0) {
         void *data = mmap(NULL, map.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) {
@@ -64,25 +97,28 @@ void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char 
     (void)madvise(start, last - first, MADV_DONTNEED);
 }
 
-/* A zero follows the last byte, so that the text can be used as a string. */
+/* Reads instead of mapping: whoever truncates the file meanwhile must not end this process. A zero
+ * follows the last byte, so that the text can be used as a string. */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes) {
-    strait_file_map map = {NULL, 0};
-    STRAIT_TRY(strait_file_map_open(path, &map));
-    if (map.bytes > limit) {
-        const size_t bytes = map.bytes;
-        strait_file_map_close(&map);
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: %zu bytes, more than the %zu allowed", path, bytes,
-                           limit);
-    }
+    int64_t bytes = 0;
+    int fd = 0;
+    size_t n_read = 0;
     void *text = NULL;
-    const strait_err err = strait_alloc(map.bytes + 1, 1, path, &text);
-    if (err == STRAIT_OK) {
-        if (map.bytes > 0) memcpy(text, map.data, map.bytes);
-        *out = text;
-        if (out_bytes != NULL) *out_bytes = map.bytes;
+    STRAIT_TRY(strait_file_open(path, &fd, &bytes));
+    strait_err err = STRAIT_OK;
+    if ((uint64_t)bytes > limit)
+        err = STRAIT_FAIL(STRAIT_EDATA, "%s: %lld bytes, more than the %zu allowed", path,
+                          (long long)bytes, limit);
+    if (err == STRAIT_OK) err = strait_alloc((size_t)bytes + 1, 1, path, &text); // zeroed
+    if (err == STRAIT_OK) err = strait_file_read_at(fd, path, 0, text, (size_t)bytes, &n_read);
+    (void)close(fd);
+    if (err != STRAIT_OK) {
+        strait_alloc_free(text);
+        return err;
     }
-    strait_file_map_close(&map);
-    return err;
+    *out = text;
+    if (out_bytes != NULL) *out_bytes = n_read;
+    return STRAIT_OK;
 }
 
 /* Synced before the caller renames: otherwise a crash may leave a new name with old contents. */

@@ -24,6 +24,15 @@ void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
                                 size_t bytes);
 
+/* Opens a regular file for reading and writes its length. When this process has too many files open
+ * and its limit (ulimit -n) can be raised, it is raised. The caller closes *out_fd. */
+strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes);
+
+/* Reads up to `bytes` bytes at `offset`; *out_read is less only at the end of the file. Any number
+ * of threads may read one descriptor. `path` is for the error. */
+strait_err strait_file_read_at(int fd, const char *path, int64_t offset, void *out, size_t bytes,
+                               size_t *out_read);
+
 /* Reads a whole file and appends a zero byte. STRAIT_EDATA: the file has more than `limit` bytes.
  */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes);

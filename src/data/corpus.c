@@ -163,13 +163,19 @@ strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
     return STRAIT_OK;
 }
 
+strait_err strait_corpus_check(const struct strait_corpus *corpus) {
+    for (int i = 0; i < corpus->n_shards; i++)
+        STRAIT_TRY(strait_shard_check(&corpus->shards[i]));
+    return STRAIT_OK;
+}
+
 /* Hashes first: they tell a damaged copy from ids that were wrong when they were written. */
 strait_err strait_corpus_verify(const struct strait_corpus *corpus) {
     for (int i = 0; i < corpus->n_shards; i++) {
         const struct strait_shard *shard = &corpus->shards[i];
         if (corpus->hashes[i][0] != '\0') {
             char hash[STRAIT_HASH_TEXT];
-            strait_hash_text(shard->map.data, shard->map.bytes, hash);
+            STRAIT_TRY(strait_hash_file(shard->path, hash));
             if (strcmp(hash, corpus->hashes[i]) != 0)
                 return STRAIT_FAIL(
                     STRAIT_EDATA,

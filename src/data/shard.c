@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -16,7 +17,8 @@ enum {
     FINGERPRINT_AT = 5 * 4, // byte offset in the header
     FINGERPRINT_BYTES = 16,
     NARROW_VOCAB = 65536, // the largest vocabulary whose ids fit into two bytes
-    BUFFER_IDS = 16384    // converted per write
+    BUFFER_IDS = 16384,   // converted per write
+    PIECE_BYTES = 16384   // read at a time
 };
 
 /* The header is 256 words of 32 bits, as in llm.c and other programs. */
@@ -64,9 +66,9 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
     return STRAIT_OK;
 }
 
-strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
-                              const char *path) {
-    const unsigned char *header = data;
+/* Checks the header of a file of `bytes`, of which `header` has the first 1024, or all if fewer. */
+static strait_err parse_header(struct strait_shard *shard, const unsigned char *header,
+                               size_t bytes, const char *path) {
     int id_bytes = 0;
     STRAIT_TRY(check_kind(header, bytes, path, &id_bytes));
     const uint64_t n = (uint64_t)header_word(header, 3) << 32 | header_word(header, 2);
@@ -85,7 +87,7 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
             "again or tokenize the text again",
             path, (unsigned long long)(have - n * (unsigned)id_bytes), (unsigned long long)n);
     shard->path = path;
-    shard->ids = header + STRAIT_SHARD_HEADER_BYTES;
+    shard->bytes = (int64_t)bytes;
     shard->id_bytes = id_bytes;
     shard->n_tokens = (int64_t)n;
     shard->vocab = header_word(header, 4);
@@ -93,51 +95,104 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     return STRAIT_OK;
 }
 
-/* Mapped, so that a corpus larger than memory can be sampled at random. */
+strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
+                              const char *path) {
+    STRAIT_TRY(parse_header(shard, data, bytes, path));
+    shard->ids = (const unsigned char *)data + STRAIT_SHARD_HEADER_BYTES;
+    return STRAIT_OK;
+}
+
 strait_err strait_shard_init(struct strait_shard *shard, const char *path) {
+    unsigned char header[STRAIT_SHARD_HEADER_BYTES] = {0};
+    int64_t bytes = 0;
+    size_t n_read = 0;
+    int fd = 0;
     *shard = (struct strait_shard){0};
-    strait_file_map map = {NULL, 0};
-    STRAIT_TRY(strait_file_map_open(path, &map));
-    const strait_err err = strait_shard_parse(shard, map.data, map.bytes, path);
-    if (err != STRAIT_OK)
-        strait_file_map_close(&map);
-    else
-        shard->map = map;
-    return err;
+    STRAIT_TRY(strait_file_open(path, &fd, &bytes));
+    strait_err err = strait_file_read_at(fd, path, 0, header, sizeof header, &n_read);
+    if (err == STRAIT_OK) err = parse_header(shard, header, (size_t)bytes, path);
+    if (err != STRAIT_OK) {
+        (void)close(fd);
+        return err;
+    }
+    shard->fd = fd;
+    return STRAIT_OK;
 }
 
 void strait_shard_fini(struct strait_shard *shard) {
-    strait_file_map_close(&shard->map);
+    if (shard->fd > 0) (void)close(shard->fd);
     *shard = (struct strait_shard){0};
 }
 
-/* Copies n ids to `out`, which may be NULL, and returns the largest. One comparison per id is cheap
- * enough for the training loop; the exact position is searched only after a failure. */
-static uint32_t copy_ids(const struct strait_shard *shard, int64_t first, int64_t n, int32_t *out) {
-    const unsigned char *at = shard->ids + (size_t)first * (size_t)shard->id_bytes;
+strait_err strait_shard_check(const struct strait_shard *shard) {
+    struct stat info;
+    if (shard->fd == 0) return STRAIT_OK;
+    if (fstat(shard->fd, &info) != 0)
+        return STRAIT_FAIL(STRAIT_EIO, "%s: cannot be examined", shard->path);
+    if (info.st_size >= shard->bytes) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: shrank from %lld to %lld bytes while in use: restore the file, then "
+                       "resume the run",
+                       shard->path, (long long)shard->bytes, (long long)info.st_size);
+}
+
+/* After a read that ended too early; the file may have grown again since. */
+static strait_err fail_short(const struct strait_shard *shard) {
+    STRAIT_TRY(strait_shard_check(shard));
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: changed while in use; resume the run", shard->path);
+}
+
+/* Converts n ids to `out`, which may be NULL, and returns the largest. One comparison per id is
+ * cheap enough for the training loop; the exact position is searched only after a failure. */
+static uint32_t convert(const unsigned char *at, int id_bytes, int64_t n, int32_t *out) {
     uint32_t largest = 0;
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t id = shard->id_bytes == 2
-                                ? (uint32_t)at[2 * i] | (uint32_t)at[2 * i + 1] << 8
-                                : strait_get_u32(at + 4 * i);
+        const uint32_t id = id_bytes == 2 ? (uint32_t)at[2 * i] | (uint32_t)at[2 * i + 1] << 8
+                                          : strait_get_u32(at + 4 * i);
         largest = id > largest ? id : largest;
         if (out != NULL) out[i] = (int32_t)id;
     }
     return largest;
 }
 
+/* Copies n ids to `out`, which may be NULL, and writes the largest to *largest. */
+static strait_err copy_ids(const struct strait_shard *shard, int64_t first, int64_t n, int32_t *out,
+                           uint32_t *largest) {
+    unsigned char piece[PIECE_BYTES];
+    const int64_t per_piece = PIECE_BYTES / shard->id_bytes;
+    *largest = 0;
+    while (n > 0) {
+        const int64_t some = n < per_piece ? n : per_piece;
+        const size_t bytes = (size_t)(some * shard->id_bytes);
+        const int64_t at = first * shard->id_bytes;
+        const unsigned char *ids = shard->ids != NULL ? shard->ids + at : piece;
+        size_t n_read = bytes;
+        if (shard->ids == NULL)
+            STRAIT_TRY(strait_file_read_at(shard->fd, shard->path, STRAIT_SHARD_HEADER_BYTES + at,
+                                           piece, bytes, &n_read));
+        if (n_read < bytes) return fail_short(shard);
+        const uint32_t top = convert(ids, shard->id_bytes, some, out);
+        *largest = top > *largest ? top : *largest;
+        if (out != NULL) out += some;
+        first += some;
+        n -= some;
+    }
+    return STRAIT_OK;
+}
+
 /* Finds the first id of `vocab` or more and describes it. */
 static strait_err report_bad_id(const struct strait_shard *shard, int64_t first, int64_t n,
                                 int64_t vocab) {
     for (int64_t i = first; i < first + n; i++) {
-        const uint32_t id = copy_ids(shard, i, 1, NULL);
+        uint32_t id = 0;
+        STRAIT_TRY(copy_ids(shard, i, 1, NULL, &id));
         if (id < vocab) continue;
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: token %lld has id %u, outside the vocabulary of %lld; tokenize "
                            "the text with the model's tokenizer",
                            shard->path, (long long)i, id, (long long)vocab);
     }
-    return STRAIT_OK;
+    return fail_short(shard); // the id is another one by now
 }
 
 /* The bound for ids. A header may claim a vocabulary larger than int32_t can hold; ids must not
@@ -149,14 +204,13 @@ static int64_t limit_of(int64_t vocab) {
 strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
                              int64_t vocab, int32_t *out) {
     const int64_t limit = limit_of(vocab);
-    if (copy_ids(shard, first, n, out) < limit) return STRAIT_OK;
-    return report_bad_id(shard, first, n, limit);
+    uint32_t largest = 0;
+    STRAIT_TRY(copy_ids(shard, first, n, out, &largest));
+    return largest < limit ? STRAIT_OK : report_bad_id(shard, first, n, limit);
 }
 
 strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab) {
-    const int64_t limit = limit_of(vocab > 0 ? vocab : shard->vocab);
-    if (copy_ids(shard, 0, shard->n_tokens, NULL) < limit) return STRAIT_OK;
-    return report_bad_id(shard, 0, shard->n_tokens, limit);
+    return strait_shard_read(shard, 0, shard->n_tokens, vocab > 0 ? vocab : shard->vocab, NULL);
 }
 
 struct strait_shard_writer {

@@ -25,18 +25,21 @@ enum {
     STRAIT_SHARD_HEADER_BYTES = 1024
 };
 
-/* An open shard, in the caller's memory. Any number of threads may read it at once. */
+/* An open shard, in the caller's memory. Any number of threads may read it at once. Ids are read
+ * with pread instead of a mapping: a file that someone truncates during the run is then an error
+ * with a name and not a SIGBUS. */
 struct strait_shard {
-    const char *path; // borrowed
-    strait_file_map map;
-    const unsigned char *ids; // in `map`, or in the memory given to strait_shard_parse
+    const char *path;         // borrowed
+    int fd;                   // 0: not open, or given to strait_shard_parse
+    const unsigned char *ids; // in the memory given to strait_shard_parse; NULL: in the file
+    int64_t bytes;            // of the file when it was opened
     int id_bytes;             // per id: 2 or 4
     int64_t n_tokens;
     int64_t vocab;                    // 0 if unknown
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };
 
-/* Maps the file and checks its header and length. Borrows `path` until fini. STRAIT_EIO: it cannot
+/* Opens the file and checks its header and length. Borrows `path` until fini. STRAIT_EIO: it cannot
  * be read. STRAIT_EDATA: not a shard, truncated, or longer than its header says; the detail tells
  * these apart. */
 strait_err strait_shard_init(struct strait_shard *shard, const char *path);
@@ -48,9 +51,13 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
                               const char *path);
 
 /* Copies ids [first, first + n); the caller ensures that they are inside the shard. STRAIT_EDATA
- * names file, position and id if an id is `vocab` or more; vocab 0 accepts all. Never allocates. */
+ * names file, position and id if an id is `vocab` or more (vocab 0 accepts all), or the lengths if
+ * the file shrank since it was opened. Never allocates. */
 strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
                              int64_t vocab, int32_t *out);
+
+/* STRAIT_EDATA names both lengths if the file is shorter than when it was opened. Reads nothing. */
+strait_err strait_shard_check(const struct strait_shard *shard);
 
 /* Checks every id against `vocab` or, if that is 0, against the vocabulary of the header. */
 strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab);

@@ -160,6 +160,11 @@ void strait_loader_release(struct strait_loader *loader) {
     }
 }
 
+strait_err strait_loader_check(const struct strait_loader *loader) {
+    if (loader->train != NULL) STRAIT_TRY(strait_corpus_check(loader->train));
+    return loader->valid != NULL ? strait_corpus_check(loader->valid) : STRAIT_OK;
+}
+
 int64_t strait_loader_vocab(const struct strait_loader *loader) {
     return loader->vocab;
 }

@@ -39,6 +39,9 @@ strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
                                     int32_t *targets);
 
+/* STRAIT_EDATA names a shard that was truncated since it was opened. Reads no ids. */
+strait_err strait_loader_check(const struct strait_loader *loader);
+
 /* Number of sequences in a validation. */
 int64_t strait_loader_valid_windows(const struct strait_loader *loader);
 

@@ -83,6 +83,10 @@ strait_err strait_trainer_open_with(const strait_run *run, strait_executor_choic
 strait_err strait_trainer_run_async(struct strait_trainer *trainer, strait_err (*run)(void *arg),
                                     void *arg);
 
+/* STRAIT_EDATA if the data of the run was truncated since it was opened. Called between steps, so
+ * that the run can be saved before a stage fails on it. */
+strait_err strait_trainer_check_data(const struct strait_trainer *trainer);
+
 /* Opens an executor, which borrows `loader` until close. */
 strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
                                 const strait_run_plan *plan, struct strait_loader *loader,

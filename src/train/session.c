@@ -240,6 +240,17 @@ static strait_err take_step(struct session *s) {
     return STRAIT_OK;
 }
 
+/* Data that was truncated ends the run; what was trained since the last checkpoint is saved. */
+static strait_err check_data(struct session *s) {
+    char reason[512];
+    const strait_err err = strait_trainer_check_data(s->trainer);
+    if (err == STRAIT_OK) return STRAIT_OK;
+    (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
+    if (s->saved_step != strait_trainer_step_count(s->trainer) && !s->is_diverged)
+        note_fault(s, save(s));
+    return STRAIT_FAIL(err, "%s", reason);
+}
+
 /* An interval of 0 turns the action off. */
 static int is_due(int64_t step, int64_t every) {
     return every > 0 && step % every == 0;
@@ -251,6 +262,7 @@ static strait_err run_steps(struct session *s) {
     for (;;) {
         const int64_t step = strait_trainer_step_count(s->trainer);
         if (step >= n_steps) break;
+        STRAIT_TRY(check_data(s));
         STRAIT_TRY(take_step(s));
         const int is_last = step + 1 == n_steps;
         if (validates && (is_last || is_due(step + 1, s->run->train.valid_every)))

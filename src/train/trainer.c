@@ -277,6 +277,10 @@ strait_err strait_trainer_run_async(struct strait_trainer *t, strait_err (*run)(
                                                : run(arg);
 }
 
+strait_err strait_trainer_check_data(const struct strait_trainer *trainer) {
+    return strait_loader_check(trainer->loader);
+}
+
 struct committing {
     const char *folder;
     const strait_checkpoint_plan *plan;

@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "shards.h"
 
+#include <unistd.h>
+
 static const char fingerprint[] = "0123456789abcdef00112233445566ff";
 
 static void test_writes_exact_bytes_of_two_byte_shard(void **state) {
@@ -50,6 +52,25 @@ static void test_round_trips_both_id_widths(void **state) {
         CHECK_OK(strait_shard_verify(&shard, 0));
         strait_shard_fini(&shard);
     }
+}
+
+/* A mapping would end the process with SIGBUS here. */
+static void test_reports_file_that_shrinks_while_in_use(void **state) {
+    (void)state;
+    const char *path = in_folder("shrinks.bin");
+    put_shard(path, 40000, 0, (strait_shard_spec){300, NULL});
+    struct strait_shard shard;
+    int32_t ids[100];
+    CHECK_OK(strait_shard_init(&shard, path));
+    CHECK_OK(strait_shard_check(&shard));
+    assert_int_equal(truncate(path, 1024 + 2 * 30050), 0);
+    CHECK_FAILS(strait_shard_check(&shard), STRAIT_EDATA,
+                "shrinks.bin: shrank from 81024 to 61124 bytes while in use");
+    CHECK_OK(strait_shard_read(&shard, 29900, 100, 300, ids)); // what is left can be read
+    CHECK_FAILS(strait_shard_read(&shard, 30000, 100, 300, ids), STRAIT_EDATA,
+                "shrank from 81024 to 61124 bytes");
+    CHECK_FAILS(strait_shard_verify(&shard, 0), STRAIT_EDATA, "shrank");
+    strait_shard_fini(&shard);
 }
 
 static void test_rejects_ids_outside_the_vocabulary(void **state) {
@@ -149,6 +170,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writes_exact_bytes_of_two_byte_shard),
         cmocka_unit_test(test_round_trips_both_id_widths),
+        cmocka_unit_test(test_reports_file_that_shrinks_while_in_use),
         cmocka_unit_test(test_rejects_ids_outside_the_vocabulary),
         cmocka_unit_test(test_reads_other_programs_shards_and_rejects_truncated_ones),
         cmocka_unit_test(test_rejects_negative_ids_despite_huge_vocabulary),
