@@ -14,15 +14,18 @@
 
 enum {
     LINE_MAX_BYTES = 4096,
-    WAITING_MAX = 16 * LINE_MAX_BYTES,
+    PENDING_MAX = 16 * LINE_MAX_BYTES,
     LIMIT_MAX = 64
 };
 
 struct strait_metrics {
     int fd; // -1 when not open
     char *path;
-    size_t n_waiting;
-    char waiting[WAITING_MAX]; // lines that could not be written yet
+    int64_t synced_bytes; // of the file, known to be on disk
+    /* The lines behind them. They are kept until they are on disk, because a sync that failed may
+     * have dropped them from the page cache: then they must be written again. */
+    size_t n_pending, n_written; // bytes of all of them, and of those that were written
+    char pending[PENDING_MAX];
 };
 
 static strait_err failed(const char *path, const char *what) {
@@ -77,9 +80,13 @@ strait_err strait_metrics_open(const char *path, int64_t resume_step, struct str
     metrics->fd = -1;
     strait_err err = strait_alloc_string(path, &metrics->path);
     if (err == STRAIT_OK) {
-        metrics->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        metrics->fd = open(path, O_WRONLY | O_CLOEXEC);
         if (metrics->fd < 0) err = failed(path, "open");
     }
+    struct stat info;
+    if (err == STRAIT_OK && fstat(metrics->fd, &info) != 0) err = failed(path, "stat");
+    if (err == STRAIT_OK)
+        metrics->synced_bytes = info.st_size; // it was synced when it was replaced
     if (err != STRAIT_OK)
         strait_metrics_close(&metrics);
     else
@@ -87,20 +94,17 @@ strait_err strait_metrics_open(const char *path, int64_t resume_step, struct str
     return err;
 }
 
-/* Writes what is waiting. What a failed or short write leaves stays for the next call. */
+/* Writes what is pending and was not written. What a failed or short write leaves stays for the
+ * next call. */
 static strait_err flush(struct strait_metrics *metrics) {
-    size_t done = 0;
-    strait_err err = STRAIT_OK;
-    while (done < metrics->n_waiting && err == STRAIT_OK) {
-        const ssize_t n = write(metrics->fd, metrics->waiting + done, metrics->n_waiting - done);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (errno != EINTR)
-            err = failed(metrics->path, "write");
+    while (metrics->n_written < metrics->n_pending) {
+        const ssize_t n = pwrite(metrics->fd, metrics->pending + metrics->n_written,
+                                 metrics->n_pending - metrics->n_written,
+                                 (off_t)metrics->synced_bytes + (off_t)metrics->n_written);
+        if (n < 0 && errno != EINTR) return failed(metrics->path, "write");
+        if (n > 0) metrics->n_written += (size_t)n;
     }
-    metrics->n_waiting -= done;
-    memmove(metrics->waiting, metrics->waiting + done, metrics->n_waiting);
-    return err;
+    return STRAIT_OK;
 }
 
 void strait_metrics_close(struct strait_metrics **metrics) {
@@ -162,13 +166,14 @@ static void put_reals(line *l, const char *key, const double *values, int n) {
 }
 
 /* Queues the line behind what a short write left, so that lines are never interleaved, then writes.
- * If the queue is full the whole line is dropped, never a part of it. */
+ * A full queue is synced to empty it. If that fails the whole line is dropped, never a part of it.
+ */
 static strait_err append(struct strait_metrics *metrics, line *l) {
     put(l, "}\n");
-    if (l->used <= sizeof metrics->waiting - metrics->n_waiting) {
-        memcpy(metrics->waiting + metrics->n_waiting, l->text, l->used);
-        metrics->n_waiting += l->used;
-    }
+    if (l->used > sizeof metrics->pending - metrics->n_pending)
+        STRAIT_TRY(strait_metrics_sync(metrics));
+    memcpy(metrics->pending + metrics->n_pending, l->text, l->used);
+    metrics->n_pending += l->used;
     return flush(metrics);
 }
 
@@ -204,9 +209,17 @@ strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step
 }
 
 /* Lines that are only buffered by the system would be missing after a power cut, while the
- * checkpoint that follows them is there. */
+ * checkpoint that follows them is there. After a failed sync it is unknown what the disk holds, and
+ * a second one may report success without writing: the kernel marks pages as clean that it could
+ * not write. The lines are written again first. */
 strait_err strait_metrics_sync(struct strait_metrics *metrics) {
     STRAIT_TRY(flush(metrics));
-    if (fsync(metrics->fd) != 0) return failed(metrics->path, "sync");
+    if (metrics->n_pending == 0) return STRAIT_OK;
+    if (fsync(metrics->fd) != 0) {
+        metrics->n_written = 0;
+        return failed(metrics->path, "sync");
+    }
+    metrics->synced_bytes += (int64_t)metrics->n_pending;
+    metrics->n_pending = metrics->n_written = 0;
     return STRAIT_OK;
 }

@@ -36,13 +36,15 @@ strait_err strait_metrics_open(const char *path, int64_t resume_step, struct str
 void strait_metrics_close(struct strait_metrics **metrics); // accepts NULL
 
 /* Each appends one line, without allocating. STRAIT_EIO: the write failed, for example on a full
- * disk; the line is kept in memory and written with the next one, up to 64 KiB of them. */
+ * disk; the line is kept in memory and written with the next one. Lines are kept until they are
+ * synced; after 64 KiB of them they are synced here. */
 strait_err strait_metrics_put_step(struct strait_metrics *metrics, const strait_metrics_step *step);
 strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step,
                                     double valid_loss);
 
-/* Syncs all lines to disk. Called before a checkpoint is saved, so that a run resumed from it finds
- * the lines up to its step. */
+/* Syncs all lines to disk. Called before a checkpoint is saved, and by a host before it records a
+ * step as settled, so that a run resumed from there finds the lines up to its step. STRAIT_EIO:
+ * call again; the lines are written again, not only synced again. */
 strait_err strait_metrics_sync(struct strait_metrics *metrics);
 
 /* One line of a file, well-formed or not. */

@@ -32,6 +32,11 @@ struct session {
     int is_ours;        // the folder passed the checks: its files belong to this run
     int64_t saved_step; // of the newest checkpoint; -1: none
     int is_diverged;    // the last step had a non-finite loss or gradient
+    /* The latest sync of the metrics, perhaps in another thread, and why it failed. */
+    struct {
+        strait_err err;
+        char reason[512];
+    } sync;
 };
 
 static void note(const struct session *s, const char *text) {
@@ -47,30 +52,43 @@ static int must_stop(const struct session *s) {
     return s->spec->events.must_stop != NULL && s->spec->events.must_stop(s->spec->events.user);
 }
 
+/* Returns STRAIT_OK in any case, so that an error of serving the links meanwhile is told apart. */
+static strait_err sync_metrics(void *arg) {
+    struct session *s = arg;
+    s->sync.err = strait_metrics_sync(s->metrics);
+    (void)snprintf(s->sync.reason, sizeof s->sync.reason, "%s", strait_err_detail());
+    return STRAIT_OK;
+}
+
 /* Retries until the disk has space again or the session must stop. */
 static strait_err wait_for_space(void *arg) {
     struct session *s = arg;
     const struct timespec nap = {.tv_nsec = FULL_MS * 1000000L};
-    strait_err err = STRAIT_EIO;
-    while (err == STRAIT_EIO && !must_stop(s)) {
+    while (s->sync.err == STRAIT_EIO && !must_stop(s)) {
         (void)nanosleep(&nap, NULL);
-        err = strait_metrics_sync(s->metrics);
+        (void)sync_metrics(s);
     }
     return STRAIT_OK;
 }
 
-/* Handles the result of writing a metrics line. If the step cannot be replayed later, blocks until
- * disk space is available, while links to the workers are served. Errors during the wait are
- * reported by the next step. */
-static void handle_write(struct session *s, strait_err err) {
-    char reason[512];
-    if (err != STRAIT_EIO || !s->spec->waits_for_disk) {
-        note_fault(s, err);
-        return;
-    }
-    (void)snprintf(reason, sizeof reason, "waiting for disk space: %s", strait_err_detail());
-    note(s, reason);
-    (void)strait_trainer_run_async(s->trainer, wait_for_space, s);
+/* Syncs the lines of the steps so far, while links to the workers are served, and waits for a full
+ * disk. A host does this before the next step begins: it then records the steps as settled, and a
+ * run that continues from there after a power cut must find one line for each. */
+static strait_err settle(struct session *s) {
+    char note_text[600];
+    STRAIT_TRY(strait_trainer_run_async(s->trainer, sync_metrics, s));
+    if (s->sync.err == STRAIT_OK) return STRAIT_OK;
+    (void)snprintf(note_text, sizeof note_text, "waiting for disk space: %s", s->sync.reason);
+    note(s, note_text);
+    STRAIT_TRY(strait_trainer_run_async(s->trainer, wait_for_space, s));
+    if (s->sync.err == STRAIT_OK) return STRAIT_OK;
+    return STRAIT_FAIL(s->sync.err, "stopped before the metrics were on disk: %s", s->sync.reason);
+}
+
+/* Handles the result of writing a metrics line. Where steps cannot be replayed later, the line
+ * stays in memory and settle writes it again. */
+static void handle_write(const struct session *s, strait_err err) {
+    if (err != STRAIT_EIO || !s->spec->waits_for_disk) note_fault(s, err);
 }
 
 static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {
@@ -197,7 +215,10 @@ static void close_session(struct session *s) {
 
 /* Syncs the metrics first: a run resumed from this checkpoint keeps the lines up to its step. */
 static strait_err save(struct session *s) {
-    handle_write(s, strait_metrics_sync(s->metrics));
+    if (s->spec->waits_for_disk)
+        STRAIT_TRY(settle(s));
+    else
+        note_fault(s, strait_metrics_sync(s->metrics));
     STRAIT_TRY(strait_trainer_save(s->trainer, s->folder));
     s->saved_step = strait_trainer_step_count(s->trainer);
     if (s->spec->events.saved != NULL) s->spec->events.saved(s->spec->events.user, s->saved_step);
@@ -216,6 +237,7 @@ static strait_err validate(struct session *s) {
 
 static strait_err take_step(struct session *s) {
     strait_trainer_report report;
+    if (s->spec->waits_for_disk) STRAIT_TRY(settle(s));
     STRAIT_TRY(strait_trainer_step(s->trainer, &report));
     const strait_metrics_step line = {.step = report.step,
                                       .loss = report.loss,

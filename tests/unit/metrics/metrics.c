@@ -4,10 +4,29 @@
 #include "check.h"
 #include "scratch.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+static int64_t failing_from = -1; // the next sync fails, and the file is cut here; -1: it works
+
+/* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+/* A sync that fails once: what was not on disk before is lost, as when the kernel drops pages that
+ * it could not write. */
+int __wrap_fsync(int fd) {
+    if (failing_from < 0) return __real_fsync(fd);
+    CHECK(ftruncate(fd, (off_t)failing_from) == 0);
+    failing_from = -1;
+    errno = EIO;
+    return -1;
+}
+/* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
 
 static strait_metrics_step step_at(int64_t step) {
     return (strait_metrics_step){.step = step,
@@ -216,6 +235,54 @@ static void test_retries_lines_after_a_full_disk(void **state) {
     scratch_close(&dir);
 }
 
+static void test_writes_again_what_a_failed_sync_may_have_lost(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "metrics.jsonl");
+    struct strait_metrics *m = NULL;
+    struct stat info;
+    fill(path);
+    CHECK(stat(path, &info) == 0);
+    CHECK_OK(strait_metrics_open(path, 4, &m));
+    strait_metrics_step s = step_at(5);
+    CHECK_OK(strait_metrics_put_step(m, &s));
+    failing_from = info.st_size;
+    CHECK_FAILS(strait_metrics_sync(m), STRAIT_EIO, "metrics.jsonl: cannot sync");
+    s = step_at(6);
+    CHECK_OK(strait_metrics_put_step(m, &s));
+    CHECK_OK(strait_metrics_sync(m));
+    strait_metrics_close(&m);
+
+    strait_metrics_point *points = NULL;
+    int n = 0;
+    CHECK_OK(strait_metrics_read(path, &points, &n));
+    CHECK(n == 8 && points[6].step == 5 && points[7].step == 6);
+    strait_alloc_free(points);
+    scratch_close(&dir);
+}
+
+/* More lines than are kept in memory: they are synced on the way. */
+static void test_keeps_every_line_of_a_long_run(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "metrics.jsonl");
+    struct strait_metrics *m = NULL;
+    strait_metrics_point *points = NULL;
+    int n = 0;
+    CHECK_OK(strait_metrics_open(path, 0, &m));
+    for (int64_t step = 1; step <= 1000; step++) {
+        const strait_metrics_step s = step_at(step);
+        CHECK_OK(strait_metrics_put_step(m, &s));
+    }
+    strait_metrics_close(&m);
+    CHECK_OK(strait_metrics_read(path, &points, &n));
+    assert_int_equal(n, 1000);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(points[i].step, i + 1);
+    strait_alloc_free(points);
+    scratch_close(&dir);
+}
+
 static void test_survives_any_failing_allocation(void **state) {
     (void)state;
     scratch dir = scratch_open();
@@ -261,6 +328,8 @@ int main(void) {
         cmocka_unit_test(test_drops_damage_at_the_end_and_reports_it_elsewhere),
         cmocka_unit_test(test_names_the_file_that_cannot_be_written),
         cmocka_unit_test(test_retries_lines_after_a_full_disk),
+        cmocka_unit_test(test_writes_again_what_a_failed_sync_may_have_lost),
+        cmocka_unit_test(test_keeps_every_line_of_a_long_run),
         cmocka_unit_test(test_survives_any_failing_allocation),
         cmocka_unit_test(test_writing_a_line_allocates_nothing),
     };

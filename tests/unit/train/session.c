@@ -12,6 +12,7 @@
 /* Counts the events of a session; `stop_after` is the step after which it is to stop, 0: none. */
 struct event_log {
     int64_t stop_after;
+    int must_settle; // lines of a step must be synced before the next one begins
     int n_steps, n_valid, n_saved, n_notes;
     int64_t opened_at, last_step;
     char note[256];
@@ -23,20 +24,9 @@ static void on_opened(void *user, const strait_trainer_info *info, int64_t step)
     seen->opened_at = step;
 }
 
-static void on_stepped(void *user, const strait_trainer_report *report) {
-    struct event_log *seen = user;
-    seen->n_steps++;
-    seen->last_step = report->step;
-}
-
-static void on_validated(void *user, int64_t step, double loss) {
-    struct event_log *seen = user;
-    assert_true(step > 0 && loss > 0.0);
-    seen->n_valid++;
-}
-
 static char metrics_path[STRAIT_PATH_MAX]; // the file whose fsync calls are observed; empty: none
 static off_t metrics_synced;               // its size at the last fsync
+static off_t metrics_earlier;              // its size after the previous step and its validation
 
 /* Overrides libc's fsync to record which bytes of the metrics have been synced. */
 int fsync(int fd) {
@@ -46,6 +36,27 @@ int fsync(int fd) {
         synced.st_ino == metrics.st_ino)
         metrics_synced = synced.st_size;
     return fdatasync(fd);
+}
+
+/* Bytes of the metrics; 0 unless they are observed. */
+static off_t metrics_bytes(void) {
+    struct stat metrics;
+    return stat(metrics_path, &metrics) == 0 ? metrics.st_size : 0;
+}
+
+static void on_stepped(void *user, const strait_trainer_report *report) {
+    struct event_log *seen = user;
+    seen->n_steps++;
+    seen->last_step = report->step;
+    if (seen->must_settle) assert_true(metrics_synced >= metrics_earlier);
+    metrics_earlier = metrics_bytes();
+}
+
+static void on_validated(void *user, int64_t step, double loss) {
+    struct event_log *seen = user;
+    assert_true(step > 0 && loss > 0.0);
+    seen->n_valid++;
+    metrics_earlier = metrics_bytes();
 }
 
 static void on_saved(void *user, int64_t step) {
@@ -73,6 +84,7 @@ static strait_err run_session(const strait_run *run, const char *out, int resume
         .run = run,
         .folder = out,
         .resumes = resumes,
+        .waits_for_disk = seen->must_settle,
         .events = {seen, on_opened, on_stepped, on_validated, on_saved, on_noted, must_stop}};
     return strait_session_run(&spec);
 }
@@ -109,6 +121,24 @@ static void syncs_metrics_before_a_checkpoint(void **state) {
     CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 0, &seen));
     assert_int_equal(seen.n_saved, 3);
     assert_true(metrics_synced > 0);
+    metrics_path[0] = '\0';
+    scratch_close(&folder);
+}
+
+/* A host records a step as settled when the next one begins: after a power cut it continues there,
+ * and the lines up to it must exist. */
+static void host_syncs_metrics_before_the_next_step(void **state) {
+    (void)state;
+    scratch folder = scratch_open();
+    static strait_run run;
+    struct event_log seen = {.must_settle = 1};
+    tiny_run(&folder, &run);
+    metrics_synced = metrics_earlier = 0;
+    (void)snprintf(metrics_path, sizeof metrics_path, "%s",
+                   scratch_at(&folder, "out/metrics.jsonl"));
+    CHECK_OK(run_session(&run, scratch_at(&folder, "out"), 0, &seen));
+    assert_int_equal(seen.n_steps, 12);
+    assert_true(metrics_earlier > 0);
     metrics_path[0] = '\0';
     scratch_close(&folder);
 }
@@ -211,6 +241,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_to_the_end),
         cmocka_unit_test(syncs_metrics_before_a_checkpoint),
+        cmocka_unit_test(host_syncs_metrics_before_the_next_step),
         cmocka_unit_test(resumed_run_equals_undisturbed_run),
         cmocka_unit_test(resume_without_checkpoint_starts_over),
         cmocka_unit_test(skips_damaged_newest_checkpoint_with_a_note),
