@@ -121,7 +121,6 @@ strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *
     return STRAIT_OK;
 }
 
-/* Synced before the caller renames: otherwise a crash may leave a new name with old contents. */
 static strait_err write_all(int fd, const char *path, const unsigned char *data, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = write(fd, data, bytes);
@@ -130,16 +129,21 @@ static strait_err write_all(int fd, const char *path, const unsigned char *data,
         data += n;
         bytes -= (size_t)n;
     }
-    if (fsync(fd) != 0) return FAIL_ON(path, "sync");
     return STRAIT_OK;
 }
 
-strait_err strait_file_write(const char *path, const void *data, size_t bytes) {
+/* Synced before the caller renames: otherwise a crash may leave a new name with old contents. */
+static strait_err write_file(const char *path, const void *data, size_t bytes, int must_sync) {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return FAIL_ON(path, "create");
     strait_err err = write_all(fd, path, data, bytes);
+    if (err == STRAIT_OK && must_sync && fsync(fd) != 0) err = FAIL_ON(path, "sync");
     if (close(fd) != 0 && err == STRAIT_OK) err = FAIL_ON(path, "close");
     return err;
+}
+
+strait_err strait_file_write(const char *path, const void *data, size_t bytes) {
+    return write_file(path, data, bytes, 1);
 }
 
 /* The folder of a path; "." for a name without one. */
@@ -150,25 +154,38 @@ static strait_err parent_of(const char *path, char out[STRAIT_PATH_MAX]) {
     return strait_file_path(out, "%.*s", (int)(slash - path), path);
 }
 
-strait_err strait_file_move(const char *from, const char *to) {
+strait_err strait_file_sync_parent(const char *path) {
     char folder[STRAIT_PATH_MAX];
-    STRAIT_TRY(parent_of(to, folder));
-    if (rename(from, to) != 0) return FAIL_ON(to, "rename into place");
+    STRAIT_TRY(parent_of(path, folder));
     return strait_file_sync_folder(folder);
+}
+
+strait_err strait_file_move(const char *from, const char *to) {
+    if (rename(from, to) != 0) return FAIL_ON(to, "rename into place");
+    return strait_file_sync_parent(to);
+}
+
+static strait_err replace(const char *path, const void *data, size_t bytes, int must_sync) {
+    char beside[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(beside, "%s.tmp", path));
+    strait_err err = write_file(beside, data, bytes, must_sync);
+    if (err == STRAIT_OK && must_sync) err = strait_file_move(beside, path);
+    if (err == STRAIT_OK && !must_sync && rename(beside, path) != 0)
+        err = FAIL_ON(path, "rename into place");
+    if (err != STRAIT_OK) (void)unlink(beside);
+    return err;
 }
 
 /* Follows a symbolic link to the file it names, so that the link itself is not replaced. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes) {
-    char beside[STRAIT_PATH_MAX];
     char *target = realpath(path, NULL); // NULL: the file does not exist yet
-    strait_err err = strait_file_path(beside, "%s.tmp", target != NULL ? target : path);
-    if (err == STRAIT_OK) {
-        err = strait_file_write(beside, data, bytes);
-        if (err == STRAIT_OK) err = strait_file_move(beside, target != NULL ? target : path);
-        if (err != STRAIT_OK) (void)unlink(beside);
-    }
+    const strait_err err = replace(target != NULL ? target : path, data, bytes, 1);
     free(target);
     return err;
+}
+
+strait_err strait_file_publish(const char *path, const void *data, size_t bytes) {
+    return replace(path, data, bytes, 0);
 }
 
 /* Some file systems cannot sync and answer EINVAL, which is no failed write. */
@@ -200,7 +217,10 @@ strait_err strait_file_make_folders(const char *path) {
         if (*at != '/' && *at != '\0') continue;
         const char ending = *at;
         *at = '\0';
-        if (mkdir(so_far, 0777) != 0 && errno != EEXIST) return FAIL_ON(so_far, "make folder");
+        if (mkdir(so_far, 0777) == 0)
+            STRAIT_TRY(strait_file_sync_parent(so_far));
+        else if (errno != EEXIST)
+            return FAIL_ON(so_far, "make folder");
         if (ending == '\0') break;
         *at = '/';
     }
@@ -229,12 +249,20 @@ int strait_file_is_named(const char *path, int fd) {
            named.st_ino == held.st_ino;
 }
 
+strait_err strait_file_open_lock(const char *path, int *out) {
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return FAIL_ON(path, "create");
+    (void)fchmod(fd, 0600); // one that an earlier version created was readable by all
+    *out = fd;
+    return STRAIT_OK;
+}
+
 /* A lock of the system, not a file that exists or not: it is gone when the process ends, however it
  * ends. */
 strait_err strait_file_lock(const char *path, int *out) {
     for (;;) {
-        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0) return FAIL_ON(path, "create");
+        int fd = 0;
+        STRAIT_TRY(strait_file_open_lock(path, &fd));
         struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         if (fcntl(fd, F_SETLK, &whole) != 0) {
             const int is_held = errno == EACCES || errno == EAGAIN;

@@ -41,6 +41,12 @@ strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *
  * `path` is a symbolic link, its target is replaced. */
 strait_err strait_file_replace(const char *path, const void *data, size_t bytes);
 
+/* The same without syncing: readers see the old file or the new one, but after a power cut it may
+ * also be empty. For a status that is soon written again, by a thread that must not wait for a
+ * disk.
+ */
+strait_err strait_file_publish(const char *path, const void *data, size_t bytes);
+
 /* Renames a file within one file system, replacing `to`, and syncs the folder. */
 strait_err strait_file_move(const char *from, const char *to);
 
@@ -53,8 +59,13 @@ strait_err strait_file_write(const char *path, const void *data, size_t bytes);
 strait_err strait_file_finish(FILE **file, const char *path);
 
 strait_err strait_file_sync_folder(const char *path);
-strait_err strait_file_make_folders(const char *path);  // like mkdir -p
+strait_err strait_file_sync_parent(const char *path);   // the folder that holds `path`
+strait_err strait_file_make_folders(const char *path);  // like mkdir -p; new ones are synced
 strait_err strait_file_remove_folder(const char *path); // and the files in it, one level deep
+
+/* Opens a lock file, and creates it if it is absent. Only its owner may open it: another user could
+ * otherwise lock it and keep the owner out. */
+strait_err strait_file_open_lock(const char *path, int *out);
 
 /* Creates the lock file `path` and holds it until unlock or the end of the process, even by a
  * crash. STRAIT_EIO: another process holds it. */

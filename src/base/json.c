@@ -28,13 +28,23 @@ strait_err strait_json_load(const char *path, size_t limit, json_t **out) {
     return err;
 }
 
+typedef strait_err write_fn(const char *path, const void *data, size_t bytes);
+
 /* Indented and in the order of insertion, because people read and compare these files. */
-strait_err strait_json_replace(const char *path, const json_t *document) {
+static strait_err write_document(const char *path, const json_t *document, write_fn *write) {
     char *text = json_dumps(document, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     if (text == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: JSON text", path);
-    const strait_err err = strait_file_replace(path, text, strlen(text));
+    const strait_err err = write(path, text, strlen(text));
     free(text);
     return err;
+}
+
+strait_err strait_json_replace(const char *path, const json_t *document) {
+    return write_document(path, document, strait_file_replace);
+}
+
+strait_err strait_json_publish(const char *path, const json_t *document) {
+    return write_document(path, document, strait_file_publish);
 }
 
 /* Callers add the file; "missing" and "of another type" have different causes, so they are told

@@ -17,6 +17,8 @@ strait_err strait_json_parse(const char *text, size_t bytes, json_t **out);
 
 /* Replaces `path` with the document atomically; keys are in insertion order. */
 strait_err strait_json_replace(const char *path, const json_t *document);
+/* The same without syncing, for a status (strait_file_publish). */
+strait_err strait_json_publish(const char *path, const json_t *document);
 
 /* Read members of an object. STRAIT_EDATA: the key is missing or has another type. Strings are
  * borrowed from the document. */

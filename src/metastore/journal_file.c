@@ -61,8 +61,8 @@ void strait_journal_file_fini(struct strait_journal_file *j) {
 /* Tries to lock; *out is 0 when another descriptor holds the lock. Unlike locks of fcntl, those of
  * flock also exclude a second metastore of the same process. */
 static strait_err try_lock(const struct strait_journal_file *j, int *out) {
-    const int fd = open(j->lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return fail(j->lock_path, "create");
+    int fd = 0;
+    STRAIT_TRY(strait_file_open_lock(j->lock_path, &fd));
     *out = 0;
     const int is_ours = flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (is_ours && strait_file_is_named(j->lock_path, fd)) {

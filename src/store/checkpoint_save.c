@@ -103,6 +103,7 @@ static strait_err retire(const char *run_folder, int64_t step) {
     STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".gone.tmp", gone));
     (void)strait_file_remove_folder(gone);
     STRAIT_TRY(move(place, gone));
+    STRAIT_TRY(strait_file_sync_parent(place)); // its files go only after its name is gone
     (void)strait_file_remove_folder(gone);
     return STRAIT_OK;
 }

@@ -181,7 +181,8 @@ strait_err strait_identity_save(const struct strait_identity *identity, const ch
             err = STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, uv_strerror(-errno));
     }
     (void)unlink(temporary);
-    return err;
+    /* The invites of a host name its key: it must not be another one after a power cut. */
+    return err == STRAIT_OK ? strait_file_sync_parent(path) : err;
 }
 
 /* EVP_PKEY_free overwrites the private key. */

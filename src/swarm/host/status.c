@@ -72,7 +72,8 @@ strait_err strait_status_save(const strait_status *status, const char *folder) {
     if (document == NULL)
         return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the status of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);
-    if (err == STRAIT_OK) err = strait_json_replace(path, document);
+    /* Not synced: the thread that serves the links writes it, and must not wait for the disk. */
+    if (err == STRAIT_OK) err = strait_json_publish(path, document);
     json_decref(document); // and with it `workers`, which it owns
     return err;
 }

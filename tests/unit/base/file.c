@@ -149,6 +149,63 @@ static void a_lock_is_held_by_one_process(void **state) {
                 "cannot create");
 }
 
+/* Another user who may open the file could lock it and keep its owner out. */
+static void lock_file_is_private(void **state) {
+    (void)state;
+    const char *path = scratch_at(&folder, "lock");
+    struct stat info;
+    int lock = 0;
+    for (int i = 0; i < 2; i++) { // a new one, and one that an earlier version created
+        CHECK_OK(strait_file_lock(path, &lock));
+        assert_int_equal(stat(path, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+        strait_file_unlock(&lock);
+        assert_int_equal(chmod(path, 0644), 0);
+    }
+}
+
+static int n_synced; // calls of fsync
+static ino_t synced; // the file or folder of the latest one
+
+/* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    struct stat info;
+    n_synced++;
+    if (fstat(fd, &info) == 0) synced = info.st_ino;
+    return __real_fsync(fd);
+}
+/* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
+
+static void publishes_without_waiting_for_the_disk(void **state) {
+    (void)state;
+    const char *path = scratch_at(&folder, "status");
+    char *text = NULL;
+    n_synced = 0;
+    CHECK_OK(strait_file_publish(path, "one", 3));
+    CHECK_OK(strait_file_publish(path, "other", 5));
+    assert_int_equal(n_synced, 0);
+    CHECK_OK(strait_file_read(path, 100, &text, NULL));
+    assert_string_equal(text, "other");
+    strait_alloc_free(text);
+    assert_false(strait_file_exists(scratch_at(&folder, "status.tmp")));
+    CHECK_FAILS(strait_file_publish(scratch_at(&folder, "no/status"), "x", 1), STRAIT_EIO,
+                "no/status");
+}
+
+static void syncs_the_folder_that_holds_a_new_folder(void **state) {
+    (void)state;
+    struct stat info;
+    assert_int_equal(stat(folder.path, &info), 0);
+    n_synced = 0;
+    CHECK_OK(strait_file_make_folders(scratch_at(&folder, "new")));
+    assert_int_equal(n_synced, 1);
+    assert_true(synced == info.st_ino);
+    CHECK_OK(strait_file_make_folders(scratch_at(&folder, "new"))); // exists
+    assert_int_equal(n_synced, 1);
+}
+
 static void rejects_long_paths(void **state) {
     (void)state;
     static char name[STRAIT_PATH_MAX];
@@ -192,6 +249,9 @@ int main(void) {
         cmocka_unit_test(folders_are_made_and_removed),
         cmocka_unit_test(reports_unwritable_stream),
         cmocka_unit_test(a_lock_is_held_by_one_process),
+        cmocka_unit_test(lock_file_is_private),
+        cmocka_unit_test(publishes_without_waiting_for_the_disk),
+        cmocka_unit_test(syncs_the_folder_that_holds_a_new_folder),
         cmocka_unit_test(rejects_long_paths),
         cmocka_unit_test(hashes_contents_of_files),
     };

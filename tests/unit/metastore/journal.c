@@ -129,6 +129,8 @@ static void test_another_process_holds_the_lock_until_it_dies(void **state) {
     CHECK(read(fd, &step, sizeof step) == sizeof step);
     struct strait_metastore *a = metastore_rig_open(&world, "parent");
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is using");
+    struct stat info; // another user who may open the lock file could hold it
+    CHECK(stat(scratch_at(&folder, "journal.lock"), &info) == 0 && (info.st_mode & 0777) == 0600);
     CHECK_FAILS(strait_metastore_await(a, 50), STRAIT_ETIMEDOUT, "still led by 'child'");
     CHECK(kill(child, SIGSTOP) == 0); // stopped is not dead
     CHECK_FAILS(strait_metastore_claim(a, &term), STRAIT_EAGAIN, "another coordinator is using");

@@ -72,8 +72,34 @@ static void each_running_worker_gets_its_own_key(void **state) {
     scratch_close(&folder);
 }
 
+static ino_t synced; // the file or folder of the latest fsync
+
+/* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd) {
+    struct stat info;
+    if (fstat(fd, &info) == 0) synced = info.st_ino;
+    return __real_fsync(fd);
+}
+/* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
+
+/* Otherwise a power cut could leave an invite that names a key which no longer exists. */
+static void new_key_is_on_disk_before_it_is_used(void **state) {
+    (void)state;
+    scratch folder = scratch_open();
+    struct strait_identity *identity = NULL;
+    struct stat info;
+    CHECK_OK(strait_keys_open_host(scratch_at(&folder, "keys"), &identity));
+    assert_int_equal(stat(scratch_at(&folder, "keys"), &info), 0);
+    assert_true(synced == info.st_ino);
+    strait_identity_close(&identity);
+    scratch_close(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_hosts_share_one_key),
+                                       cmocka_unit_test(new_key_is_on_disk_before_it_is_used),
                                        cmocka_unit_test(each_running_worker_gets_its_own_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
