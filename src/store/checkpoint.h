@@ -14,6 +14,7 @@
 #include <strait/checkpoint.h>
 
 #include "base/error.h"
+#include "base/folder_lock.h"
 #include "store/safetensors.h"
 
 #include <stdint.h>
@@ -34,7 +35,8 @@ typedef struct strait_checkpoint_plan {
     int n_model;
     const strait_checkpoint_stage_file *files;
     int n_files;
-    int keep; // how many checkpoints up to this step to keep; at least 1
+    int keep;                        // how many checkpoints up to this step to keep; at least 1
+    struct strait_folder_lock *lock; // checked before it is installed; NULL: not checked
 } strait_checkpoint_plan;
 
 /* Creates RUN/checkpoints and removes what an interrupted save left there. The saving process calls
@@ -49,7 +51,7 @@ strait_err strait_checkpoint_save(const char *run_folder, const strait_checkpoin
 /* The same in separate calls, for stages that run in several processes: the coordinator begins,
  * each stage writes its files, and the coordinator commits a plan that lists those files. After an
  * error before the commit, abandon removes what was written and adds the step to the error message.
- */
+ * STRAIT_EDEPOSED from commit: plan->lock was taken by another process; nothing was installed. */
 strait_err strait_checkpoint_begin(const char *run_folder, int64_t step);
 strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
                                    const strait_checkpoint_stage_file *file);

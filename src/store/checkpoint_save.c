@@ -169,12 +169,14 @@ static strait_err commit(const char *run_folder, const strait_checkpoint_plan *p
     char folder[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_checkpoint_folder(run_folder, plan->step, ".tmp", folder));
     STRAIT_TRY(write_manifest(folder, plan));
+    if (plan->lock != NULL) STRAIT_TRY(strait_folder_lock_check(plan->lock));
     return install(run_folder, plan->step, folder);
 }
 
 strait_err strait_checkpoint_commit(const char *run_folder, const strait_checkpoint_plan *plan) {
     assert(plan->keep >= 1 && plan->step >= 0);
     const strait_err err = commit(run_folder, plan);
+    if (err == STRAIT_EDEPOSED) return err; // the files may be those of the new owner by now
     if (err != STRAIT_OK) {
         strait_checkpoint_abandon(run_folder, plan->step);
         return err;

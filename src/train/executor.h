@@ -87,6 +87,10 @@ strait_err strait_trainer_run_async(struct strait_trainer *trainer, strait_err (
  * that the run can be saved before a stage fails on it. */
 strait_err strait_trainer_check_data(const struct strait_trainer *trainer);
 
+/* From now on the trainer checks before it installs a checkpoint that the folder is still owned.
+ * Borrows the lock until close. */
+void strait_trainer_guard(struct strait_trainer *trainer, struct strait_folder_lock *lock);
+
 /* Opens an executor, which borrows `loader` until close. */
 strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
                                 const strait_run_plan *plan, struct strait_loader *loader,

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "metrics/metrics.h"
 #include "store/checkpoint.h"
 
@@ -15,8 +16,7 @@ enum {
 };
 
 /* The files of a run's folder. */
-static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl",
-                  lock_name[] = ".lock";
+static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl";
 static const char *const copies[] = {"run.yaml", "tokenizer.json"};
 
 struct session {
@@ -26,7 +26,8 @@ struct session {
     const char *folder;
     struct strait_trainer *trainer;
     struct strait_metrics *metrics;
-    int lock;           // file descriptor of the folder's lock; 0: not locked
+    struct strait_folder_lock *lock; // the caller's, or `own`
+    struct strait_folder_lock own;
     int is_new;         // this session created the folder
     int had_no_run;     // the folder had no run before this session
     int is_ours;        // the folder passed the checks: its files belong to this run
@@ -76,6 +77,7 @@ static strait_err wait_for_space(void *arg) {
  * run that continues from there after a power cut must find one line for each. */
 static strait_err settle(struct session *s) {
     char note_text[600];
+    STRAIT_TRY(strait_folder_lock_check(s->lock));
     STRAIT_TRY(strait_trainer_run_async(s->trainer, sync_metrics, s));
     if (s->sync.err == STRAIT_OK) return STRAIT_OK;
     (void)snprintf(note_text, sizeof note_text, "waiting for disk space: %s", s->sync.reason);
@@ -135,13 +137,14 @@ static strait_err copy_tokenizer(const struct session *s) {
     return err;
 }
 
-/* Locks and checks the folder before the trainer takes memory and time. */
+/* Takes and checks the folder before the trainer takes memory and time. */
 static strait_err claim_folder(struct session *s) {
-    char path[STRAIT_PATH_MAX];
     s->is_new = !strait_file_exists(s->folder);
     STRAIT_TRY(strait_file_make_folders(s->folder));
-    STRAIT_TRY(path_in(s->folder, lock_name, path));
-    STRAIT_TRY(strait_file_lock(path, &s->lock));
+    if (s->lock == NULL) {
+        STRAIT_TRY(strait_folder_lock_take(&s->own, s->folder, 0));
+        s->lock = &s->own;
+    }
     s->had_no_run = !holds_run(s->folder);
     STRAIT_TRY(strait_session_check_folder(s->folder, s->spec->resumes));
     s->is_ours = 1;
@@ -167,6 +170,7 @@ static strait_err load_checkpoint(struct session *s) {
 /* After the trainer, so that a run that cannot start leaves no files. */
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_folder_lock_check(s->lock));
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
     STRAIT_TRY(path_in(s->folder, copies[0], path));
     STRAIT_TRY(strait_run_save(s->run, path));
@@ -178,6 +182,7 @@ static strait_err open_files(struct session *s) {
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
     STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
+    strait_trainer_guard(s->trainer, s->lock);
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
     STRAIT_TRY(open_files(s));
     strait_trainer_info info;
@@ -195,14 +200,14 @@ static void remove_in(const char *folder, const char *name) {
 
 /* Removes what a run that could not start created. */
 static void leave_folder(struct session *s) {
-    char path[STRAIT_PATH_MAX];
-    if (s->lock == 0 || !s->had_no_run) return;
+    if (s->lock == NULL || !s->had_no_run) return;
+    if (strait_folder_lock_check(s->lock) != STRAIT_OK) return; // it is another process's by now
     strait_metrics_close(&s->metrics);
     for (size_t i = 0; s->is_ours && i < sizeof copies / sizeof *copies; i++)
         remove_in(s->folder, copies[i]);
     remove_in(s->folder, checkpoints_name);
     remove_in(s->folder, metrics_name);
-    if (path_in(s->folder, lock_name, path) == STRAIT_OK) strait_file_remove_lock(path, &s->lock);
+    strait_folder_lock_discard(&s->own);
     if (s->is_new) (void)rmdir(s->folder); // fails if someone put a file into it meanwhile
 }
 
@@ -210,11 +215,12 @@ static void leave_folder(struct session *s) {
 static void close_session(struct session *s) {
     strait_metrics_close(&s->metrics);
     strait_trainer_close(&s->trainer);
-    strait_file_unlock(&s->lock);
+    strait_folder_lock_release(&s->own);
 }
 
 /* Syncs the metrics first: a run resumed from this checkpoint keeps the lines up to its step. */
 static strait_err save(struct session *s) {
+    STRAIT_TRY(strait_folder_lock_check(s->lock));
     if (s->spec->waits_for_disk)
         STRAIT_TRY(settle(s));
     else
@@ -225,10 +231,19 @@ static strait_err save(struct session *s) {
     return STRAIT_OK;
 }
 
+/* A checkpoint that could not be written is no reason to end a run that still owns its folder. */
+static strait_err save_if_possible(struct session *s) {
+    const strait_err err = save(s);
+    if (err == STRAIT_EDEPOSED) return err;
+    note_fault(s, err);
+    return STRAIT_OK;
+}
+
 static strait_err validate(struct session *s) {
     const int64_t step = strait_trainer_step_count(s->trainer);
     double loss = 0.0;
     STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
+    STRAIT_TRY(strait_folder_lock_check(s->lock));
     handle_write(s, strait_metrics_put_valid(s->metrics, step, loss));
     if (s->spec->events.validated != NULL)
         s->spec->events.validated(s->spec->events.user, step, loss);
@@ -255,6 +270,7 @@ static strait_err take_step(struct session *s) {
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
                                       .residual_backward = report.residual_backward};
+    STRAIT_TRY(strait_folder_lock_check(s->lock));
     s->is_diverged = !isfinite(report.loss) || !isfinite(report.grad_norm);
     handle_write(s, strait_metrics_put_step(s->metrics, &line));
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
@@ -296,7 +312,7 @@ static strait_err run_steps(struct session *s) {
         }
         /* A checkpoint of a diverged run would push out the good ones that are kept. */
         if (!is_last && !s->is_diverged && is_due(step + 1, s->run->train.save_every))
-            note_fault(s, save(s));
+            STRAIT_TRY(save_if_possible(s));
     }
     if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
     return save(s);
@@ -309,10 +325,11 @@ static void report_end(struct session *s) {
     s->spec->events.ended(s->spec->events.user, &info);
 }
 
-strait_err strait_session_run_with(const strait_session_spec *spec,
-                                   strait_executor_choice executor) {
+strait_err strait_session_run_with(const strait_session_spec *spec, strait_executor_choice executor,
+                                   struct strait_folder_lock *lock) {
     struct session s = {.spec = spec,
                         .executor = executor,
+                        .lock = lock,
                         .run = spec->run,
                         .folder = spec->folder,
                         .saved_step = -1};
@@ -325,5 +342,5 @@ strait_err strait_session_run_with(const strait_session_spec *spec,
 }
 
 strait_err strait_session_run(const strait_session_spec *spec) {
-    return strait_session_run_with(spec, (strait_executor_choice){0});
+    return strait_session_run_with(spec, (strait_executor_choice){0}, NULL);
 }

@@ -25,8 +25,9 @@ struct strait_trainer {
     strait_run_plan plan;
     struct strait_loader *loader;
     struct strait_executor *executor;
-    int64_t step;  // steps done
-    int n_skipped; // consecutive
+    struct strait_folder_lock *lock; // checked before a checkpoint is installed; may be NULL
+    int64_t step;                    // steps done
+    int n_skipped;                   // consecutive
     char note[NOTE_BYTES];
     strait_executor_report last; // of the last step
     strait_residual_monitors alarms;
@@ -281,6 +282,10 @@ strait_err strait_trainer_check_data(const struct strait_trainer *trainer) {
     return strait_loader_check(trainer->loader);
 }
 
+void strait_trainer_guard(struct strait_trainer *trainer, struct strait_folder_lock *lock) {
+    trainer->lock = lock;
+}
+
 struct committing {
     const char *folder;
     const strait_checkpoint_plan *plan;
@@ -305,7 +310,8 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
                                          .n_model = description.n,
                                          .files = files,
                                          .n_files = 2 * t->plan.n_stages,
-                                         .keep = (int)t->run.train.keep_checkpoints};
+                                         .keep = (int)t->run.train.keep_checkpoints,
+                                         .lock = t->lock};
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
 }
 
@@ -315,7 +321,7 @@ strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
     strait_err err = strait_checkpoint_begin(folder, t->step);
     if (err == STRAIT_OK) err = t->executor->ops->write(t->executor, folder, t->step);
     if (err == STRAIT_OK) return commit(t, folder);
-    strait_checkpoint_abandon(folder, t->step);
+    if (err != STRAIT_EDEPOSED) strait_checkpoint_abandon(folder, t->step);
     return err;
 }
 

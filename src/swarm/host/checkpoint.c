@@ -46,6 +46,7 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
                                                            .worker = h->coordinator.owner[stage]});
         err = STRAIT_EAGAIN;
     }
+    if (err == STRAIT_OK) err = strait_host_check_folder(h);
     if (err == STRAIT_OK) err = strait_host_run_async(h, write_snapshot, &w, pump);
     strait_snapshot_fini(&w.snapshot);
     return err;

@@ -102,8 +102,14 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
 
 /* ---- the event loop ---- */
 
+strait_err strait_host_check_folder(struct host *h) {
+    const strait_err err = strait_folder_lock_check(&h->lock);
+    if (err != STRAIT_OK) strait_host_fail(h, err);
+    return err;
+}
+
 void strait_host_report_status(struct host *h) {
-    if (h->spec->events.changed == NULL) return;
+    if (h->spec->events.changed == NULL || strait_host_check_folder(h) != STRAIT_OK) return;
     h->clock.status_ns = strait_clock_ns();
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const struct connection *connection = strait_host_connection(h, i);
@@ -126,8 +132,11 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
     const int64_t now = h->clock.pumped_ns = strait_clock_ns();
-    if (now - began > BLOCKED_MS * INT64_C(1000000)) // the host itself was blocked or stopped
+    if (now - began > BLOCKED_MS * INT64_C(1000000)) { // the host itself was blocked or stopped
+        if (strait_host_check_folder(h) != STRAIT_OK)
+            return STRAIT_FAIL(h->failure.err, "%s", h->failure.reason);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
+    }
     strait_host_dispatch(h);
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
@@ -283,6 +292,11 @@ static strait_err prepare(struct host *h, int *is_finished) {
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
     strait_loader_close(&loader);
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
+    if (err == STRAIT_OK)
+        err = strait_folder_lock_take(&h->lock, h->spec->folder,
+                                      strait_metastore_term(h->persistence.metastore));
+    if (err == STRAIT_OK && h->lock.fd == 0)
+        strait_host_note(h, "took over %s from a coordinator that hangs", h->spec->folder);
     /* A run of "strait train" is continued only on request. Checked before any worker joins. */
     if (err == STRAIT_OK)
         err = strait_session_check_folder(h->spec->folder,
@@ -320,6 +334,9 @@ static void close_host(struct host *h) {
         strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
+    if (strait_session_check_folder(h->spec->folder, 0) == STRAIT_OK)
+        strait_folder_lock_discard(&h->lock); // the run never began
+    strait_folder_lock_release(&h->lock);
     if (h->persistence.metastore != NULL)
         strait_metastore_discard(h->persistence.metastore); // if the run never began
     strait_metastore_close(&h->persistence.metastore);
@@ -353,8 +370,8 @@ strait_err strait_host(const strait_host_spec *spec) {
             .resumes = spec->resumes || h->persistence.was_begun,
             .waits_for_disk = 1, // a full disk must not end a run that many workers serve
             .events = spec->session};
-        err = strait_session_run_with(&session,
-                                      (strait_executor_choice){&strait_swarm_executor, h});
+        err = strait_session_run_with(&session, (strait_executor_choice){&strait_swarm_executor, h},
+                                      &h->lock);
     }
     if (h->is_open) strait_host_report_status(h); // the final status
     if (err == STRAIT_OK && h->t != NULL) end_workers(h);

@@ -102,7 +102,8 @@ struct host {
     const strait_host_spec *spec;
     strait_run run; // with the split of layers that was chosen
     strait_invite invite;
-    int is_open; // the invite was announced
+    int is_open;                    // the invite was announced
+    struct strait_folder_lock lock; // of the run's folder, in the metastore's term
     struct strait_transport *t;
     struct strait_msg_pool *pool;
     struct strait_coordinator coordinator;
@@ -145,6 +146,9 @@ void strait_host_note(struct host *h, const char *format, ...)
 void strait_host_fail(struct host *h, strait_err err);
 /* Passes an event to the coordinator and executes its actions. */
 void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *event);
+/* Checks that another coordinator has not taken the run's folder, before something is written
+ * there. Otherwise the run ends. */
+strait_err strait_host_check_folder(struct host *h);
 /* Runs the event loop once: waits for the network for at most timeout_ms, handles messages, ticks
  * the coordinator. An error ends the run. */
 strait_err strait_host_pump(struct host *h, int timeout_ms);
