@@ -197,6 +197,9 @@ static void fill_restore(struct strait_coordinator *c, int stage, strait_swarm_a
 
 static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     c->step = choose_step(c);
+    /* After a restart the session begins at this step and cuts its metrics there. If the host is
+     * lost before they have grown again, the next one must not restore a later step. */
+    if (c->restore_limit >= 0 && c->step < c->settled) c->settled = c->step;
     c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
