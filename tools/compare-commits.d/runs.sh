@@ -137,10 +137,12 @@ add_cpu_runs() {
     add straight-strait train - $four link.codec.name=strait train.optimizer=muon train.steps=12
     add killed-strait killed straight-strait $four link.codec.name=strait train.optimizer=muon $slow
     slow='train.steps=24 link.emulate.delay=20ms'
-    add straight-swarm train - stages.count=2 $exact train.steps=24
-    add swarm swarm straight-swarm stages.count=2 $exact $slow
-    add straight-swarm-strait train - stages.count=2 link.codec.name=strait train.steps=24
-    add swarm-strait swarm straight-swarm-strait stages.count=2 link.codec.name=strait $slow
+    # A host splits the layers by the speed it measures, and with a codec another split is another model.
+    local split='stages.count=2 stages.split=[2,2]'
+    add straight-swarm train - $split $exact train.steps=24
+    add swarm swarm straight-swarm $split $exact $slow
+    add straight-swarm-strait train - $split link.codec.name=strait train.steps=24
+    add swarm-strait swarm straight-swarm-strait $split link.codec.name=strait $slow
 }
 
 add_cuda_runs() {
