@@ -33,7 +33,8 @@ run_case() {
 # error of the program does.
 judge() {
     outcome=held
-    grep -q '^liar: step' "$CASE.out" || outcome="not told"
+    told=$(grep -c '^liar: step' "$CASE.out")
+    [ "$told" -gt 0 ] || outcome="not told"
     for i in 1 2 3; do
         eval "pid=\$worker_$i"
         child=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)

@@ -3,12 +3,13 @@
 # of an honest run, and no honest worker may be banned or end. Prints a table: the lie, the outcome, and
 # the seconds that the run took longer than an honest one.
 #
-#   SPEED=1e6    what the liar claims to compute per second: the slowest of the first three workers gets
-#                the last stage, the fastest (1e15) the first
+#   SPEED=1e6    what the liar claims to compute per second: the slowest gets the last stage, the fastest
+#                (1e15) the first
 # and what liar_lib.sh lists.
 #
-# Three stages, whose owners are the liar and two others, and two spares. Where a lie is about snapshots,
-# the owner of the middle stage dies at step 12, so that the copies of them matter.
+# Three stages, whose owners are the liar and two others; with two liars, six stages. Where a lie is about
+# snapshots, the owner of the second stage dies at step 12, so that copies of them matter. There are two
+# spares, or as many as it takes to do without the liars and the dead.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 . "$(dirname "$0")/liar_lib.sh"
@@ -30,22 +31,40 @@ begin_worker() {
     honest="$honest $!"
 }
 
-# run_case LIE: runs a swarm with one liar; sets $outcome and $took.
+# begin_liar I LIE: starts a liar that claims a speed: the first gets the last stage, another the first.
+begin_liar() {
+    speed=$SPEED
+    [ "$1" -eq 1 ] || speed=1e15
+    env STRAIT_CLI="$SCRATCH" "$LIAR" --seed "$SEED" --lie "join.report.flops=$speed" $(rules_of "$2") \
+        join "$(cat "$CASE.invite")" --keys "keys-$CASE-liar-$1" --name liar --listen 127.0.0.1:0 --threads 1 \
+        >>"$CASE.out" 2>&1 </dev/null &
+    liars="$liars $!"
+}
+
+# run_case LIE[;LIE]: runs a swarm with one liar among three owners, or two among six.
 run_case() {
     honest=
+    liars=
+    n_liars=0
     fault=
+    n_spares=2
     needs_restore "$1" && fault="--fault applied:1:12"
+    n_stages=$((3 * $(echo "$1" | tr ';' '\n' | wc -l)))
     HOST_LOG=$CASE.err
     began=$(now_ms)
-    host_begin "$CASE" run.yaml $sets --rebalance 0
-    env STRAIT_CLI="$SCRATCH" "$LIAR" --seed "$SEED" --lie "join.report.flops=$SPEED" $(rules_of "$1") \
-        join "$(cat "$CASE.invite")" --keys "keys-$CASE" --name liar --listen 127.0.0.1:0 --threads 1 \
-        >"$CASE.out" 2>&1 </dev/null &
-    liar=$!
-    wait_for_text "$CASE/events.log" 'liar .*joined|disconnected'
-    for i in 1 2; do begin_worker $i $fault; done
-    wait_for_text "$CASE/events.log" "w$CASE-1 .*joined" "w$CASE-2 .*joined"
-    for i in 3 4; do begin_worker $i; done
+    host_begin "$CASE" run.yaml $sets --set "stages.count=$n_stages" --rebalance 0 --lease 4 --stall 4
+    for lie in $(echo "$1" | tr ';' ' '); do
+        n_liars=$((n_liars + 1))
+        begin_liar $n_liars "$lie"
+    done
+    for _ in $(seq 60); do # it may not be able to join at all
+        [ "$(grep -cE 'joined|disconnected' "$CASE/events.log")" -lt $n_liars ] || break
+        sleep 0.05
+    done
+    for i in $(seq $((n_stages - n_liars))); do begin_worker "$i" $fault; done
+    for i in $(seq $((n_stages - n_liars))); do wait_for_text "$CASE/events.log" "w$CASE-$i .*joined"; done
+    [ -z "$fault" ] || n_spares=$((n_liars + 1))
+    for i in $(seq $n_spares); do begin_worker "spare-$i"; done
     deadline=$((began + 1000 * LIMIT))
     while is_running && [ "$(now_ms)" -lt $deadline ]; do sleep 0.05; done
     took=$(($(now_ms) - began))
@@ -54,26 +73,26 @@ run_case() {
 
 # judge: sets $outcome for a run that has ended, or should have.
 judge() {
+    told=$(grep '^liar: step' "$CASE.out" | grep -cvE 'flops=1e(6|15)$')
     outcome="does not finish"
     is_running && return
     outcome="crashes the liar itself"
-    has_crashed $liar && return
+    for pid in $liars; do has_crashed "$pid" && return; done
     outcome="crashes an honest worker"
-    for pid in $honest; do
-        has_crashed "$pid" && return
-    done
+    for pid in $honest; do has_crashed "$pid" && return; done
     wait "$HOST" 2>/dev/null
     code=$?
     outcome="ends the run with $code"
     [ $code -eq 0 ] || return
     outcome="bans an honest worker"
     grep -q "worker w.*banned" "$CASE/events.log" && return
+    outcome="honest neighbours part"
+    grep -q 'w.*: a peer that is not a neighbour' "$CASE/events.log" && return
     outcome="other weights"
     "$HELPER" "$CASE" | sort | cmp -s - straight.weights || return
     outcome="other losses"
     metrics_of "$CASE" | cmp -s - straight.metrics || return
     outcome="not told"
-    told=$(grep '^liar: step' "$CASE.out" | grep -cv "flops=$SPEED")
     [ "$told" -gt 0 ] || return
     outcome=held
 }
@@ -84,9 +103,9 @@ all_lies() {
 }
 
 make_corpus
-make_run run.yaml 3 $STEPS
-sets="--set stages.count=3 --set link.deadline=2s"
-runs train run.yaml --out straight $sets
+make_run run.yaml 6 $STEPS
+sets="--set link.deadline=2s"
+runs train run.yaml --out straight $sets --set stages.count=3
 weights_of straight >straight.weights
 metrics_of straight >straight.metrics
 try_honest

@@ -63,9 +63,29 @@ static void print_field(const char *name, const strait_field *field) {
     printf("%s %s\n", name, strait_field_type_name(field->type));
 }
 
-static void print_rules(const char *name, const strait_field *field) {
+static void print_lies(const char *name, const strait_field *field) {
     for (const char *const *value = values_of(field->type); *value != NULL; value++)
         printf("%s=%s\n", name, *value);
+}
+
+static void print_rules_about(const message_row *row, const char *kind) {
+    static const char *const names[] = {"drop", "duplicate", "short", "long", "zero"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int is_zero = strcmp(names[i], "zero") == 0; // for messages with more than fields
+        if (!is_zero || row->uses_frame)
+            printf("--%s:%s%s%s\n", names[i], row->name, kind[0] != '\0' ? "." : "", kind);
+    }
+}
+
+static void print_matrix(int senders) {
+    each_field(senders, print_lies);
+    for (int i = 0; message_at(i) != NULL; i++) {
+        const message_row *row = message_at(i);
+        if ((row->senders & senders) == 0) continue;
+        if (row->n_kinds == 0) print_rules_about(row, "");
+        for (int k = 1; k < row->n_kinds; k++)
+            print_rules_about(row, row->named(k)->name);
+    }
 }
 
 static int sender_of(const char *name) {
@@ -81,7 +101,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (argc == 3 && strcmp(argv[1], "--list") == 0) each_field(sender_of(argv[2]), print_field);
-    if (argc == 3 && strcmp(argv[1], "--matrix") == 0) each_field(sender_of(argv[2]), print_rules);
+    if (argc == 3 && strcmp(argv[1], "--matrix") == 0) print_matrix(sender_of(argv[2]));
     if (argc == 3 && (strcmp(argv[1], "--list") == 0 || strcmp(argv[1], "--matrix") == 0))
         return sender_of(argv[2]) == 0 ? 2 : 0;
     lying_tls = strait_transport_tls;
