@@ -334,8 +334,10 @@ static void close_host(struct host *h) {
         strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
-    if (strait_session_check_folder(h->spec->folder, 0) == STRAIT_OK)
-        strait_folder_lock_discard(&h->lock); // the run never began
+    if (strait_session_check_folder(h->spec->folder, 0) == STRAIT_OK) { // the run never began
+        if (!h->is_open && !h->persistence.was_begun) strait_host_discard_run_id(h);
+        strait_folder_lock_discard(&h->lock);
+    }
     strait_folder_lock_release(&h->lock);
     if (h->persistence.metastore != NULL)
         strait_metastore_discard(h->persistence.metastore); // if the run never began

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "net/core/seal.h"
 #include "swarm/host/state.h"
 
 #include <stdio.h>
@@ -11,8 +12,11 @@
 #include <time.h>
 
 enum {
-    RUN_BYTES = STRAIT_RUN_BYTES + STRAIT_TOKEN_BYTES + STRAIT_ADDRESS_MAX + 2 +
+    SEALED_BYTES = STRAIT_TOKEN_BYTES + STRAIT_SEAL_BYTES,
+    RUN_BYTES = STRAIT_RUN_BYTES + SEALED_BYTES + STRAIT_ADDRESS_MAX + 2 +
                 STRAIT_RUN_STAGES * (4 + 4),
+    PLAIN_RUN_BYTES = RUN_BYTES -
+                      STRAIT_SEAL_BYTES, // of an earlier version: the token is not sealed
     EXPIRY_BYTES = 8 + 8,
     WAIT_MS = 1000, // for another leader to resign, per attempt
     RETRY_MS = 500, // before an unreachable metastore is contacted again
@@ -52,12 +56,44 @@ static strait_err read_expiry(struct host *h, const strait_metastore_entry *entr
 
 /* ---- the run ---- */
 
+/* The label that the token is sealed with: an entry of another run does not fit. */
+static strait_seal_label token_label(const struct host *h, unsigned char out[32]) {
+    static const char purpose[] = "strait token of ";
+    memcpy(out, purpose, 16);
+    memcpy(out + 16, h->invite.run, STRAIT_RUN_BYTES);
+    return (strait_seal_label){out, 16 + STRAIT_RUN_BYTES};
+}
+
+/* The metastore may be a cluster that others can read, and backups of it. */
+static strait_err write_token(const struct host *h, strait_writer *w) {
+    unsigned char sealed[SEALED_BYTES], label[32];
+    STRAIT_TRY(strait_seal(h->spec->identity, token_label(h, label), h->invite.token,
+                           STRAIT_TOKEN_BYTES, sealed));
+    strait_writer_copy(w, sealed, sizeof sealed);
+    return STRAIT_OK;
+}
+
+static strait_err read_token(struct host *h, strait_reader *r, int is_sealed) {
+    unsigned char sealed[SEALED_BYTES] = {0}, label[32];
+    strait_reader_copy(r, is_sealed ? sealed : h->invite.token,
+                       is_sealed ? SEALED_BYTES : STRAIT_TOKEN_BYTES);
+    if (!is_sealed || r->is_short) return STRAIT_OK;
+    const strait_err err = strait_unseal(h->spec->identity, token_label(h, label), sealed,
+                                         STRAIT_TOKEN_BYTES, h->invite.token);
+    if (err == STRAIT_EAUTH)
+        return STRAIT_FAIL(STRAIT_EAUTH,
+                           "the metastore's token of this run was sealed with another host key: "
+                           "start the host with the --keys it was begun with, or begin another "
+                           "folder");
+    return err;
+}
+
 strait_err strait_host_save_run(struct host *h) {
     unsigned char bytes[RUN_BYTES] = {0};
     strait_writer w = {bytes, sizeof bytes, 0};
     STRAIT_TRY(save_expiry(h));
     strait_writer_copy(&w, h->invite.run, STRAIT_RUN_BYTES);
-    strait_writer_copy(&w, h->invite.token, STRAIT_TOKEN_BYTES);
+    STRAIT_TRY(write_token(h, &w));
     strait_writer_copy(&w, h->invite.address, STRAIT_ADDRESS_MAX);
     strait_writer_uint(&w, (uint64_t)h->run.stages.split.n, 2);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
@@ -70,7 +106,7 @@ strait_err strait_host_save_run(struct host *h) {
 static strait_err read_run(struct host *h, const strait_metastore_entry *entry) {
     strait_reader r = {entry->data, entry->bytes, 0};
     strait_reader_copy(&r, h->invite.run, STRAIT_RUN_BYTES);
-    strait_reader_copy(&r, h->invite.token, STRAIT_TOKEN_BYTES);
+    STRAIT_TRY(read_token(h, &r, entry->bytes != PLAIN_RUN_BYTES));
     strait_reader_copy(&r, h->invite.address, STRAIT_ADDRESS_MAX);
     h->invite.address[STRAIT_ADDRESS_MAX - 1] = '\0';
     const uint64_t n = strait_reader_uint(&r, 2);
@@ -309,14 +345,16 @@ static void make_metastore_name(const char *name, char out[STRAIT_RUN_NAME]) {
 
 strait_err strait_host_open_metastore(struct host *h) {
     char store[STRAIT_PATH_MAX];
-    char name[STRAIT_RUN_NAME];
+    char name[STRAIT_RUN_NAME], id[STRAIT_HOST_RUN_ID], full_name[STRAIT_METASTORE_NAME_MAX];
     struct reading reading = {.host = h};
     STRAIT_TRY(strait_file_make_folders(h->spec->folder));
     STRAIT_TRY(strait_file_path(store, "journal:%s/swarm.journal", h->spec->folder));
     make_metastore_name(h->run.name, name);
+    STRAIT_TRY(strait_host_open_run_id(h, id));
+    (void)snprintf(full_name, sizeof full_name, "%s%s", name, id);
     const strait_metastore_config config = {
         .store = h->spec->store != NULL ? h->spec->store : store,
-        .run = name,
+        .run = full_name,
         .ca_file = h->spec->store_ca,
         .cert_file = h->spec->store_cert,
         .key_file = h->spec->store_key,

@@ -17,6 +17,7 @@ enum {
     STRAIT_HOST_KEYS_MAX = 4096,             // keys admitted over the life of a run
     STRAIT_HOST_SUSPECTS = 64,               // steps; more than a trainer skips in a row
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
+    STRAIT_HOST_RUN_ID = 24,                 // with a hyphen and the final zero
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_GENERATIONS * 8 +
                         STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES)
 };
@@ -65,6 +66,7 @@ struct host_persistence {
     int n_keys;
     /* After a metastore error no new key is admitted before this time; 0: there was no error. */
     int64_t admit_ns;
+    int is_id_new;    // this host created the run's id (run_id.c)
     int was_begun;    // an earlier host has begun this run
     int has_expiry;   // the invite's time of expiry is stored
     uint64_t valid_s; // the lifetime that the time of expiry was computed from
@@ -218,6 +220,13 @@ strait_err strait_host_save_run(struct host *h);
 strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
 /* Refuses the key from now on, also after a restart of the host. */
 strait_err strait_host_ban(struct host *h, const strait_fingerprint *key);
+
+/* ---- run_id.c ---- */
+/* Reads or creates what follows the run's name in a metastore that several runs share; "" where
+ * nothing does. */
+strait_err strait_host_open_run_id(struct host *h, char out[STRAIT_HOST_RUN_ID]);
+/* Removes it, for a run that never began, unless it may be another coordinator's. */
+void strait_host_discard_run_id(struct host *h);
 
 /* ---- rebalance.c ---- */
 /* Before a step: moves stages to faster spares if that saves time. */

@@ -1,24 +1,21 @@
 #!/bin/sh
 # etcd-hang.sh - the leading coordinator hangs (SIGSTOP) and keeps its locks and its port. The standby takes
 # over the run and its folder; the old leader, when it runs again, ends before it writes anything.
-[ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 . "$(dirname "$0")/../../cli/lib.sh"
 . "$(dirname "$0")/../../cli/swarm_lib.sh"
+. "$(dirname "$0")/etcd_lib.sh"
 
 make_corpus
 make_run run.yaml 2 120
 sets="--set stages.count=2 --set link.emulate.delay=10ms --set train.save_every=10"
 runs train run.yaml --out straight $sets
 
-for name in client peer first second; do choose_port && eval "$name=$port"; done
-env STRAIT_CLI="$SCRATCH" ETCD_UNSUPPORTED_ARCH=arm64 /usr/bin/etcd --data-dir etcd \
-    --listen-client-urls "http://127.0.0.1:$client" --advertise-client-urls "http://127.0.0.1:$client" \
-    --listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
-    --initial-cluster "default=http://127.0.0.1:$peer" >etcd.log 2>&1 </dev/null &
+start_etcd
+for name in first second; do choose_port && eval "$name=$port"; done
 
 # Each coordinator has a port of its own, and the invite names both.
 echo $first >swarm.port
-both="--store etcd:http://127.0.0.1:$client --announce 127.0.0.1:$first,127.0.0.1:$second"
+both="--store $store --announce 127.0.0.1:$first,127.0.0.1:$second"
 host_begin swarm run.yaml $sets $both
 old=$HOST
 for i in 1 2; do join_begin swarm $i; done

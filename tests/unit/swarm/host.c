@@ -166,6 +166,39 @@ static void worker_without_approval_waits_for_metastore(void **state) {
     join_while_metastore_fails(0);
 }
 
+/* ---- secrets ---- */
+
+static int contains(const char *data, size_t bytes, const void *part, size_t n) {
+    for (size_t i = 0; i + n <= bytes; i++)
+        if (memcmp(data + i, part, n) == 0) return 1;
+    return 0;
+}
+
+/* Whoever reads the metastore, or a backup of it, must not be able to join. */
+static void token_in_the_metastore_is_sealed(void **state) {
+    (void)state;
+    char *journal = NULL;
+    size_t bytes = 0;
+    struct strait_identity *other = NULL;
+    CHECK_OK(run_host());
+    const strait_invite first = fixture.worker_spec.invite;
+    CHECK_OK(strait_file_read(scratch_at(&fixture.folder, "run/swarm.journal"), 1 << 24, &journal,
+                              &bytes));
+    assert_true(contains(journal, bytes, first.run, sizeof first.run)); // the entry is there
+    assert_false(contains(journal, bytes, first.token, sizeof first.token));
+    assert_false(contains(journal, bytes, first.token, 8));
+    strait_alloc_free(journal);
+    CHECK_OK(strait_identity_generate(&other));
+    struct strait_identity *mine = fixture.host_key;
+    fixture.host_key = other;
+    CHECK_FAILS(run_host(), STRAIT_EAUTH, "sealed with another host key");
+    fixture.host_key = mine;
+    strait_identity_close(&other);
+    fixture.run.train.steps += 4; // so that the host prints its invite again
+    CHECK_OK(run_host());
+    assert_memory_equal(fixture.worker_spec.invite.token, first.token, sizeof first.token);
+}
+
 /* ---- damaged checkpoints ---- */
 
 static const char *checkpoint_file(int step, const char *name) {
@@ -276,6 +309,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(approved_worker_waits_for_metastore, set_up, tear_down),
         cmocka_unit_test_setup_teardown(worker_without_approval_waits_for_metastore, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(token_in_the_metastore_is_sealed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recomputes_steps_of_damaged_checkpoint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(changes_nothing_if_all_checkpoints_are_damaged, set_up,
                                         tear_down),
