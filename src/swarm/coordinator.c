@@ -47,6 +47,7 @@ void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_
      * Restoring at most the settled step does it again. */
     c->settled = c->restore_limit = durable->settled;
     memcpy(c->start_steps, durable->start_steps, sizeof c->start_steps);
+    memcpy(c->records, durable->records, sizeof c->records);
     if (c->generation >= STRAIT_SWARM_GENERATIONS)
         c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
     c->owners_until_ns = now_ns + c->config.owner_wait_ns;
@@ -65,6 +66,7 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
     out->committed = c->committed;
     out->settled = c->settled;
     memcpy(out->start_steps, c->start_steps, sizeof out->start_steps);
+    memcpy(out->records, c->records, sizeof out->records);
     for (int i = 0; i < c->config.n_stages; i++) {
         out->has_owner[i] = c->owner[i] >= 0;
         if (c->owner[i] >= 0) out->owners[i] = c->workers[c->owner[i]].key;
@@ -150,9 +152,7 @@ static void drop_stale(const struct strait_coordinator *c, strait_snapshot_set *
             if (c->start_steps[g % STRAIT_SWARM_GENERATIONS] < limit)
                 limit = c->start_steps[g % STRAIT_SWARM_GENERATIONS];
         if (set->steps[i] <= limit) continue;
-        set->n--;
-        set->steps[i] = set->steps[set->n];
-        set->generations[i] = set->generations[set->n];
+        strait_snapshot_set_remove(set, i);
     }
 }
 
@@ -219,7 +219,8 @@ static int may_wait(const struct strait_coordinator *c, int stage) {
            (stage >= 0 && stage + 1 < c->config.n_stages && c->is_awaited[stage + 1]);
 }
 
-static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now) {
+static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
+                      strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[e->worker];
     if (!worker->is_connected) return;
     if (now - worker->seen_ns > worker->max_gap_ns) worker->max_gap_ns = now - worker->seen_ns;
@@ -235,6 +236,7 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     worker->progress = e->progress;
     worker->is_waiting = is_waiting;
     update_inventory(c, worker, e);
+    strait_coordinator_record(c, e->worker, &e->inventory.own, now, out);
 }
 
 /* A reply with an error ends the generation. What the error says decides who keeps its stage. */
@@ -272,7 +274,9 @@ static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int
         e->sequence != c->sequence || !c->is_awaited[stage])
         return; // late, repeated or not asked for
     worker->seen_ns = worker->progress_ns = now;
-    if (e->is_blaming)
+    if (e->is_source_bad && c->phase == STRAIT_PHASE_RESTORE)
+        strait_coordinator_bad_source(c, e->worker, now, out);
+    else if (e->is_blaming)
         strait_coordinator_blame(c, e->worker, e->blamed, now, out);
     else if (e->err == STRAIT_OK)
         c->is_awaited[stage] = 0;
@@ -348,7 +352,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_JOIN: join(c, e, now_ns, out); break;
     case STRAIT_SWARM_LOST: lose(c, e->worker, now_ns, out, "connection lost"); break;
     case STRAIT_SWARM_LEAVE: leave(c, e->worker, out); break;
-    case STRAIT_SWARM_HEARTBEAT: heartbeat(c, e, now_ns); break;
+    case STRAIT_SWARM_HEARTBEAT: heartbeat(c, e, now_ns, out); break;
     case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_INVALID_DATA:
         strait_coordinator_invalid_data(c, e->worker, now_ns, out);

@@ -21,6 +21,7 @@
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
 #include "swarm/snapshot_inventory.h"
+#include "swarm/snapshot_records.h"
 
 enum {
     STRAIT_SWARM_WORKERS = 256,
@@ -28,6 +29,7 @@ enum {
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
+    STRAIT_SWARM_UNUSABLE = 32,    // snapshots that were rejected and are remembered
     STRAIT_SWARM_TIMEOUTS = 2,     // a worker may have caused, before its stage moves to a spare
     STRAIT_SWARM_LINE = 256        // bytes of a log line, with its final zero
 };
@@ -80,11 +82,11 @@ typedef enum strait_swarm_phase {
 
 /* Each kind is followed by the fields of strait_swarm_event that it uses. */
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN,         // key, report, inventory: an admitted worker's link opened
-    STRAIT_SWARM_LOST,         // worker: its link closed
-    STRAIT_SWARM_LEAVE,        // worker: asked to leave
-    STRAIT_SWARM_HEARTBEAT,    // worker, inventory, progress, is_waiting
-    STRAIT_SWARM_REPLY,        // worker, generation, sequence, err, is_blaming, blamed
+    STRAIT_SWARM_JOIN,      // key, report, inventory: an admitted worker's link opened
+    STRAIT_SWARM_LOST,      // worker: its link closed
+    STRAIT_SWARM_LEAVE,     // worker: asked to leave
+    STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, is_waiting
+    STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, is_blaming, blamed, is_source_bad
     STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
     STRAIT_SWARM_NONFINITE,    // worker: reported non-finite or implausible values, unverified
     STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
@@ -119,6 +121,7 @@ typedef struct strait_swarm_event {
     int successor;
     int is_blaming; // the worker rejected values from the owner of stage `blamed`
     int blamed;
+    int is_source_bad; // to a command to restore: the snapshot is not what its owner took
     strait_swarm_goal goal;
 } strait_swarm_event;
 
@@ -140,7 +143,8 @@ typedef struct strait_swarm_action {
     /* With a command to restore: the source, and the neighbours to send copies to. */
     strait_swarm_source source;
     int gives_prev, gives_next;
-    const char *reason; // static text, for RELEASE, DISCONNECT, BAN and LOG
+    strait_digest digest; // that the snapshot must have; zeros from seed and checkpoint
+    const char *reason;   // static text, for RELEASE, DISCONNECT, BAN and LOG
     /* With LOG. */
     int n_timeouts; // mentioned if above 0
     int successor;  // the worker that takes the stage; -1: none
@@ -170,7 +174,14 @@ typedef struct strait_swarm_durable {
     strait_fingerprint owners[STRAIT_RUN_STAGES];
     int has_owner[STRAIT_RUN_STAGES];
     int64_t start_steps[STRAIT_SWARM_GENERATIONS]; // step that generation g restored, at g % 64
+    strait_snapshot_records records[STRAIT_RUN_STAGES];
 } strait_swarm_durable;
+
+/* A snapshot that was rejected: what `holder` gave as the one with this digest was another. */
+typedef struct strait_swarm_unusable {
+    strait_fingerprint holder;
+    strait_digest digest;
+} strait_swarm_unusable;
 
 /* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`, which
  * the driver sets. */
@@ -194,6 +205,11 @@ struct strait_coordinator {
     int64_t committed, settled;
     int64_t start_steps[STRAIT_SWARM_GENERATIONS];
     uint32_t forgotten; // newest generation that restored a step no longer in start_steps
+    strait_snapshot_records records[STRAIT_RUN_STAGES];
+    int has_new_records;                           // since the durable state was last written
+    strait_swarm_source source[STRAIT_RUN_STAGES]; // of each stage in this generation
+    strait_swarm_unusable unusable[STRAIT_SWARM_UNUSABLE];
+    int n_unusable; // so far; the oldest is overwritten
 };
 
 /* Initialises *c in the caller's memory; nothing needs to be freed. */

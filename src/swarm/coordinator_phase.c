@@ -1,5 +1,5 @@
-/* coordinator_phase.c - moves from phase to phase: chooses owners, restores stages, commits steps
- * and hands stages over. */
+/* coordinator_phase.c - moves from phase to phase: chooses owners, commits steps and hands stages
+ * over. */
 #include "swarm/coordinator_state.h"
 
 #include <limits.h>
@@ -140,81 +140,6 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
     strait_coordinator_enter(c, STRAIT_PHASE_ASSIGN, now, out);
 }
 
-/* ---- restoring ---- */
-
-/* Returns where the owner of `stage` can get the snapshot of `step` from; -1: from nowhere. A
- * suspect's own snapshots may hold the non-finite values it reported, so it gets a copy that was
- * checked on arrival. */
-static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
-    const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
-    if (!owner->is_suspect && strait_snapshot_set_has(&owner->inventory.own, stage, step))
-        return STRAIT_SWARM_FROM_SELF;
-    if (step == 0) return STRAIT_SWARM_FROM_SEED;
-    if (stage + 1 < c->config.n_stages &&
-        strait_snapshot_inventory_has_copy(&c->workers[c->owner[stage + 1]].inventory, stage, step))
-        return STRAIT_SWARM_FROM_NEXT;
-    if (stage > 0 &&
-        strait_snapshot_inventory_has_copy(&c->workers[c->owner[stage - 1]].inventory, stage, step))
-        return STRAIT_SWARM_FROM_PREV;
-    return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
-}
-
-/* A step that was not committed is not restored, even if all owners have applied it: the
- * coordinator never recorded that they had. */
-static int can_restore(const struct strait_coordinator *c, int64_t step) {
-    if (step > c->committed) return 0;
-    if (c->restore_limit >= 0 && step > c->restore_limit && step != c->checkpoint) return 0;
-    for (int i = 0; i < c->config.n_stages; i++)
-        if (find_source(c, i, step) < 0) return 0;
-    return 1;
-}
-
-/* Chooses the newest step that every stage can restore. The first stage needs a snapshot too, so
- * only steps that its owner or the next one holds are candidates. */
-static int64_t choose_step(const struct strait_coordinator *c) {
-    int64_t best = 0;
-    if (c->checkpoint > best) best = c->checkpoint;
-    for (int i = 0; i < c->config.n_stages && i < 2; i++) {
-        const strait_swarm_worker *worker = &c->workers[c->owner[i]];
-        const strait_snapshot_set *all[] = {&worker->inventory.own, &worker->inventory.prev,
-                                            &worker->inventory.next};
-        for (int h = 0; h < 3; h++)
-            for (int k = 0; k < all[h]->n; k++)
-                if (all[h]->steps[k] > best && can_restore(c, all[h]->steps[k]))
-                    best = all[h]->steps[k];
-    }
-    return best;
-}
-
-static void fill_restore(struct strait_coordinator *c, int stage, strait_swarm_action *action) {
-    const int n = c->config.n_stages;
-    action->step = c->step;
-    action->source = (strait_swarm_source)find_source(c, stage, c->step);
-    action->gives_prev = stage > 0 && find_source(c, stage - 1, c->step) == STRAIT_SWARM_FROM_NEXT;
-    action->gives_next = stage + 1 < n &&
-                         find_source(c, stage + 1, c->step) == STRAIT_SWARM_FROM_PREV;
-}
-
-static void begin_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    c->step = choose_step(c);
-    /* After a restart the session begins at this step and cuts its metrics there. If the host is
-     * lost before they have grown again, the next one must not restore a later step. */
-    if (c->restore_limit >= 0 && c->step < c->settled) c->settled = c->step;
-    c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
-    strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
-}
-
-static void finish_restore(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    for (int i = 0; i < c->config.n_stages; i++)
-        strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
-    c->restore_limit = -1;
-    c->owners_until_ns = 0;
-    c->phase = STRAIT_PHASE_READY;
-    c->phase_began_ns = now;
-    strait_coordinator_act(out, STRAIT_SWARM_RESTORED, -1)->step = c->step;
-}
-
 /* ---- working and handing over ---- */
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
@@ -223,23 +148,19 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     c->n_failures = 0;
     if (c->goal.is_update) {
         c->step = c->goal.step + 1;
-        if (c->step > c->committed) {
-            c->committed = c->step;
+        const int is_new = c->step > c->committed;
+        if (is_new) c->committed = c->step;
+        /* Replayed steps are committed already, but their snapshots are new. */
+        if (is_new || c->has_new_records)
             (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
-        }
+        c->has_new_records = 0;
     }
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
 }
 
-/* Returns whether the owner of a neighbouring stage, which may just have left, holds a copy. */
-static int is_copied_by(const struct strait_coordinator *c, int neighbour, int stage) {
-    const int owner = neighbour >= 0 && neighbour < c->config.n_stages ? c->owner[neighbour] : -1;
-    return owner >= 0 &&
-           strait_snapshot_inventory_has_copy(&c->workers[owner].inventory, stage, c->step);
-}
-
 static int has_copy(const struct strait_coordinator *c, int stage) {
-    return is_copied_by(c, stage + 1, stage) || is_copied_by(c, stage - 1, stage);
+    return strait_coordinator_can_give(c, stage + 1, stage, c->step) ||
+           strait_coordinator_can_give(c, stage - 1, stage, c->step);
 }
 
 /* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
@@ -293,7 +214,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
                                                              c->owner[i]);
         action->stage = i;
         action->step = c->step;
-        if (phase == STRAIT_PHASE_RESTORE) fill_restore(c, i, action);
+        if (phase == STRAIT_PHASE_RESTORE) strait_coordinator_fill_restore(c, i, action);
     }
 }
 
@@ -314,8 +235,8 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
     case STRAIT_PHASE_ASSIGN: strait_coordinator_enter(c, STRAIT_PHASE_LISTEN, now_ns, out); break;
     case STRAIT_PHASE_LISTEN: strait_coordinator_enter(c, STRAIT_PHASE_CONNECT, now_ns, out); break;
     case STRAIT_PHASE_CONNECT: strait_coordinator_enter(c, STRAIT_PHASE_OPEN, now_ns, out); break;
-    case STRAIT_PHASE_OPEN: begin_restore(c, now_ns, out); break;
-    case STRAIT_PHASE_RESTORE: finish_restore(c, now_ns, out); break;
+    case STRAIT_PHASE_OPEN: strait_coordinator_begin_restore(c, now_ns, out); break;
+    case STRAIT_PHASE_RESTORE: strait_coordinator_finish_restore(c, now_ns, out); break;
     case STRAIT_PHASE_WORK: finish_work(c, now_ns, out); break;
     case STRAIT_PHASE_SNAPSHOT:
         c->phase = STRAIT_PHASE_HANDOVER;

@@ -1,6 +1,6 @@
 /* coordinator_state.h - functions that the files of the coordinator share: coordinator.c handles
  * events, coordinator_suspects.c finds out who is at fault, coordinator_phase.c moves from phase to
- * phase. */
+ * phase, coordinator_restore.c chooses what stages are restored from. */
 #pragma once
 
 #include "swarm/coordinator.h"
@@ -49,7 +49,42 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
 /* Returns why the worker must be disconnected now; NULL: it need not. */
 const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns);
 
+/* ---- coordinator_restore.c ---- */
+
+/* Records the digests of snapshots that the owner of a stage took in this generation. A second
+ * digest of one snapshot is a violation. */
+void strait_coordinator_record(struct strait_coordinator *c, int slot,
+                               const strait_snapshot_set *own, int64_t now,
+                               strait_swarm_actions *out);
+
+/* Returns whether the owner of stage `giver`, if that exists and has an owner, holds a copy of
+ * `stage` at `step` that is what the owner of `stage` took. */
+int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, int stage,
+                                int64_t step);
+
+/* Chooses the newest step that every stage can restore, and enters the phase. */
+void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
+                                      strait_swarm_actions *out);
+
+/* Adds step, source and digest to the command of one stage. */
+void strait_coordinator_fill_restore(const struct strait_coordinator *c, int stage,
+                                     strait_swarm_action *action);
+
+/* All stages are at the chosen step. */
+void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now,
+                                       strait_swarm_actions *out);
+
+/* The worker found that the snapshot it was to restore is not the recorded one. */
+void strait_coordinator_bad_source(struct strait_coordinator *c, int slot, int64_t now,
+                                   strait_swarm_actions *out);
+
 /* ---- coordinator_suspects.c ---- */
+
+/* The worker rejected the snapshot it was to restore, which came from worker `giver`: itself, or
+ * the owner of a neighbouring stage. One of the two loses its stage, or else the snapshot is not
+ * used again. */
+void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver,
+                               const strait_digest *digest, int64_t now, strait_swarm_actions *out);
 
 /* `accuser` reports that it rejected values from the owner of stage `blamed`. Replaces the accuser
  * by a spare, or bans the one of the two that a second worker contradicts. A stage that is not its

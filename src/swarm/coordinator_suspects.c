@@ -81,23 +81,27 @@ static int find_liar(const struct strait_coordinator *c, int a, int b) {
 
 /* One of the two is lying or broken, and the coordinator cannot tell which. It replaces the
  * accuser: if the accused is at fault, the spare will report it too. Only a worker that two others
- * contradict is banned, so a single liar cannot get an honest worker banned. */
-static void accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
-                   strait_swarm_actions *out) {
+ * contradict is banned, so a single liar cannot get an honest worker banned. Returns whether one of
+ * the two lost its stage. */
+static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
+                  strait_swarm_actions *out) {
     add_dispute(&c->workers[accuser], &c->workers[accused].key);
     add_dispute(&c->workers[accused], &c->workers[accuser].key);
     (void)strait_coordinator_log(c, out, accused,
                                  "a neighbour rejected its values or snapshots; one of the two is "
                                  "at fault");
     const int liar = find_liar(c, accuser, accused);
-    if (liar >= 0)
-        ban(c, liar, "two workers contradict it; banned from this run", out);
-    else if (!move_to_spare(c, accuser, "rejected values or snapshots of a neighbour", out))
+    if (liar >= 0) ban(c, liar, "two workers contradict it; banned from this run", out);
+    const int has_moved = liar >= 0 ||
+                          move_to_spare(c, accuser, "rejected values or snapshots of a neighbour",
+                                        out);
+    if (!has_moved)
         (void)strait_coordinator_log(c, out, accuser,
                                      "rejected values or snapshots of a neighbour; recomputing "
                                      "the step. If this repeats, another worker must join to tell "
                                      "who is at fault");
     strait_coordinator_abandon(c, now, 0);
+    return has_moved;
 }
 
 void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
@@ -107,12 +111,35 @@ void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int bla
     /* The generation was abandoned: the stage may have another owner by now. */
     if (c->phase == STRAIT_PHASE_WAITING) return;
     if (is_neighbour && blamed >= 0 && blamed < c->config.n_stages) {
-        accuse(c, accuser, c->owner[blamed], now, out);
+        (void)accuse(c, accuser, c->owner[blamed], now, out);
         return;
     }
     (void)strait_coordinator_log(c, out, accuser,
                                  "reported invalid values from a stage that is not its neighbour");
     count_violation(c, accuser, now, out);
+}
+
+/* Who restores a snapshot verifies it, but may lie about the result. The spare that takes over its
+ * stage verifies it again, so a lie costs an honest giver nothing. Without a spare the snapshot is
+ * given up: an older one, or the checkpoint, is restored instead. */
+void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver,
+                               const strait_digest *digest, int64_t now,
+                               strait_swarm_actions *out) {
+    static const char own[] = "its own snapshot is not what it took";
+    int has_moved = 0;
+    if (giver == slot) {
+        has_moved = move_to_spare(c, slot, own, out);
+        if (!has_moved) (void)strait_coordinator_log(c, out, slot, own);
+        strait_coordinator_abandon(c, now, 0);
+    } else {
+        (void)strait_coordinator_log(c, out, giver,
+                                     "gave a neighbour a copy that is not what the stage's owner "
+                                     "took, says the neighbour");
+        has_moved = accuse(c, slot, giver, now, out);
+    }
+    if (has_moved) return;
+    c->unusable[c->n_unusable++ % STRAIT_SWARM_UNUSABLE] = (strait_swarm_unusable){
+        c->workers[giver].key, *digest};
 }
 
 void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,

@@ -17,11 +17,13 @@
 
 /* The fields of strait_snapshot_set. Unused entries are sent too, so that the size is fixed. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
-#define SNAPSHOTS(field, set)                                                         \
-    field(INT, inventory.set.stage), field(INT, inventory.set.n),                     \
-        field(I64, inventory.set.steps[0]), field(U32, inventory.set.generations[0]), \
-        field(I64, inventory.set.steps[1]), field(U32, inventory.set.generations[1]), \
-        field(I64, inventory.set.steps[2]), field(U32, inventory.set.generations[2])
+#define SNAPSHOTS(field, set)                                                             \
+    field(INT, inventory.set.stage), field(INT, inventory.set.n),                         \
+        field(I64, inventory.set.steps[0]), field(U32, inventory.set.generations[0]),     \
+        field(BYTES, inventory.set.digests[0]), field(I64, inventory.set.steps[1]),       \
+        field(U32, inventory.set.generations[1]), field(BYTES, inventory.set.digests[1]), \
+        field(I64, inventory.set.steps[2]), field(U32, inventory.set.generations[2]),     \
+        field(BYTES, inventory.set.digests[2])
 _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "SNAPSHOTS lists three snapshots");
 
 #define PEER(side)                                                            \
@@ -49,7 +51,7 @@ static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.
 static const strait_field neighbours[] = {PEER(prev), PEER(next)};
 static const strait_field restore[] = {TASK(I64, restore.step), TASK(INT, restore.source),
                                        TASK(FLAG, restore.gives_prev),
-                                       TASK(FLAG, restore.gives_next)};
+                                       TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest)};
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
 
 static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
@@ -61,8 +63,7 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(INT, rejected_copies_next)};
 static const strait_field assigned[] = {TASK_REPLY(REASON, assign.address)};
 static const strait_field connected[] = {TASK_REPLY(INT, connect.missing_boundary)};
-static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_prev_bad),
-                                        TASK_REPLY(FLAG, restore.is_next_bad)};
+static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_source_bad)};
 
 enum {
     LAYOUT_JOIN,

@@ -84,6 +84,7 @@ typedef struct strait_task {
             int64_t step;
             strait_swarm_source source;
             int gives_prev, gives_next; // send that neighbour the copy of its stage
+            strait_digest digest;       // of our snapshot; unused from seed and checkpoint
         } restore;
         struct {
             const char *reason;
@@ -106,7 +107,7 @@ typedef struct strait_task_reply {
             int missing_boundary; // with an error: whose other side did not connect; -1: none
         } connect;
         struct {
-            int is_prev_bad, is_next_bad; // with an error: the copy from there was unusable
+            int is_source_bad; // with an error: the snapshot of the task's source is unusable
         } restore;
     };
 } strait_task_reply;

@@ -120,7 +120,21 @@ strait_err strait_snapshot_capture(struct strait_runner *runner, int64_t step, u
     snapshot->step = step;
     snapshot->generation = generation;
     snapshot->filled = snapshot->bytes;
-    return STRAIT_OK;
+    return strait_snapshot_hash(snapshot);
+}
+
+strait_err strait_snapshot_hash(struct strait_snapshot *snapshot) {
+    return strait_sha256(snapshot->data, snapshot->bytes, &snapshot->digest);
+}
+
+strait_err strait_snapshot_check_digest(struct strait_snapshot *snapshot,
+                                        const strait_digest *expected) {
+    STRAIT_TRY(strait_snapshot_hash(snapshot));
+    if (strait_digest_equal(&snapshot->digest, expected)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "snapshot of stage %d at step %lld: its SHA-256 is not the one that the "
+                       "stage's owner reported",
+                       snapshot->stage, (long long)snapshot->step);
 }
 
 static strait_err write_header(struct walk *walk, struct strait_snapshot *header) {

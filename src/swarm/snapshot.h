@@ -19,6 +19,7 @@ struct strait_snapshot { // zeroed is empty
     unsigned char *data; // owned
     size_t bytes, capacity;
     size_t filled; // bytes that have arrived; less than `bytes` while pieces are still arriving
+    strait_digest digest; // of all bytes; of a received snapshot once strait_snapshot_hash ran
 };
 
 /* Returns the memory that a stage takes with its snapshots and its copies of the neighbours'. */
@@ -30,10 +31,18 @@ void strait_snapshot_fini(struct strait_snapshot *snapshot);
 /* Returns whether all of its bytes have arrived. */
 int strait_snapshot_is_complete(const struct strait_snapshot *snapshot);
 
-/* Copies the state of a runner that has applied `step` steps. Allocates only if the snapshot is too
- * small, so a snapshot that is used again costs no allocation. */
+/* Copies the state of a runner that has applied `step` steps, and hashes it. Allocates only if the
+ * snapshot is too small, so a snapshot that is used again costs no allocation. */
 strait_err strait_snapshot_capture(struct strait_runner *runner, int64_t step, uint32_t generation,
                                    struct strait_snapshot *snapshot);
+
+/* Computes the digest of a complete snapshot. */
+strait_err strait_snapshot_hash(struct strait_snapshot *snapshot);
+
+/* Computes the digest again and compares it: STRAIT_EDATA when the bytes are not those that the
+ * owner of the stage reported. */
+strait_err strait_snapshot_check_digest(struct strait_snapshot *snapshot,
+                                        const strait_digest *expected);
 
 /* Restores the state of a runner. STRAIT_EDATA, with nothing changed, when the snapshot is not of
  * this stage (see strait_snapshot_match). */
@@ -50,8 +59,8 @@ strait_err strait_snapshot_expected_header(const strait_run_plan *plan, int stag
                                            struct strait_snapshot *header);
 
 /* Checks that a snapshot from an untrusted worker has exactly the tensors of its stage.
- * STRAIT_EDATA names the first tensor that is missing, unexpected, or of another type or shape. It
- * does not check that the values are those of the owner. */
+ * STRAIT_EDATA names the first tensor that is missing, unexpected, or of another type or shape.
+ * That the values are those of the owner is strait_snapshot_check_digest. */
 strait_err strait_snapshot_match(const struct strait_snapshot *snapshot,
                                  const strait_run_plan *plan);
 

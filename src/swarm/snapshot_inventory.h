@@ -2,6 +2,8 @@
  * from. Workers report their inventory with every heartbeat. Plain data. */
 #pragma once
 
+#include "base/sha256.h"
+
 #include <stdint.h>
 
 enum {
@@ -13,7 +15,8 @@ typedef struct strait_snapshot_set {
     int stage; // -1: none
     int n;
     int64_t steps[STRAIT_SWARM_SNAPSHOTS];
-    uint32_t generations[STRAIT_SWARM_SNAPSHOTS]; // in which each was taken
+    uint32_t generations[STRAIT_SWARM_SNAPSHOTS];  // in which each was taken
+    strait_digest digests[STRAIT_SWARM_SNAPSHOTS]; // of its bytes
 } strait_snapshot_set;
 
 /* The snapshots of a worker's own stage, and its copies of those of the stages before and after. */
@@ -32,15 +35,23 @@ typedef enum strait_swarm_source {
 /* Returns whether the set has the snapshot of `stage` at `step`. */
 int strait_snapshot_set_has(const strait_snapshot_set *set, int stage, int64_t step);
 
+/* The same, with these bytes. */
+int strait_snapshot_set_has_digest(const strait_snapshot_set *set, int stage, int64_t step,
+                                   const strait_digest *digest);
+
+/* Removes the entry at index `i`; the last one takes its place. */
+void strait_snapshot_set_remove(strait_snapshot_set *set, int i);
+
 /* Removes snapshots after `step`. */
 void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step);
 
 /* Returns an inventory without snapshots. */
 strait_snapshot_inventory strait_snapshot_inventory_empty(void);
 
-/* Returns whether the worker holds a neighbour's copy of `stage` at `step`. */
+/* Returns whether the worker holds a copy of a neighbour's snapshot of `stage` at `step` with these
+ * bytes. */
 int strait_snapshot_inventory_has_copy(const strait_snapshot_inventory *inventory, int stage,
-                                       int64_t step);
+                                       int64_t step, const strait_digest *digest);
 
 /* Removes snapshots after `step` from all three sets. */
 void strait_snapshot_inventory_trim(strait_snapshot_inventory *inventory, int64_t step);

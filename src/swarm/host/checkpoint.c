@@ -11,10 +11,16 @@ struct writing {
     struct strait_snapshot snapshot;
     const char *folder;
     int64_t step;
+    const strait_run_plan *plan;
+    strait_digest digest; // that the owner reported
 };
 
+/* The digest binds the owner: what others restore from the checkpoint is what copies would be. */
 static strait_err write_snapshot(void *arg) {
-    const struct writing *w = arg;
+    struct writing *w = arg;
+    STRAIT_TRY(strait_snapshot_match(&w->snapshot, w->plan));
+    STRAIT_TRY(strait_snapshot_check_finite(&w->snapshot));
+    STRAIT_TRY(strait_snapshot_check_digest(&w->snapshot, &w->digest));
     return strait_snapshot_write(&w->snapshot, w->folder, w->step);
 }
 
@@ -32,22 +38,24 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, stage, &command));
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
-    struct writing w = {.snapshot = connection->snapshot, .folder = folder, .step = step};
+    const int owner = h->coordinator.owner[stage];
+    const strait_snapshot_record *record = strait_snapshot_records_find(
+        &h->coordinator.records[stage], step);
+    struct writing w = {
+        .snapshot = connection->snapshot, .folder = folder, .step = step, .plan = &executor->plan};
     connection->snapshot = (struct strait_snapshot){
         0}; // ours now: the connection may close before it is written
     w.snapshot.stage = stage;
-    strait_err err = strait_snapshot_match(&w.snapshot, &executor->plan);
-    if (err == STRAIT_OK) err = strait_snapshot_check_finite(&w.snapshot);
+    if (record != NULL) w.digest = record->digest; // else no bytes match
+    strait_err err = strait_host_check_folder(h);
+    if (err == STRAIT_OK) err = strait_host_run_async(h, write_snapshot, &w, pump);
     /* A snapshot comes from the owner of the stage directly, so no one else can be at fault. */
     if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
-        strait_host_feed_coordinator(h,
-                                     &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA,
-                                                           .worker = h->coordinator.owner[stage]});
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = owner});
         err = STRAIT_EAGAIN;
     }
-    if (err == STRAIT_OK) err = strait_host_check_folder(h);
-    if (err == STRAIT_OK) err = strait_host_run_async(h, write_snapshot, &w, pump);
     strait_snapshot_fini(&w.snapshot);
     return err;
 }

@@ -194,7 +194,7 @@ static void send_open(struct host *h, const strait_swarm_action *a) {
 static void send_restore(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
     strait_task task = {.kind = STRAIT_TASK_RESTORE,
-                        .restore = {a->step, a->source, a->gives_prev, a->gives_next}};
+                        .restore = {a->step, a->source, a->gives_prev, a->gives_next, a->digest}};
     if (a->source == STRAIT_SWARM_FROM_HOST && connection != NULL)
         connection->offered_generation = h->coordinator.generation;
     send_task(h, a->worker, &task);

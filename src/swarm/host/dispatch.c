@@ -87,6 +87,7 @@ struct evidence {
     const char *reason;
     double nonfinite;                    // non-finite values that the stage itself computed
     double rejected_prev, rejected_next; // values and snapshots rejected from each neighbour
+    int is_source_bad;                   // the snapshot that it was to restore is another
 };
 
 /* Logs what is wrong and passes the reply to the coordinator, which decides who is at fault. */
@@ -110,7 +111,8 @@ static void report_reply(struct host *h, const struct connection *connection, in
                                                           .sequence = c->sequence,
                                                           .err = e->err,
                                                           .is_blaming = is_blaming,
-                                                          .blamed = blamed});
+                                                          .blamed = blamed,
+                                                          .is_source_bad = e->is_source_bad});
 }
 
 static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
@@ -135,8 +137,8 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     /* A second reply must not overwrite the first, which the coordinator has accepted already. */
     if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
-    struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
-                         reply.rejected_copies_next};
+    struct evidence e = {
+        reply.err, reply.reason, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next, 0};
     if (is_working) {
         STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
         reply = h->work.channel.replies.items[stage];
@@ -172,8 +174,8 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
-    struct evidence e = {reply.err, reply.reason, 0.0, reply.rejected_copies_prev,
-                         reply.rejected_copies_next};
+    struct evidence e = {
+        reply.err, reply.reason, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next, 0};
     if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
                        reply.err == STRAIT_OK ? reply.assign.address : "");
@@ -182,10 +184,7 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
         const int boundary = reply.connect.missing_boundary;
         if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->routes.n_missed[boundary]++;
     }
-    if (reply.kind == STRAIT_TASK_RESTORE) {
-        e.rejected_prev += reply.restore.is_prev_bad;
-        e.rejected_next += reply.restore.is_next_bad;
-    }
+    if (reply.kind == STRAIT_TASK_RESTORE) e.is_source_bad = reply.restore.is_source_bad;
     report_reply(h, connection, stage, &e);
     return STRAIT_OK;
 }

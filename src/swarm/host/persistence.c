@@ -140,10 +140,13 @@ strait_err strait_host_save_state(struct host *h) {
         strait_writer_uint(&w, (uint64_t)durable.has_owner[i], 1);
         strait_writer_copy(&w, durable.owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
     }
-    h->persistence.state_bytes[1] = STRAIT_HOST_STATE;
-    STRAIT_TRY(strait_host_put(h, "state", bytes, STRAIT_HOST_STATE));
-    memcpy(h->persistence.state[0], bytes, STRAIT_HOST_STATE);
-    h->persistence.state_bytes[0] = STRAIT_HOST_STATE;
+    for (int i = 0; i < h->coordinator.config.n_stages; i++)
+        strait_snapshot_records_write(&durable.records[i], &w);
+    const size_t n = STRAIT_HOST_STATE - w.left;
+    h->persistence.state_bytes[1] = n;
+    STRAIT_TRY(strait_host_put(h, "state", bytes, n));
+    memcpy(h->persistence.state[0], bytes, n);
+    h->persistence.state_bytes[0] = n;
     return STRAIT_OK;
 }
 
@@ -158,6 +161,9 @@ static strait_err read_state(strait_swarm_durable *durable, const strait_metasto
         durable->has_owner[i] = (int)strait_reader_uint(&r, 1);
         strait_reader_copy(&r, durable->owners[i].bytes, STRAIT_FINGERPRINT_BYTES);
     }
+    /* A version without records wrote none: its workers restore from the checkpoint. */
+    for (int i = 0; i < STRAIT_RUN_STAGES && r.left > 0; i++)
+        strait_snapshot_records_read(&r, &durable->records[i]);
     if (r.is_short || r.left != 0)
         return STRAIT_FAIL(
             STRAIT_EDATA,

@@ -19,7 +19,8 @@ enum {
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
     STRAIT_HOST_RUN_ID = 24,                 // with a hyphen and the final zero
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_GENERATIONS * 8 +
-                        STRAIT_RUN_STAGES * (1 + STRAIT_FINGERPRINT_BYTES)
+                        STRAIT_RUN_STAGES *
+                            (1 + STRAIT_FINGERPRINT_BYTES + STRAIT_SNAPSHOT_RECORDS_BYTES)
 };
 
 /* One link, from the moment it opens. Its slot is free again when the link has closed and all

@@ -47,6 +47,7 @@ static void list_snapshots(const struct strait_snapshot *snapshots, int n,
         if (!strait_snapshot_is_complete(&snapshots[i])) continue;
         out->stage = snapshots[i].stage;
         out->steps[out->n] = snapshots[i].step;
+        out->digests[out->n] = snapshots[i].digest;
         out->generations[out->n++] = snapshots[i].generation;
     }
 }
@@ -214,11 +215,17 @@ static size_t size_limit(const struct worker *w, const struct strait_snapshot *s
     return sum;
 }
 
-/* An unusable copy is dropped and reported now: when it is restored, we would be blamed for it. */
+/* An unusable copy is dropped and reported now: when it is restored, we would be blamed for it. The
+ * digest of the others is reported with the inventory; the coordinator compares it with what the
+ * owner reported. */
 static void check_copy(struct worker *w, struct strait_snapshot *copy, int is_next) {
+    const double began = strait_clock_seconds();
     if (strait_snapshot_match(copy, strait_service_plan(w->service)) == STRAIT_OK &&
-        strait_snapshot_check_finite(copy) == STRAIT_OK)
+        strait_snapshot_check_finite(copy) == STRAIT_OK) {
+        if (strait_snapshot_hash(copy) != STRAIT_OK) drop(copy);
+        w->snapshots.copied_s += strait_clock_seconds() - began;
         return;
+    }
     strait_worker_note(w, "dropped the copy of a neighbour's snapshot: %s", strait_err_detail());
     *(is_next ? &w->snapshots.rejected_next : &w->snapshots.rejected_prev) += 1;
     drop(copy);

@@ -267,25 +267,33 @@ static void keep_incoming(struct worker *w, int64_t step) {
     s->incoming.bytes = s->incoming.filled = 0;
 }
 
-/* Restores a snapshot that a neighbour or the coordinator sends. A neighbour's is checked for
- * non-finite values; the coordinator's is from a checkpoint whose hash it has verified. */
+/* Restores a snapshot that a neighbour or the coordinator sends. A neighbour's must be what the
+ * owner of the stage took, which the coordinator recorded; its own is from a checkpoint whose hash
+ * it has verified. Nothing of the stage is changed before that. */
 static strait_err restore_incoming(struct worker *w, const strait_task *task) {
+    struct strait_snapshot *incoming = &w->snapshots.incoming;
     STRAIT_TRY(wait_for_snapshot(w, task->restore.step));
-    if (task->restore.source != STRAIT_SWARM_FROM_HOST)
-        STRAIT_TRY(strait_snapshot_check_finite(&w->snapshots.incoming));
-    STRAIT_TRY(strait_snapshot_restore(&w->snapshots.incoming, strait_service_runner(w->service)));
+    if (task->restore.source == STRAIT_SWARM_FROM_HOST) {
+        STRAIT_TRY(strait_snapshot_hash(incoming)); // the first to report it: us
+    } else {
+        STRAIT_TRY(strait_snapshot_check_digest(incoming, &task->restore.digest));
+        STRAIT_TRY(strait_snapshot_check_finite(incoming));
+    }
+    STRAIT_TRY(strait_snapshot_restore(incoming, strait_service_runner(w->service)));
     keep_incoming(w, task->restore.step);
     return STRAIT_OK;
 }
 
-/* Non-finite weights are not restored: the coordinator then chooses an older snapshot or a copy. */
-static strait_err restore_own(struct worker *w, int64_t step) {
+/* Bytes that changed in memory, and non-finite weights, are not restored: the coordinator then
+ * chooses an older snapshot or a copy. */
+static strait_err restore_own(struct worker *w, const strait_task *task) {
     struct strait_snapshot *own = strait_worker_find_snapshot(
-        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, step);
+        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, task->restore.step);
     if (own == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "this worker has no snapshot of stage %d at step %lld",
-                           w->stage, (long long)step);
-    const strait_err err = strait_snapshot_check_finite(own);
+                           w->stage, (long long)task->restore.step);
+    strait_err err = strait_snapshot_check_digest(own, &task->restore.digest);
+    if (err == STRAIT_OK) err = strait_snapshot_check_finite(own);
     if (err != STRAIT_OK) own->bytes = own->filled = 0;
     return err == STRAIT_OK ? strait_snapshot_restore(own, strait_service_runner(w->service)) : err;
 }
@@ -293,7 +301,7 @@ static strait_err restore_own(struct worker *w, int64_t step) {
 static strait_err restore_from(struct worker *w, const strait_task *task) {
     switch (task->restore.source) {
     case STRAIT_SWARM_FROM_SEED: return restore_initial(w);
-    case STRAIT_SWARM_FROM_SELF: return restore_own(w, task->restore.step);
+    case STRAIT_SWARM_FROM_SELF: return restore_own(w, task);
     case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(request_checkpoint(w)); break;
     case STRAIT_SWARM_FROM_PREV:
     case STRAIT_SWARM_FROM_NEXT: break;
@@ -310,10 +318,9 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     if (task->restore.gives_prev) STRAIT_TRY(return_copy(w, w->prev, w->stage - 1, step));
     if (task->restore.gives_next) STRAIT_TRY(return_copy(w, w->next_peer, w->stage + 1, step));
     const strait_err err = restore_from(w, task);
-    const int is_unusable = err == STRAIT_ENONFINITE || err == STRAIT_EDATA;
     /* The neighbour checked the copy when it arrived, so it is at fault now. */
-    reply->restore.is_next_bad = is_unusable && task->restore.source == STRAIT_SWARM_FROM_NEXT;
-    reply->restore.is_prev_bad = is_unusable && task->restore.source == STRAIT_SWARM_FROM_PREV;
+    reply->restore.is_source_bad = (err == STRAIT_ENONFINITE || err == STRAIT_EDATA) &&
+                                   task->restore.source != STRAIT_SWARM_FROM_HOST;
     STRAIT_TRY(err);
     strait_worker_trim_snapshots(w, step);
     strait_runner_reset(strait_service_runner(w->service), step);
@@ -342,7 +349,9 @@ strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent) {
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
     STRAIT_TRY(strait_worker_current_snapshot(w, &slot));
-    s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s;
+    s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s +
+                s->copied_s;
+    s->copied_s = 0.0;
     s->bytes = slot->bytes;
     s->is_urgent = is_urgent;
     if (s->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy is completed first

@@ -35,8 +35,9 @@ struct worker_snapshots {
     int64_t credit_ns;
     double rate_bps; // of the link to the neighbour, as last measured
     int64_t rate_ns;
-    double cost_s; // of the newest snapshot
-    size_t bytes;  // of the newest snapshot
+    double cost_s;   // of the newest snapshot
+    double copied_s; // spent on checking and hashing neighbours' copies since then
+    size_t bytes;    // of the newest snapshot
 };
 
 struct worker {

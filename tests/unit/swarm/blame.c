@@ -218,8 +218,9 @@ static void never_restores_a_suspect_from_itself(void **state) {
     run_step(1, 1);
     const int suspect = c.owner[1];
     strait_snapshot_inventory inventory = c.workers[c.owner[0]].inventory;
-    inventory.own = (strait_snapshot_set){0, 2, {1, 2}, {1, 1}};
-    inventory.next = (strait_snapshot_set){1, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){
+        .stage = 0, .n = 2, .steps = {1, 2}, .generations = {1, 1}};
+    inventory.next = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(c.owner[0], inventory, 0, 0);
     feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = suspect});
     get_ready();

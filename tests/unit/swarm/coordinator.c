@@ -40,7 +40,8 @@ static void never_restores_an_uncommitted_step(void **state) {
     goal(1, 1);
     for (int i = 0; i < 2; i++) {
         strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-        inventory.own = (strait_snapshot_set){i, 2, {1, 2}, {1, 1}};
+        inventory.own = (strait_snapshot_set){
+            .stage = i, .n = 2, .steps = {1, 2}, .generations = {1, 1}};
         heartbeat(c.owner[i], inventory, 0, 0);
     }
     reply(c.owner[0], STRAIT_OK);
@@ -59,7 +60,7 @@ static void restores_a_spare_from_a_neighbours_copy(void **state) {
     const int lost = c.owner[0];
     const int other = c.owner[1];
     strait_snapshot_inventory inventory = c.workers[other].inventory;
-    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
+    inventory.prev = (strait_snapshot_set){.stage = 0, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(other, inventory, 0, 0);
     feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = lost});
     assert_int_equal(c.generation, 2);
@@ -152,12 +153,13 @@ static void hands_over_before_a_worker_leaves(void **state) {
     assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
     goal(1, 0);
     assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT);
+    heartbeat(leaver, own_snapshot(0, 1), 0, 0);
     reply(leaver, STRAIT_OK);
     reply(other, STRAIT_OK);
     assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
     strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {1}, .generations = {1}};
+    inventory.prev = (strait_snapshot_set){.stage = 0, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(other, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, leaver);
     assert_string_equal(find(STRAIT_SWARM_DISCONNECT, -1)->reason, "");
@@ -178,7 +180,7 @@ static void drops_stale_snapshots(void **state) {
     get_ready();
     assert_int_equal(c.step, 0);
     strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-    inventory.own = (strait_snapshot_set){1, 1, {4}, {1}};
+    inventory.own = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {4}, .generations = {1}};
     feed((strait_swarm_event){
         .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .inventory = inventory});
     assert_int_equal(c.workers[strait_coordinator_find(&c, &key)].inventory.own.n, 0);
@@ -218,7 +220,8 @@ static void waits_for_previous_owners_after_a_restart(void **state) {
     strait_snapshot_inventory inventory[2];
     for (int i = 0; i < 2; i++) {
         inventory[i] = strait_snapshot_inventory_empty();
-        inventory[i].own = (strait_snapshot_set){i, 2, {1, 2}, {1, 1}};
+        inventory[i].own = (strait_snapshot_set){
+            .stage = i, .n = 2, .steps = {1, 2}, .generations = {1, 1}};
     }
     const strait_swarm_config config = c.config;
     strait_coordinator_init(&c, &config);
@@ -268,12 +271,13 @@ static void keeps_the_previous_owner_as_a_spare(void **state) {
         .kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = successor});
     goal(1, 0);
     assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT);
+    heartbeat(slow, own_snapshot(0, 1), 0, 0);
     reply(slow, STRAIT_OK);
     reply(other, STRAIT_OK);
     assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
     strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {1}, .generations = {1}};
+    inventory.prev = (strait_snapshot_set){.stage = 0, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(other, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_RELEASE, -1)->worker, slow);
     assert_null(find(STRAIT_SWARM_DISCONNECT, -1));
@@ -301,10 +305,13 @@ static void keeps_the_owner_when_a_move_is_not_possible(void **state) {
         for (int i = 0; i < 70; i++) {
             now += S;
             strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-            inventory.own = (strait_snapshot_set){0, 1, {1}, {1}};
+            inventory.own = (strait_snapshot_set){
+                .stage = 0, .n = 1, .steps = {1}, .generations = {1}};
             heartbeat(slow, inventory, (uint32_t)i, 0);
             inventory.own.stage = 1;
-            if (!is_late) inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
+            if (!is_late)
+                inventory.prev = (strait_snapshot_set){
+                    .stage = 0, .n = 1, .steps = {1}, .generations = {1}};
             heartbeat(other, inventory, (uint32_t)i, 0);
             if (is_late)
                 heartbeat(3 - slow - other, strait_snapshot_inventory_empty(), (uint32_t)i, 0);
@@ -333,11 +340,11 @@ static void handles_leaving_before_moving(void **state) {
     reply(leaver, STRAIT_OK);
     reply(slow, STRAIT_OK);
     strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-    inventory.own = (strait_snapshot_set){0, 1, {1}, {1}};
-    inventory.next = (strait_snapshot_set){1, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){.stage = 0, .n = 1, .steps = {1}, .generations = {1}};
+    inventory.next = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(leaver, inventory, 0, 0);
-    inventory.own = (strait_snapshot_set){1, 1, {1}, {1}};
-    inventory.prev = (strait_snapshot_set){0, 1, {1}, {1}};
+    inventory.own = (strait_snapshot_set){.stage = 1, .n = 1, .steps = {1}, .generations = {1}};
+    inventory.prev = (strait_snapshot_set){.stage = 0, .n = 1, .steps = {1}, .generations = {1}};
     heartbeat(slow, inventory, 0, 0);
     assert_int_equal(find(STRAIT_SWARM_DISCONNECT, -1)->worker, leaver);
     get_ready();

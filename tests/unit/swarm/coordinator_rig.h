@@ -52,6 +52,14 @@ static inline void reply(int worker, strait_err err) {
                               .err = err});
 }
 
+/* What the owner of a stage reports after it took a snapshot in this generation. */
+static inline strait_snapshot_inventory own_snapshot(int stage, int64_t step) {
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = (strait_snapshot_set){
+        .stage = stage, .n = 1, .steps = {step}, .generations = {c.generation}};
+    return inventory;
+}
+
 /* All owners reply successfully until the stages are ready. */
 static inline void get_ready(void) {
     for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_READY; n++)
@@ -73,7 +81,9 @@ static inline void run_step(int64_t step, int keeps) {
     goal(step, 1);
     for (int i = 0; i < c.config.n_stages; i++) {
         strait_snapshot_inventory inventory = c.workers[c.owner[i]].inventory;
-        if (keeps) inventory.own = (strait_snapshot_set){i, 1, {step + 1}, {c.generation}};
+        if (keeps)
+            inventory.own = (strait_snapshot_set){
+                .stage = i, .n = 1, .steps = {step + 1}, .generations = {c.generation}};
         heartbeat(c.owner[i], inventory, 0, 0);
     }
     get_ready();

@@ -22,7 +22,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static const strait_snapshot_set own = {3, 2, {40, 20}, {7, 6}};
+static const strait_snapshot_set own = {3, 2, {40, 20}, {7, 6}, {{{1, 2}}, {{3}}}};
 static const strait_snapshot_set none = {.stage = -1};
 
 static void check_same_set(const strait_snapshot_set *a, const strait_snapshot_set *b) {
@@ -31,6 +31,7 @@ static void check_same_set(const strait_snapshot_set *a, const strait_snapshot_s
     for (int i = 0; i < a->n; i++) {
         assert_int_equal(a->steps[i], b->steps[i]);
         assert_int_equal(a->generations[i], b->generations[i]);
+        assert_true(strait_digest_equal(&a->digests[i], &b->digests[i]));
     }
 }
 

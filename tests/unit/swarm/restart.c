@@ -18,7 +18,8 @@ static void forgets_settled_steps_that_a_restart_goes_behind(void **state) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_START});
     for (int i = 0; i < 2; i++) { // one of them has lost what it kept since step 2
         strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
-        inventory.own = (strait_snapshot_set){i, i + 1, {2, 3}, {1, 1}};
+        inventory.own = (strait_snapshot_set){
+            .stage = i, .n = i + 1, .steps = {2, 3}, .generations = {1, 1}};
         join(i, inventory);
     }
     get_ready();

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the coordinator's side ---- */
 
@@ -81,16 +82,21 @@ static void feed(const strait_swarm_event *event) {
 
 /* ---- the workers' side ---- */
 
+/* The bytes of a step that is computed again may differ. */
+static strait_digest digest_of(int stage, int64_t step, uint32_t generation) {
+    strait_digest digest = {{(unsigned char)stage}};
+    memcpy(digest.bytes + 1, &step, sizeof step);
+    memcpy(digest.bytes + 9, &generation, sizeof generation);
+    return digest;
+}
+
 static void add_snapshot(strait_snapshot_set *set, int stage, int64_t step, uint32_t generation) {
     if (set->stage != stage) *set = (strait_snapshot_set){.stage = stage};
     if (strait_snapshot_set_has(set, stage, step)) return;
-    if (set->n == 2) {
-        set->steps[0] = set->steps[1];
-        set->generations[0] = set->generations[1];
-        set->n = 1;
-    }
+    if (set->n == 2) strait_snapshot_set_remove(set, set->steps[0] > set->steps[1]);
     set->steps[set->n] = step;
-    set->generations[set->n++] = generation;
+    set->generations[set->n] = generation;
+    set->digests[set->n++] = digest_of(stage, step, generation);
 }
 
 /* Returns the worker that owns the neighbouring stage. */
@@ -119,9 +125,10 @@ static strait_err restore(struct worker *w, const strait_swarm_action *a) {
     if (a->source == STRAIT_SWARM_FROM_NEXT) sender = neighbour(w, 1);
     if (!is_running(sender)) return STRAIT_ECLOSED;
     if (a->source == STRAIT_SWARM_FROM_SELF)
-        EXPECT(strait_snapshot_set_has(&w->inventory.own, w->stage, a->step));
+        EXPECT(strait_snapshot_set_has_digest(&w->inventory.own, w->stage, a->step, &a->digest));
     if (sender != NULL && sender->generation == w->generation)
-        EXPECT(strait_snapshot_inventory_has_copy(&sender->inventory, w->stage, a->step));
+        EXPECT(
+            strait_snapshot_inventory_has_copy(&sender->inventory, w->stage, a->step, &a->digest));
     if (a->source == STRAIT_SWARM_FROM_SEED) EXPECT(a->step == 0);
     if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
     w->at = a->step;

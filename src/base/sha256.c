@@ -1,0 +1,51 @@
+#include "base/sha256.h"
+
+#include "base/alloc.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+struct strait_sha256 {
+    EVP_MD_CTX *context;
+};
+
+static strait_err fail(void) {
+    return STRAIT_FAIL(STRAIT_ENOMEM, "SHA-256: out of memory");
+}
+
+strait_err strait_sha256(const void *data, size_t bytes, strait_digest *out) {
+    return EVP_Digest(data, bytes, out->bytes, NULL, EVP_sha256(), NULL) == 1 ? STRAIT_OK : fail();
+}
+
+strait_err strait_sha256_open(struct strait_sha256 **out) {
+    struct strait_sha256 *hash = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *hash, "hash", (void **)&hash));
+    hash->context = EVP_MD_CTX_new();
+    if (hash->context == NULL || EVP_DigestInit_ex(hash->context, EVP_sha256(), NULL) != 1) {
+        strait_sha256_close(&hash);
+        return fail();
+    }
+    *out = hash;
+    return STRAIT_OK;
+}
+
+strait_err strait_sha256_add(struct strait_sha256 *hash, const void *data, size_t bytes) {
+    return EVP_DigestUpdate(hash->context, data, bytes) == 1 ? STRAIT_OK : fail();
+}
+
+strait_err strait_sha256_finish(struct strait_sha256 **hash, strait_digest *out) {
+    const int is_done = EVP_DigestFinal_ex((*hash)->context, out->bytes, NULL) == 1;
+    strait_sha256_close(hash);
+    return is_done ? STRAIT_OK : fail();
+}
+
+void strait_sha256_close(struct strait_sha256 **hash) {
+    if (*hash == NULL) return;
+    EVP_MD_CTX_free((*hash)->context);
+    strait_alloc_free(*hash);
+    *hash = NULL;
+}
+
+int strait_digest_equal(const strait_digest *a, const strait_digest *b) {
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}

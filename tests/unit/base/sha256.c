@@ -1,0 +1,42 @@
+#include "base/sha256.h"
+
+#include "check.h"
+
+static const unsigned char of_abc[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea,
+                                       0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22, 0x23,
+                                       0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c,
+                                       0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad}; // FIPS 180
+
+static void hashes_at_once_and_in_parts(void **state) {
+    (void)state;
+    strait_digest whole;
+    strait_digest parts;
+    struct strait_sha256 *hash = NULL;
+    CHECK_OK(strait_sha256("abc", 3, &whole));
+    assert_memory_equal(whole.bytes, of_abc, sizeof of_abc);
+    CHECK_OK(strait_sha256_open(&hash));
+    CHECK_OK(strait_sha256_add(hash, "a", 1));
+    CHECK_OK(strait_sha256_add(hash, "", 0));
+    CHECK_OK(strait_sha256_add(hash, "bc", 2));
+    CHECK_OK(strait_sha256_finish(&hash, &parts));
+    assert_null(hash);
+    assert_true(strait_digest_equal(&whole, &parts));
+    parts.bytes[31] ^= 1;
+    assert_false(strait_digest_equal(&whole, &parts));
+}
+
+static void gives_up_without_a_leak(void **state) {
+    (void)state;
+    struct strait_sha256 *hash = NULL;
+    CHECK_OK(strait_sha256_open(&hash));
+    CHECK_OK(strait_sha256_add(hash, "abc", 3));
+    strait_sha256_close(&hash);
+    assert_null(hash);
+    strait_sha256_close(&hash);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_at_once_and_in_parts),
+                                       cmocka_unit_test(gives_up_without_a_leak)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+/* The digests of snapshots: who may report one, which snapshots are then restored, and what follows
+ * when a worker rejects what it was given. */
+#include "coordinator_rig.h"
+
+#include <string.h>
+
+/* Digest 0 is what the owners of the rig report. */
+static strait_digest digest_of(int i) {
+    return (strait_digest){{(unsigned char)i}};
+}
+
+static strait_snapshot_set one(int stage, int64_t step, int digest) {
+    return (strait_snapshot_set){.stage = stage,
+                                 .n = 1,
+                                 .steps = {step},
+                                 .generations = {c.generation},
+                                 .digests = {digest_of(digest)}};
+}
+
+/* The owner of stage 1 reports a copy of stage 0, beside its own snapshot. */
+static void report_copy(int64_t step, int digest) {
+    strait_snapshot_inventory inventory = c.workers[c.owner[1]].inventory;
+    inventory.prev = one(0, step, digest);
+    heartbeat(c.owner[1], inventory, 0, 0);
+}
+
+static void lose(int worker) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = worker});
+}
+
+/* All owners reply until the stages are being restored. */
+static void begin_restore(void) {
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_RESTORE; n++)
+        for (int i = 0; i < c.config.n_stages; i++)
+            if (c.is_awaited[i] && c.phase != STRAIT_PHASE_RESTORE) reply(c.owner[i], STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_PHASE_RESTORE);
+}
+
+/* The owner of a stage rejects the snapshot it was to restore. */
+static void reject(int stage) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                              .worker = c.owner[stage],
+                              .generation = c.generation,
+                              .sequence = c.sequence,
+                              .err = STRAIT_EDATA,
+                              .is_source_bad = 1});
+}
+
+static void restores_only_copies_with_the_recorded_digest(void **state) {
+    (void)state;
+    for (int digest = 0; digest < 2; digest++) {
+        begin(3);
+        run_step(0, 1);
+        report_copy(1, digest);
+        lose(c.owner[0]);
+        begin_restore();
+        assert_int_equal(c.step, digest == 0 ? 1 : 0); // else from the seed
+        assert_int_equal(c.source[0],
+                         digest == 0 ? STRAIT_SWARM_FROM_NEXT : STRAIT_SWARM_FROM_SEED);
+    }
+}
+
+static void sends_the_digest_with_the_command(void **state) {
+    (void)state;
+    begin(3);
+    goal(0, 0);
+    get_ready();
+    goal(0, 1);
+    for (int i = 0; i < 2; i++) {
+        strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+        inventory.own = one(i, 1, 7 + i);
+        heartbeat(c.owner[i], inventory, 0, 0);
+    }
+    get_ready();
+    report_copy(1, 7);
+    lose(c.owner[0]);
+    begin_restore();
+    for (int i = 0; i < 2; i++) {
+        const strait_digest wanted = digest_of(7 + i);
+        const strait_swarm_action *command = find(STRAIT_SWARM_COMMAND, c.owner[i]);
+        assert_true(strait_digest_equal(&command->digest, &wanted));
+    }
+}
+
+/* A spare and a neighbour say nothing about a stage, nor does its owner about other steps. */
+static void records_only_what_the_owner_reports(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 0);
+    const int spare = 3 - c.owner[0] - c.owner[1];
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = one(0, 1, 9);
+    heartbeat(spare, inventory, 0, 0);
+    heartbeat(c.owner[1], inventory, 0, 0);
+    inventory.own = one(0, 5, 9);
+    heartbeat(c.owner[0], inventory, 0, 0);
+    inventory.own = one(0, 1, 9);
+    inventory.own.generations[0] = c.generation - 1;
+    heartbeat(c.owner[0], inventory, 0, 0);
+    assert_int_equal(c.records[0].n, 0);
+    inventory.own = one(0, 1, 9);
+    heartbeat(c.owner[0], inventory, 0, 0);
+    assert_int_equal(c.records[0].n, 1);
+    assert_int_equal(c.records[1].n, 0);
+}
+
+static void counts_contradictory_digests_as_violations(void **state) {
+    (void)state;
+    begin(4);
+    run_step(0, 1);
+    const int liar = c.owner[0];
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = one(0, 1, 1);
+    heartbeat(liar, inventory, 0, 0);
+    assert_string_equal(find(STRAIT_SWARM_LOG, liar)->reason, "reported two digests of one "
+                                                              "snapshot");
+    assert_int_equal(c.workers[liar].n_violations, 1);
+    const strait_digest first = digest_of(0);
+    assert_true(strait_digest_equal(&c.records[0].items[0].digest, &first)); // the first counts
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    get_ready();
+    run_step(c.step, 1);
+    inventory.own = one(0, c.step, 1);
+    heartbeat(liar, inventory, 0, 0);
+    assert_non_null(find(STRAIT_SWARM_BAN, liar));
+}
+
+/* After a restart and a rejoin an owner is bound by what it reported before. */
+static void keeps_records_over_a_restart(void **state) {
+    (void)state;
+    for (int digest = 0; digest < 2; digest++) {
+        begin(2);
+        run_step(0, 1);
+        run_step(1, 1);
+        goal(2, 0); // step 2 is settled
+        strait_swarm_durable durable;
+        strait_coordinator_durable(&c, &durable);
+        const strait_swarm_config config = c.config;
+        const uint32_t generation = c.generation;
+        strait_coordinator_init(&c, &config);
+        strait_coordinator_resume(&c, &durable, now);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_START});
+        c.generation = generation;
+        for (int i = 0; i < 2; i++) {
+            strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+            inventory.own = one(i, 2, i == 1 ? digest : 0);
+            join(i, inventory);
+        }
+        get_ready();
+        assert_int_equal(c.step, digest == 0 ? 2 : 0);
+    }
+}
+
+static void forgets_records_of_steps_that_are_computed_again(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    report_copy(1, 0);
+    run_step(1, 1);
+    assert_int_equal(c.records[1].n, 2);
+    report_copy(1, 0);
+    strait_snapshot_inventory inventory = c.workers[c.owner[1]].inventory;
+    inventory.own = one(1, 1, 0);
+    heartbeat(c.owner[1], inventory, 0, 0);
+    lose(c.owner[0]);
+    begin_restore();
+    assert_int_equal(c.step, 1);
+    assert_int_equal(c.records[1].n, 1);
+    get_ready();
+    goal(1, 0);
+    get_ready();
+    goal(1, 1);
+    inventory.own = one(1, 2, 5); // other bytes than the first time
+    heartbeat(c.owner[1], inventory, 0, 0);
+    assert_int_equal(c.workers[c.owner[1]].n_violations, 0);
+    assert_int_equal(c.records[1].n, 2);
+}
+
+/* Stage 0 loses its owner; stage 1 holds a copy, which the next owner is to restore. */
+static void lose_a_copied_owner(int n) {
+    begin(n);
+    run_step(0, 1);
+    report_copy(1, 0);
+    lose(c.owner[0]);
+    begin_restore();
+    assert_int_equal(c.step, 1);
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_NEXT);
+}
+
+/* Without a spare the copy is given up; its giver is named, and nothing else happens to it. */
+static void never_chooses_a_rejected_copy_again(void **state) {
+    (void)state;
+    lose_a_copied_owner(3);
+    const int giver = c.owner[1];
+    reject(0);
+    assert_non_null(strstr(find(STRAIT_SWARM_LOG, giver)->reason, "gave a neighbour a copy"));
+    begin_restore();
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_SEED);
+    assert_int_equal(c.step, 0);
+    assert_int_equal(c.owner[1], giver);
+    assert_true(c.workers[giver].n_violations == 0 && c.workers[giver].is_connected);
+}
+
+static void lets_a_spare_verify_a_rejected_copy(void **state) {
+    (void)state;
+    lose_a_copied_owner(4);
+    const int liar = c.owner[0];
+    reject(0);
+    begin_restore();
+    assert_int_not_equal(c.owner[0], liar);
+    assert_int_equal(c.step, 1); // nothing was lost
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_NEXT);
+    get_ready();
+}
+
+static void bans_a_giver_that_two_workers_reject(void **state) {
+    (void)state;
+    lose_a_copied_owner(5);
+    const int giver = c.owner[1];
+    reject(0);
+    begin_restore();
+    reject(0);
+    assert_non_null(find(STRAIT_SWARM_BAN, giver));
+    begin_restore();
+    assert_int_equal(c.step, 0); // its copy is gone
+}
+
+/* Its memory is broken or it lies: another worker serves the stage, if there is one. */
+static void replaces_a_worker_that_rejects_its_own_snapshot(void **state) {
+    (void)state;
+    for (int n = 2; n <= 3; n++) {
+        begin(n);
+        run_step(0, 1);
+        const int owner = c.owner[0];
+        reply(owner, STRAIT_OK);
+        goal(1, 0);
+        reply(c.owner[1], STRAIT_ECLOSED);
+        begin_restore();
+        assert_int_equal(c.source[0], STRAIT_SWARM_FROM_SELF);
+        reject(0);
+        begin_restore();
+        assert_int_equal(c.owner[0] == owner, n == 2);
+        assert_int_equal(c.step, 0);
+    }
+}
+
+static void counts_a_false_rejection_as_a_violation(void **state) {
+    (void)state;
+    begin(3);
+    lose(c.owner[0]);
+    begin_restore();
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_SEED);
+    const int liar = c.owner[0];
+    reject(0);
+    assert_int_equal(c.workers[liar].n_violations, 1);
+}
+
+static int is_even(const void *user, int64_t step) {
+    (void)user;
+    return step % 2 == 0;
+}
+
+static void keeps_the_records_that_are_needed(void **state) {
+    (void)state;
+    strait_snapshot_records records = {0};
+    for (int64_t step = 1; step <= 2 * STRAIT_SNAPSHOT_RECORDS; step++)
+        strait_snapshot_records_add(
+            &records, &(strait_snapshot_record){.step = step, .digest = digest_of((int)step)},
+            is_even, NULL);
+    assert_int_equal(records.n, STRAIT_SNAPSHOT_RECORDS);
+    for (int64_t step = 4; step <= 2 * STRAIT_SNAPSHOT_RECORDS; step += 2)
+        assert_non_null(strait_snapshot_records_find(&records, step));
+    strait_snapshot_records_trim(&records, 6);
+    assert_null(strait_snapshot_records_find(&records, 8));
+    assert_non_null(strait_snapshot_records_find(&records, 6));
+    strait_snapshot_records_remove(&records, 6);
+    assert_null(strait_snapshot_records_find(&records, 6));
+}
+
+static void writes_and_reads_records(void **state) {
+    (void)state;
+    unsigned char bytes[STRAIT_SNAPSHOT_RECORDS_BYTES];
+    strait_snapshot_records records = {0};
+    strait_snapshot_records back;
+    for (int i = 0; i < 3; i++)
+        strait_snapshot_records_add(
+            &records, &(strait_snapshot_record){i, (uint32_t)i + 5, digest_of(i)}, NULL, NULL);
+    strait_writer w = {bytes, sizeof bytes, 0};
+    strait_snapshot_records_write(&records, &w);
+    const size_t n = sizeof bytes - w.left;
+    assert_int_equal(n, 1 + 3 * STRAIT_SNAPSHOT_RECORD_BYTES);
+    strait_reader r = {bytes, n, 0};
+    strait_snapshot_records_read(&r, &back);
+    assert_true(!r.is_short && r.left == 0);
+    assert_memory_equal(&back, &records, sizeof back);
+    for (size_t cut = 0; cut < n; cut++) {
+        r = (strait_reader){bytes, cut, 0};
+        strait_snapshot_records_read(&r, &back);
+        assert_true(r.is_short);
+    }
+    bytes[0] = STRAIT_SNAPSHOT_RECORDS + 1;
+    r = (strait_reader){bytes, sizeof bytes, 0};
+    strait_snapshot_records_read(&r, &back);
+    assert_true(r.is_short);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(restores_only_copies_with_the_recorded_digest),
+        cmocka_unit_test(sends_the_digest_with_the_command),
+        cmocka_unit_test(records_only_what_the_owner_reports),
+        cmocka_unit_test(counts_contradictory_digests_as_violations),
+        cmocka_unit_test(keeps_records_over_a_restart),
+        cmocka_unit_test(forgets_records_of_steps_that_are_computed_again),
+        cmocka_unit_test(never_chooses_a_rejected_copy_again),
+        cmocka_unit_test(lets_a_spare_verify_a_rejected_copy),
+        cmocka_unit_test(bans_a_giver_that_two_workers_reject),
+        cmocka_unit_test(replaces_a_worker_that_rejects_its_own_snapshot),
+        cmocka_unit_test(counts_a_false_rejection_as_a_violation),
+        cmocka_unit_test(keeps_the_records_that_are_needed),
+        cmocka_unit_test(writes_and_reads_records)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
