@@ -142,8 +142,10 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int 
                            c->stage, from, theirs.boundary, boundary);
     STRAIT_TRY(strait_boundary_check_init(c->plan, boundary, &ours));
     const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs, from);
-    if (err != STRAIT_OK)
+    if (err != STRAIT_OK) {
         (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
+        c->mismatch_side = is_prev ? -1 : 1;
+    }
     *(is_prev ? &c->has_prev : &c->has_next) = 1;
     return err;
 }

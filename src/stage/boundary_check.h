@@ -44,6 +44,7 @@ struct strait_boundary_checks {
     int was_sent;
     int has_prev, has_next; // the neighbour's description arrived
     char mismatch[256];     // why it differs from ours; empty: it does not
+    int mismatch_side;      // whose description differs: -1 previous, 1 next
 };
 
 void strait_boundary_checks_init(struct strait_boundary_checks *checks, const strait_run_plan *plan,

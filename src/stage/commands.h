@@ -97,7 +97,8 @@ typedef struct strait_stage_reply {
     strait_stage_command_kind kind; // of the command
     uint32_t generation, sequence;  // of the command; sequence 0: the stage failed unasked
     strait_err err;
-    const char *reason;                 // of an error
+    const char *reason; // of an error
+    int failed_side;    // of an error: the neighbour it concerns, -1 previous, 1 next; 0: neither
     uint64_t device_bytes, device_free; // taken by the stage, and free; 0 where that is the host
     /* Snapshots copied from a neighbour and found unusable since the last reply; 0 in a local run.
      */

@@ -49,6 +49,7 @@ struct strait_runner {
      * current command. NULL: not wanted. */
     strait_err (*on_poll)(void *user);
     int is_waiting; // whether the runner is waiting for a neighbour at this moment
+    int side; // which neighbour it deals with: -1 previous, 1 next, 0 none; an error leaves it
     strait_schedule_action_kind last_action; // in the current step; STRAIT_ACTION_WAIT: none yet
     void *user;                              // argument of both callbacks
 };
@@ -104,6 +105,9 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
 
 /* The same, with the factor that the optimizer's clip has left on the device. */
 strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step);
+
+/* Zeroes the gradients of the stage and of its codecs. */
+strait_err strait_runner_zero_gradients(struct strait_runner *runner);
 
 /* Runs this stage's part of a validation. `loss_sum` as for strait_runner_gradients. */
 strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, double *loss_sum);

@@ -213,14 +213,22 @@ static strait_err execute_load(struct strait_service *s, const char *folder) {
     return err;
 }
 
+/* Fails if a neighbour described another codec than ours, and notes which. */
+static strait_err check_codecs(struct strait_service *s) {
+    s->runner->side = s->checks.mismatch_side;
+    return strait_boundary_checks_result(&s->checks);
+}
+
 static strait_err execute_gradients(struct strait_service *s, int64_t step,
                                     strait_stage_reply *reply) {
-    STRAIT_TRY(strait_boundary_checks_result(&s->checks));
+    STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(strait_runner_gradients(s->runner, step, &reply->gradients.loss_sum));
     /* Descriptions of codecs overtake crossings, so those of this step cannot be without them. */
-    if (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0))
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: a neighbour did not describe its codec",
-                           s->stage);
+    if (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0)) {
+        s->runner->side = s->prev >= 0 && !s->checks.has_prev ? -1 : 1;
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: stage %d did not describe its codec", s->stage,
+                           s->stage + s->runner->side);
+    }
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
@@ -233,7 +241,7 @@ static strait_err execute_gradients(struct strait_service *s, int64_t step,
 static strait_err execute_validate(struct strait_service *s, int64_t step,
                                    strait_stage_reply *reply) {
     double residual = 0.0; // of gradients: a validation sends none
-    STRAIT_TRY(strait_boundary_checks_result(&s->checks));
+    STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
     return read_codec(s, s->runner->receiver, &residual, &reply->validate.faults);
@@ -308,8 +316,10 @@ static strait_err execute_with_hooks(struct strait_service *s, const strait_stag
 strait_err strait_service_execute(struct strait_service *s, const strait_stage_command *command,
                                   strait_stage_reply *reply) {
     *reply = (strait_stage_reply){.kind = command->kind};
+    if (s->runner != NULL) s->runner->side = 0;
     reply->err = execute_with_hooks(s, command, reply);
     if (reply->err != STRAIT_OK) {
+        if (s->runner != NULL && reply->failed_side == 0) reply->failed_side = s->runner->side;
         (void)snprintf(s->reason, sizeof s->reason, "%s", strait_err_detail());
         reply->reason = s->reason;
     } else if (s->runner != NULL) {

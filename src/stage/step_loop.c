@@ -34,6 +34,24 @@ static void add_losses(const struct strait_runner *runner, int64_t n_microbatche
         *sum += (double)runner->losses[i];
 }
 
+/* Notes which neighbour is concerned until the crossing is done: an error leaves it there. */
+static strait_err send_crossing(struct strait_runner *runner, struct strait_boundary *boundary,
+                                const strait_crossing *at, strait_tensor x) {
+    runner->side = boundary == runner->sender ? 1 : -1;
+    STRAIT_TRY(strait_boundary_send(boundary, at, x));
+    runner->side = 0;
+    return STRAIT_OK;
+}
+
+static strait_err receive_crossing(struct strait_runner *runner, struct strait_boundary *boundary,
+                                   const strait_crossing *at, strait_tensor x) {
+    runner->side = boundary == runner->sender ? 1 : -1;
+    STRAIT_TRY(at->is_evaluation ? strait_boundary_receive_valid(boundary, at, x)
+                                 : strait_boundary_receive(boundary, at, x));
+    runner->side = 0;
+    return STRAIT_OK;
+}
+
 /* Sends the stage's output to the next stage, or computes losses on the last one. The copy of the
  * losses to the host is only queued: nobody needs them before the end of the step. */
 static strait_err finish_forward(struct strait_runner *runner, const strait_crossing *at,
@@ -41,7 +59,7 @@ static strait_err finish_forward(struct strait_runner *runner, const strait_cros
     strait_tensor output;
     if (runner->sender != NULL) {
         STRAIT_TRY(strait_stage_output(runner->model, &output));
-        return strait_boundary_send(runner->sender, at, output);
+        return send_crossing(runner, runner->sender, at, output);
     }
     STRAIT_TRY(strait_stage_loss(runner->model, strait_loader_targets(runner->loader, at->slot),
                                  scale, &output));
@@ -57,8 +75,8 @@ static strait_err forward(struct strait_runner *runner, const strait_crossing *a
         STRAIT_TRY(
             strait_loader_load(runner->loader, at->stream, at->slot, at->step, at->microbatch));
     if (runner->receiver != NULL)
-        STRAIT_TRY(strait_boundary_receive(runner->receiver, at,
-                                           strait_stage_input(runner->model, at->slot)));
+        STRAIT_TRY(receive_crossing(runner, runner->receiver, at,
+                                    strait_stage_input(runner->model, at->slot)));
     STRAIT_TRY(strait_stage_forward(runner->model, at->slot, at->tokens));
     return finish_forward(runner, at, 1.0f / (float)n_tokens);
 }
@@ -68,14 +86,14 @@ static strait_err forward(struct strait_runner *runner, const strait_crossing *a
 static strait_err backward(struct strait_runner *runner, const strait_crossing *at, int defers) {
     const strait_tensor d_input = strait_stage_input_gradient(runner->model);
     if (runner->sender != NULL)
-        STRAIT_TRY(strait_boundary_receive(runner->sender, at,
-                                           strait_stage_output_gradient(runner->model)));
+        STRAIT_TRY(receive_crossing(runner, runner->sender, at,
+                                    strait_stage_output_gradient(runner->model)));
     STRAIT_TRY(strait_stage_backward(runner->model, at->slot, defers));
     if (runner->sender != NULL)
         STRAIT_TRY(strait_codec_input_grad(codec_of(runner->sender), at, d_input));
     STRAIT_TRY(strait_stage_backward_input(runner->model, at->slot));
     if (runner->receiver == NULL) return strait_stage_backward_embedding(runner->model, at->tokens);
-    return strait_boundary_send(runner->receiver, at, d_input);
+    return send_crossing(runner, runner->receiver, at, d_input);
 }
 
 /* Gradients of the codecs' own parameters. */
@@ -150,29 +168,41 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
     return STRAIT_OK;
 }
 
+/* Returns the neighbour that a stage without a possible action waits for: inputs that are due come
+ * first; otherwise a gradient of the next stage is missing. */
+static int awaited_side(const struct strait_runner *runner, const strait_schedule_state *state) {
+    return runner->receiver != NULL && state->n_inputs <= state->n_forward &&
+                   state->n_forward < runner->plan.n_microbatches
+               ? -1
+               : 1;
+}
+
 /* Reports which neighbour sent nothing, and where this stage is. */
-static strait_err fail_timed_out(const struct strait_runner *runner,
-                                 const strait_schedule_state *state, int64_t step) {
-    /* Inputs that are due come first; otherwise a gradient of the next stage is missing. */
-    const int lacks_input = runner->receiver != NULL && state->n_inputs <= state->n_forward &&
-                            state->n_forward < runner->plan.n_microbatches;
+static strait_err fail_timed_out(struct strait_runner *runner, const strait_schedule_state *state,
+                                 int64_t step) {
+    runner->side = awaited_side(runner, state);
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                        "stage %d: received nothing from stage %d for %.3g s at step %lld, "
                        "microbatch %d; check that stage, its link and link.deadline",
-                       runner->stage, lacks_input ? runner->stage - 1 : runner->stage + 1,
+                       runner->stage, runner->stage + runner->side,
                        (double)runner->deadline_ms / 1e3, (long long)step + 1,
-                       lacks_input ? state->n_forward : state->n_backward);
+                       runner->side < 0 ? state->n_forward : state->n_backward);
 }
 
 /* A boundary is identified by the sending peer: its number in the message is checked later. */
 strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg **msg) {
-    if ((*msg)->type == STRAIT_MSG_CROSSING) {
-        if (runner->receiver != NULL && (*msg)->peer == strait_boundary_peer(runner->receiver))
-            return strait_boundary_deliver(runner->receiver, msg);
-        if (runner->sender != NULL && (*msg)->peer == strait_boundary_peer(runner->sender))
-            return strait_boundary_deliver(runner->sender, msg);
-    }
-    return runner->on_message(runner->user, msg);
+    const int side = runner->side;
+    const int is_crossing = (*msg)->type == STRAIT_MSG_CROSSING;
+    struct strait_boundary *boundary = NULL;
+    if (runner->receiver != NULL && (*msg)->peer == strait_boundary_peer(runner->receiver))
+        boundary = runner->receiver;
+    else if (runner->sender != NULL && (*msg)->peer == strait_boundary_peer(runner->sender))
+        boundary = runner->sender;
+    runner->side = boundary == NULL ? 0 : (boundary == runner->sender ? 1 : -1);
+    STRAIT_TRY(is_crossing && boundary != NULL ? strait_boundary_deliver(boundary, msg)
+                                               : runner->on_message(runner->user, msg));
+    runner->side = side;
+    return STRAIT_OK;
 }
 
 static strait_err poll_events(const struct strait_runner *runner) {
@@ -227,8 +257,11 @@ static strait_err update_state(struct strait_runner *runner, strait_schedule_sta
  * of the last action, so its time is added to that action. */
 static strait_err flush(struct strait_runner *runner, int waits) {
     const double began = strait_clock_seconds();
+    runner->side = 1;
     if (runner->sender != NULL) STRAIT_TRY(strait_boundary_flush(runner->sender, waits));
+    runner->side = -1;
     if (runner->receiver != NULL) STRAIT_TRY(strait_boundary_flush(runner->receiver, waits));
+    runner->side = 0;
     const double posted = post_seconds(runner);
     runner->times.wait += posted;
     if (runner->action_time != NULL)
@@ -250,6 +283,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
         /* Before waiting, everything must be sent: the neighbour may be waiting for it. */
         STRAIT_TRY(flush(runner, timeout_ms > 0));
         const double began = strait_clock_seconds();
+        if (timeout_ms > 0) runner->side = awaited_side(runner, &state);
         const strait_err err = update_state(runner, &state, timeout_ms);
         if (timeout_ms > 0) {
             runner->times.wait += strait_clock_seconds() - began;
@@ -257,7 +291,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
         }
         if (err == STRAIT_ETIMEDOUT) return fail_timed_out(runner, &state, step);
         STRAIT_TRY(err);
-        timeout_ms = 0;
+        timeout_ms = runner->side = 0;
         const strait_schedule_action action = strait_schedule_next(&schedule, &state);
         if (action.kind == STRAIT_ACTION_FINISH) return flush(runner, 1);
         if (action.kind == STRAIT_ACTION_WAIT) {
@@ -270,7 +304,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
     }
 }
 
-static strait_err zero_gradients(struct strait_runner *runner) {
+strait_err strait_runner_zero_gradients(struct strait_runner *runner) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_stage_zero_gradients(runner->model));
     if (runner->receiver != NULL)
@@ -307,7 +341,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
     runner->last_action = STRAIT_ACTION_WAIT;
-    STRAIT_TRY(zero_gradients(runner));
+    STRAIT_TRY(strait_runner_zero_gradients(runner));
     STRAIT_TRY(run_schedule(runner, step));
     runner->last_action = STRAIT_ACTION_WAIT;
     STRAIT_TRY(measure(runner, step));
@@ -319,6 +353,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
 
 /* Other messages, also those of the next step, may arrive in between; they are routed as usual. */
 static strait_err wait_for_valid(struct strait_runner *runner, int64_t step, int64_t batch) {
+    runner->side = -1;
     while (!strait_boundary_has_valid(runner->receiver)) {
         struct strait_msg *msg = NULL;
         const strait_err err = receive(runner, runner->deadline_ms, &msg);
@@ -349,8 +384,8 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
         STRAIT_TRY(flush(runner, runner->receiver != NULL)); // of the previous batch
         if (runner->receiver != NULL) {
             STRAIT_TRY(wait_for_valid(runner, step, batch));
-            STRAIT_TRY(strait_boundary_receive_valid(runner->receiver, &at,
-                                                     strait_stage_input(runner->model, 0)));
+            STRAIT_TRY(receive_crossing(runner, runner->receiver, &at,
+                                        strait_stage_input(runner->model, 0)));
         }
         STRAIT_TRY(strait_stage_forward(runner->model, 0, at.tokens));
         STRAIT_TRY(finish_forward(runner, &at, 0.0f));
@@ -361,34 +396,4 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
     }
     *loss_sum = sum;
     return flush(runner, 1);
-}
-
-strait_err strait_runner_time_passes(struct strait_runner *runner, int n, strait_step_times *out) {
-    const strait_crossing at = crossing_of(runner, 0, 0, 0);
-    const int defers = strait_stage_get_spec(runner->model)->can_defer;
-    strait_step_times times = {0};
-    STRAIT_TRY(strait_loader_load(runner->loader, at.stream, 0, 0, 0));
-    for (int i = 0; i < n; i++) {
-        strait_tensor output;
-        const double began = strait_clock_seconds();
-        STRAIT_TRY(strait_stage_forward(runner->model, 0, at.tokens));
-        if (runner->sender == NULL)
-            STRAIT_TRY(strait_stage_loss(runner->model, strait_loader_targets(runner->loader, 0),
-                                         1.0f, &output));
-        else
-            STRAIT_TRY(strait_stage_output(runner->model, &output));
-        STRAIT_TRY(runner->backend->ops->wait(at.stream));
-        const double after_forward = strait_clock_seconds();
-        STRAIT_TRY(strait_stage_backward(runner->model, 0, defers));
-        STRAIT_TRY(strait_stage_backward_input(runner->model, 0));
-        STRAIT_TRY(runner->backend->ops->wait(at.stream));
-        const double after_backward = strait_clock_seconds();
-        if (defers) STRAIT_TRY(strait_stage_backward_weights(runner->model, 0));
-        STRAIT_TRY(runner->backend->ops->wait(at.stream));
-        times.forward = after_forward - began; // only the last pass counts: the others warm up
-        times.input = after_backward - after_forward;
-        times.weights = strait_clock_seconds() - after_backward;
-    }
-    *out = times;
-    return zero_gradients(runner);
 }

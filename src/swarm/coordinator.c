@@ -3,6 +3,7 @@
 #include "swarm/coordinator_state.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_co
     assert(config->n_stages >= 1 && config->n_stages <= STRAIT_RUN_STAGES);
     memset(c, 0, sizeof *c);
     c->config = *config;
-    c->checkpoint = c->restore_limit = -1;
+    c->checkpoint = c->restore_limit = c->charged_boundary = -1;
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         c->owner[i] = -1;
 }
@@ -21,17 +22,32 @@ int strait_coordinator_find(const struct strait_coordinator *c, const strait_fin
     return -1;
 }
 
-/* Takes a slot for a new key: a free one, or that of a disconnected worker without a stage. */
+/* Takes a slot for a new key: a free one, or that of the disconnected worker without a stage about
+ * which the least is remembered. */
 static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key) {
     int slot = -1;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS && slot < 0; i++)
-        if (!c->workers[i].is_known) slot = i;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS && slot < 0; i++)
-        if (!c->workers[i].is_connected && c->workers[i].stage < 0) slot = i;
+    int least = INT_MAX;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        const strait_swarm_worker *worker = &c->workers[i];
+        if (worker->is_known && (worker->is_connected || worker->stage >= 0)) continue;
+        const int kept = worker->is_known ? 1 + 100 * worker->n_violations + worker->n_penalties
+                                          : 0;
+        if (kept >= least) continue;
+        least = kept;
+        slot = i;
+    }
     if (slot < 0) return -1;
     c->workers[slot] = (strait_swarm_worker){.key = *key, .is_known = 1, .stage = -1};
     c->workers[slot].inventory = strait_snapshot_inventory_empty();
     return slot;
+}
+
+void strait_coordinator_remember(struct strait_coordinator *c, const strait_fingerprint *key,
+                                 int n_violations, int n_penalties) {
+    const int slot = strait_coordinator_admit(c, key);
+    if (slot < 0) return;
+    c->workers[slot].n_violations = n_violations;
+    c->workers[slot].n_penalties = n_penalties;
 }
 
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key) {
@@ -128,7 +144,6 @@ void strait_coordinator_describe(const struct strait_coordinator *c, const strai
         APPEND(": ");
     }
     APPEND("%s", a->reason);
-    if (a->n_timeouts > 0) APPEND(" (%d timeouts)", a->n_timeouts);
     if (a->successor < 0) return;
     APPEND("; moving the stage to ");
     append_worker(&c->workers[a->successor], line);
@@ -170,7 +185,10 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     if (slot < 0) return;
     strait_swarm_worker *worker = &c->workers[slot];
     /* A new link of an owner that still counts as connected means that its old link is dead. */
-    if (worker->is_connected && worker->stage >= 0) strait_coordinator_abandon(c, now, 0);
+    if (worker->is_connected && worker->stage >= 0) {
+        strait_coordinator_charge_owner(c, worker->stage);
+        strait_coordinator_abandon(c, now, 0);
+    }
     worker->report = *e->report;
     worker->is_connected = 1;
     worker->is_leaving = worker->is_unfit = 0;
@@ -190,8 +208,15 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     if (!worker->is_connected) return;
     worker->is_connected = 0;
     (void)strait_coordinator_log(c, out, slot, reason);
-    if (worker->stage >= 0) strait_coordinator_abandon(c, now, 0);
-    if (worker->stage < 0) strait_coordinator_forget(c, slot);
+    if (worker->stage < 0) {
+        strait_coordinator_forget(c, slot);
+        return;
+    }
+    /* Its neighbours may have reported the end of their links to it first. */
+    if (c->phase == STRAIT_PHASE_WAITING && c->charged[worker->stage] > 0)
+        strait_coordinator_excuse(c);
+    if (!worker->is_leaving) strait_coordinator_penalise(c, slot, out);
+    strait_coordinator_abandon(c, now, 0);
 }
 
 static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
@@ -210,13 +235,14 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
     strait_coordinator_forget(c, slot);
 }
 
-/* ---- heartbeats and replies ---- */
+/* ---- heartbeats ---- */
 
 /* A worker can only wait for a neighbouring stage that has not replied either. Any other claim to
  * wait is ignored, since it would exempt the worker from the stall timeout. */
-static int may_wait(const struct strait_coordinator *c, int stage) {
-    return (stage > 0 && c->is_awaited[stage - 1]) ||
-           (stage >= 0 && stage + 1 < c->config.n_stages && c->is_awaited[stage + 1]);
+static int may_wait(const struct strait_coordinator *c, int stage, int side) {
+    const int other = stage + side;
+    return stage >= 0 && (side == -1 || side == 1) && other >= 0 && other < c->config.n_stages &&
+           c->is_awaited[other];
 }
 
 static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
@@ -225,63 +251,18 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     if (!worker->is_connected) return;
     if (now - worker->seen_ns > worker->max_gap_ns) worker->max_gap_ns = now - worker->seen_ns;
     worker->seen_ns = now;
-    const int is_waiting = e->is_waiting && may_wait(c, worker->stage);
-    if (e->progress != worker->progress || is_waiting || worker->is_waiting) {
+    const int waits_for = may_wait(c, worker->stage, e->waits_for) ? e->waits_for : 0;
+    if (e->progress != worker->progress || waits_for != 0 || worker->waits_for != 0) {
         /* Time spent waiting for a neighbour is not a pause of its own. */
-        if (e->progress != worker->progress && !worker->is_waiting &&
+        if (e->progress != worker->progress && worker->waits_for == 0 &&
             now - worker->progress_ns > worker->max_pause_ns)
             worker->max_pause_ns = now - worker->progress_ns;
         worker->progress_ns = now;
     }
     worker->progress = e->progress;
-    worker->is_waiting = is_waiting;
+    worker->waits_for = waits_for;
     update_inventory(c, worker, e);
     strait_coordinator_record(c, e->worker, &e->inventory.own, now, out);
-}
-
-/* A reply with an error ends the generation. What the error says decides who keeps its stage. */
-static void fail_reply(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
-                       strait_swarm_actions *out) {
-    strait_swarm_worker *worker = &c->workers[e->worker];
-    const int stage = worker->stage;
-    const strait_scope scope = strait_err_scope(e->err);
-    if (scope == STRAIT_SCOPE_PROCESS || scope == STRAIT_SCOPE_CALLER) {
-        (void)strait_coordinator_log(c, out, e->worker,
-                                     "cannot serve its stage; not used again until it reconnects");
-        worker->is_unfit = 1;
-        worker->stage = c->owner[stage] = -1;
-        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, e->worker);
-        strait_coordinator_abandon(c, now, 0);
-    } else if (e->err == STRAIT_ENONFINITE) {
-        (void)strait_coordinator_log(c, out, e->worker,
-                                     "its snapshot has non-finite values; restoring from another");
-        strait_coordinator_abandon(c, now, 0);
-    } else if (e->err == STRAIT_ETIMEDOUT && c->phase == STRAIT_PHASE_WORK && !c->goal.is_slow) {
-        (void)strait_coordinator_log(c, out, e->worker, "timed out waiting for a neighbour");
-        strait_coordinator_timed_out(c, stage, out);
-        strait_coordinator_abandon(c, now, GRACE_NS);
-    } else {
-        (void)strait_coordinator_log(c, out, e->worker, "lost the link to a neighbour");
-        strait_coordinator_abandon(c, now, GRACE_NS);
-    }
-}
-
-static void reply(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
-                  strait_swarm_actions *out) {
-    strait_swarm_worker *worker = &c->workers[e->worker];
-    const int stage = worker->stage;
-    if (!worker->is_connected || stage < 0 || e->generation != c->generation ||
-        e->sequence != c->sequence || !c->is_awaited[stage])
-        return; // late, repeated or not asked for
-    worker->seen_ns = worker->progress_ns = now;
-    if (e->is_source_bad && c->phase == STRAIT_PHASE_RESTORE)
-        strait_coordinator_bad_source(c, e->worker, now, out);
-    else if (e->is_blaming)
-        strait_coordinator_blame(c, e->worker, e->blamed, now, out);
-    else if (e->err == STRAIT_OK)
-        c->is_awaited[stage] = 0;
-    else
-        fail_reply(c, e, now, out);
 }
 
 /* ---- goals and time ---- */
@@ -290,7 +271,9 @@ static void reassign(struct strait_coordinator *c, int slot, int successor,
                      strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     if (c->phase != STRAIT_PHASE_READY || c->config.n_stages < 2 || worker->stage < 0) return;
-    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0) return;
+    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
+        strait_coordinator_count_bad(c, successor, worker->stage) > 0)
+        return;
     worker->has_successor = 1;
     worker->successor = successor;
     strait_coordinator_log(c, out, slot, "a faster spare is available")->successor = successor;
@@ -320,17 +303,53 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 
-/* Disconnects workers whose lease or progress ran out, before anything is assigned to them. */
+static void disconnect(struct strait_coordinator *c, int slot, int64_t now, const char *fault,
+                       strait_swarm_actions *out) {
+    strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot)->reason = fault;
+    lose(c, slot, now, out, fault);
+}
+
+/* Returns the side from which the owner of a stage still needs data; 0: it is not waiting. */
+static int awaited_side(const struct strait_coordinator *c, int stage) {
+    if (c->phase == STRAIT_PHASE_WORK) return c->workers[c->owner[stage]].waits_for;
+    if (c->phase != STRAIT_PHASE_RESTORE) return 0;
+    if (c->source[stage] == STRAIT_SWARM_FROM_PREV) return -1;
+    return c->source[stage] == STRAIT_SWARM_FROM_NEXT;
+}
+
+/* Ends a phase that has taken all the time it may. Owners that have not replied and wait for nobody
+ * are disconnected. If all wait for each other, their boundaries are at fault. */
+static void end_overdue(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    int late[STRAIT_RUN_STAGES];
+    int n_late = 0;
+    int waiting = -1;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (!strait_coordinator_is_overdue(c, i, now)) continue;
+        if (awaited_side(c, i) == 0)
+            late[n_late++] = c->owner[i];
+        else
+            waiting = i;
+    }
+    for (int i = 0; i < n_late; i++)
+        disconnect(c, late[i], now, "did not reply within the limit of the phase; disconnected",
+                   out);
+    if (n_late > 0 || waiting < 0) return;
+    (void)strait_coordinator_log(c, out, c->owner[waiting],
+                                 "waited for a neighbour beyond the limit of the phase");
+    strait_coordinator_charge_timeout(c, waiting, awaited_side(c, waiting));
+    strait_coordinator_abandon(c, now, GRACE_NS);
+}
+
+/* Disconnects workers whose lease, progress or time for a reply ran out, before anything is
+ * assigned to them. */
 static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        strait_swarm_worker *worker = &c->workers[i];
+        const strait_swarm_worker *worker = &c->workers[i];
         if (!worker->is_known || !worker->is_connected) continue;
         const char *fault = strait_coordinator_fault(c, i, now);
-        if (fault == NULL) continue;
-        worker->n_penalties++;
-        strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, i)->reason = fault;
-        lose(c, i, now, out, fault);
+        if (fault != NULL) disconnect(c, i, now, fault, out);
     }
+    end_overdue(c, now, out);
 }
 
 /* Nobody could connect before this: previous owners get the whole waiting time from now on. */
@@ -339,8 +358,10 @@ static void start(struct strait_coordinator *c, int64_t now) {
     if (c->owners_until_ns != 0) c->owners_until_ns = now + c->config.owner_wait_ns;
 }
 
-/* Heartbeats that arrived while the driver was blocked were not read: extend every lease. */
+/* Messages that arrived while the driver was blocked were not read: extend every lease and the
+ * phase. */
 static void extend_leases(struct strait_coordinator *c, int64_t now) {
+    c->phase_began_ns = now;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         c->workers[i].seen_ns = c->workers[i].progress_ns = now;
 }
@@ -348,12 +369,13 @@ static void extend_leases(struct strait_coordinator *c, int64_t now) {
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *e,
                              int64_t now_ns, strait_swarm_actions *out) {
     out->n = 0;
+    c->now_ns = now_ns;
     switch (e->kind) {
     case STRAIT_SWARM_JOIN: join(c, e, now_ns, out); break;
     case STRAIT_SWARM_LOST: lose(c, e->worker, now_ns, out, "connection lost"); break;
     case STRAIT_SWARM_LEAVE: leave(c, e->worker, out); break;
     case STRAIT_SWARM_HEARTBEAT: heartbeat(c, e, now_ns, out); break;
-    case STRAIT_SWARM_REPLY: reply(c, e, now_ns, out); break;
+    case STRAIT_SWARM_REPLY: strait_coordinator_reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_INVALID_DATA:
         strait_coordinator_invalid_data(c, e->worker, now_ns, out);
         break;

@@ -24,13 +24,17 @@
 #include "swarm/snapshot_records.h"
 
 enum {
-    STRAIT_SWARM_WORKERS = 256,
-    STRAIT_SWARM_ACTIONS = 512,    // upper bound on the actions of one event
+    STRAIT_SWARM_WORKERS = 1024,
+    /* Upper bound on the actions of one event: a tick may log, record and disconnect every worker,
+     * and then assign and command every stage. */
+    STRAIT_SWARM_ACTIONS = 3 * STRAIT_SWARM_WORKERS + 8 * STRAIT_RUN_STAGES,
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
     STRAIT_SWARM_UNUSABLE = 32,    // snapshots that were rejected and are remembered
-    STRAIT_SWARM_TIMEOUTS = 2,     // a worker may have caused, before its stage moves to a spare
+    STRAIT_SWARM_FAILURES = 2,     // at a boundary, before one of its ends is replaced
+    STRAIT_SWARM_CALM_STEPS = 32,  // committed without a failure, after which suspicion is dropped
+    STRAIT_SWARM_PAIRS = 256,      // of workers that could not connect, which are remembered
     STRAIT_SWARM_LINE = 256        // bytes of a log line, with its final zero
 };
 
@@ -50,9 +54,12 @@ typedef struct strait_swarm_worker {
     int is_connected; // its link to the coordinator is up
     int is_leaving;   // it asked to leave
     int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
-    int n_penalties;  // stalls, and stages moved away after timeouts: spares with fewer go first
-    int n_timeouts;   // timeouts that this worker may have caused
-    int n_violations; // invalid data it sent, or false reports
+    int n_penalties;  // times that it lost its stage for a failure: spares with fewer go first
+    int n_violations; // invalid data that the coordinator itself found, or false reports
+    /* Points for failures that it may have caused (coordinator_boundaries.c), and the committed
+     * steps when the last ones were added. */
+    int suspicion;
+    int64_t suspected_step;
     int has_successor, successor; // a spare that takes its stage before the next step
     int is_suspect; // it reported non-finite values: chosen last, its own snapshots not used
     int n_disputes; // workers that it blamed for invalid data, or that blamed it: chosen last
@@ -64,7 +71,7 @@ typedef struct strait_swarm_worker {
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
     uint32_t progress;                 // counter of its computing thread
-    int is_waiting;                    // for data from a neighbour
+    int waits_for; // data of the previous stage (-1) or of the next (1); 0: it does not wait
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
@@ -82,11 +89,12 @@ typedef enum strait_swarm_phase {
 
 /* Each kind is followed by the fields of strait_swarm_event that it uses. */
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN,      // key, report, inventory: an admitted worker's link opened
-    STRAIT_SWARM_LOST,      // worker: its link closed
-    STRAIT_SWARM_LEAVE,     // worker: asked to leave
-    STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, is_waiting
-    STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, is_blaming, blamed, is_source_bad
+    STRAIT_SWARM_JOIN,         // key, report, inventory: an admitted worker's link opened
+    STRAIT_SWARM_LOST,         // worker: its link closed
+    STRAIT_SWARM_LEAVE,        // worker: asked to leave
+    STRAIT_SWARM_HEARTBEAT,    // worker, inventory, progress, waits_for
+    STRAIT_SWARM_REPLY,        // worker, generation, sequence, err, failed_side, has_other_route,
+                               // is_blaming, blamed, is_source_bad
     STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
     STRAIT_SWARM_NONFINITE,    // worker: reported non-finite or implausible values, unverified
     STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
@@ -115,9 +123,11 @@ typedef struct strait_swarm_event {
     const strait_swarm_report *report; // borrowed during the call
     strait_snapshot_inventory inventory;
     uint32_t progress;
-    int is_waiting;
+    int waits_for;
     uint32_t generation, sequence; // of the command that this replies to
     strait_err err;
+    int failed_side;     // with an error: of the boundary that failed, -1 or 1; 0: none
+    int has_other_route; // the two ends of that boundary can still be connected in another way
     int successor;
     int is_blaming; // the worker rejected values from the owner of stage `blamed`
     int blamed;
@@ -131,6 +141,7 @@ typedef enum strait_swarm_action_kind {
     STRAIT_SWARM_RELEASE,    // tell `worker` that it owns no stage
     STRAIT_SWARM_DISCONNECT, // close the link of `worker`; `reason` may be empty
     STRAIT_SWARM_BAN,        // likewise, and record that it is never admitted again
+    STRAIT_SWARM_RECORD,     // write the violations and penalties of `worker`, by its key
     STRAIT_SWARM_DONE,       // the goal is reached
     STRAIT_SWARM_RESTORED,   // all stages are ready at `step`; the goal in progress is dropped
     STRAIT_SWARM_LOG,        // an event for the operator: see strait_coordinator_describe
@@ -145,9 +156,7 @@ typedef struct strait_swarm_action {
     int gives_prev, gives_next;
     strait_digest digest; // that the snapshot must have; zeros from seed and checkpoint
     const char *reason;   // static text, for RELEASE, DISCONNECT, BAN and LOG
-    /* With LOG. */
-    int n_timeouts; // mentioned if above 0
-    int successor;  // the worker that takes the stage; -1: none
+    int successor;        // with LOG: the worker that takes the stage; -1: none
 } strait_swarm_action;
 
 typedef struct strait_swarm_actions {
@@ -156,15 +165,24 @@ typedef struct strait_swarm_actions {
 } strait_swarm_actions;
 
 /* Leases and stall timeouts grow with the longest gap seen, so a slow worker is not disconnected
- * for its own normal pauses. */
+ * for its own normal pauses; up to lease_max_ns, since a worker decides itself how long it pauses.
+ */
 typedef struct strait_swarm_config {
     int n_stages;
     int64_t lease_ns;         // longest silence of a connected worker
     int64_t stall_timeout_ns; // longest time without progress, unless it waits for a neighbour
-    int64_t setup_timeout_ns; // for a command that allocates or restores a stage
+    int64_t lease_max_ns;     // for both, unless they are set to more
+    int64_t setup_timeout_ns; // to allocate or restore a stage whose memory is unknown
     int64_t owner_wait_ns;    // after a restart, for the previous owners to reconnect
+    int has_relay;            // at which any two workers can meet
     double need_bytes[STRAIT_RUN_STAGES]; // memory of each stage; 0: unknown
 } strait_swarm_config;
+
+/* Two workers that could not work side by side, until a time after which they are tried again. */
+typedef struct strait_swarm_pair {
+    strait_fingerprint keys[2];
+    int64_t until_ns;
+} strait_swarm_pair;
 
 /* The durable state: what a restarted coordinator resumes from. */
 typedef struct strait_swarm_durable {
@@ -193,10 +211,21 @@ struct strait_coordinator {
     uint32_t generation, sequence; // sequence: of the latest barrier
     int has_started;
     int is_awaited[STRAIT_RUN_STAGES]; // the owner's reply is outstanding
+    int64_t now_ns;                    // of the latest event
     int64_t phase_began_ns;
+    /* Longest recent duration of gradients, of an update and of other goals; 0: none yet. */
+    int64_t goal_ns[3];
     int64_t retry_ns;        // the next generation does not begin before
     int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
-    int n_failures;          // generations in a row that reached no goal
+    int n_failures;          // generations in a row that reached no goal with the same owners
+    /* The failure that ended the generation: points it added to each owner, the boundary that
+     * failed (-1: none), and whether another route is left for it. */
+    int charged[STRAIT_RUN_STAGES];
+    int charged_boundary;
+    int has_other_route;
+    int turn; // which end of a boundary is replaced if both are equally suspected
+    strait_swarm_pair pairs[STRAIT_SWARM_PAIRS];
+    int n_pairs;             // so far; the oldest is overwritten
     int has_logged_shortage; // avoids a log line per tick
     strait_swarm_goal goal;
     int64_t step;          // steps that the current stages have applied
@@ -225,6 +254,14 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
 /* The one transition. *out is overwritten; the driver executes its actions in order. */
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *event,
                              int64_t now_ns, strait_swarm_actions *out);
+
+/* Restores what RECORD actions of an earlier coordinator wrote about a key. Call it after init, or
+ * after resume. */
+void strait_coordinator_remember(struct strait_coordinator *c, const strait_fingerprint *key,
+                                 int n_violations, int n_penalties);
+
+/* Returns how long the ends of a boundary may take to connect in this generation. */
+int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c);
 
 /* Returns the slot of the worker with this key; -1: there is none. */
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);

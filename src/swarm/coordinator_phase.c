@@ -2,19 +2,13 @@
  * over. */
 #include "swarm/coordinator_state.h"
 
-#include <limits.h>
-
 #define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
 #define BACKOFF_MAX_NS INT64_C(5000000000)
 #define HANDOVER_NS    INT64_C(60000000000) // for copies to arrive
 
-enum {
-    LEASE_FACTOR = 8 // leases cover this many times the longest gap seen
-};
-
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
-    c->workers[worker].is_known = c->workers[worker].n_violations > 0 ||
-                                  c->workers[worker].n_disputes > 0;
+    const strait_swarm_worker *gone = &c->workers[worker];
+    c->workers[worker].is_known = gone->n_violations + gone->n_penalties + gone->n_disputes > 0;
 }
 
 void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
@@ -29,29 +23,6 @@ void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, in
     c->retry_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
 }
 
-static int64_t longer(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns) {
-    const strait_swarm_worker *worker = &c->workers[slot];
-    const int is_awaited = worker->stage >= 0 && c->phase != STRAIT_PHASE_WAITING &&
-                           c->is_awaited[worker->stage];
-    const int is_slow = is_awaited && (c->phase != STRAIT_PHASE_WORK || c->goal.is_slow);
-    /* While it allocates or restores a stage, the computing thread sends no heartbeats. */
-    if (is_slow)
-        return now_ns - longer(c->phase_began_ns, worker->progress_ns) > c->config.setup_timeout_ns
-                   ? "not ready within the setup timeout; disconnected"
-                   : NULL;
-    if (now_ns - worker->seen_ns > longer(c->config.lease_ns, LEASE_FACTOR * worker->max_gap_ns))
-        return "no heartbeat: lease expired; disconnected";
-    if (!is_awaited || worker->is_waiting) return NULL;
-    const int64_t since = longer(worker->progress_ns, c->phase_began_ns);
-    return now_ns - since > longer(c->config.stall_timeout_ns, LEASE_FACTOR * worker->max_pause_ns)
-               ? "sends heartbeats but makes no progress; disconnected"
-               : NULL;
-}
-
 /* ---- choosing owners ---- */
 
 int strait_coordinator_can_own(const struct strait_coordinator *c, int slot) {
@@ -59,32 +30,33 @@ int strait_coordinator_can_own(const struct strait_coordinator *c, int slot) {
     return worker->is_known && worker->is_connected && !worker->is_unfit && !worker->is_leaving;
 }
 
-/* Ranks a spare for a stage: enough memory counts most, then snapshots of the stage, then speed,
- * which is mapped to less than 1 so that it only decides between otherwise equal spares. A suspect,
- * or a worker that another contradicts, comes after all others. */
+/* Ranks a spare for a stage. What makes it useless for the stage counts most: too little memory, a
+ * neighbour that it cannot connect to, non-finite values that it reported, workers that contradict
+ * it. Then the stages it has lost; only then what it claims about itself: snapshots of the stage,
+ * and speed, which is mapped to less than 1. */
 static double score(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
+    const int n_penalties = worker->n_penalties < 100 ? worker->n_penalties : 100;
     double score = worker->report.flops / (1.0 + worker->report.flops);
     if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) score += 4.0;
-    if (memory <= 0.0 || memory >= c->config.need_bytes[stage]) score += 8.0;
     const int is_last = worker->is_suspect || worker->n_disputes > 0;
-    return score - 2.0 * worker->n_penalties - 100.0 * is_last;
+    if (memory > 0.0 && memory < c->config.need_bytes[stage]) score -= 1e6;
+    return score - 8.0 * n_penalties - 1e4 * is_last -
+           1e5 * strait_coordinator_count_bad(c, slot, stage);
 }
 
-int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage,
-                                 int timeouts_below) {
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage) {
     int best = -1;
+    double most = 0.0;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         if (c->workers[i].stage >= 0 || !strait_coordinator_can_own(c, i)) continue;
-        if (c->workers[i].n_timeouts >= timeouts_below) continue;
-        if (best < 0 || score(c, i, stage) > score(c, best, stage)) best = i;
+        const double its = score(c, i, stage);
+        if (best >= 0 && its <= most) continue;
+        best = i;
+        most = its;
     }
     return best;
-}
-
-static int choose_spare(const struct strait_coordinator *c, int stage) {
-    return strait_coordinator_spare_for(c, stage, INT_MAX);
 }
 
 void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
@@ -92,6 +64,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     const int old = c->owner[stage];
     c->owner[stage] = worker;
     c->workers[worker].stage = stage;
+    c->n_failures = 0; // of other owners
     if (old < 0) return;
     c->workers[old].stage = -1;
     if (c->workers[old].is_connected && c->workers[old].is_leaving) {
@@ -106,7 +79,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int slot = c->owner[stage];
     if (slot < 0 || !c->workers[slot].is_connected || c->workers[slot].is_unfit) return 0;
-    return !c->workers[slot].is_leaving || choose_spare(c, stage) >= 0;
+    return !c->workers[slot].is_leaving || strait_coordinator_spare_for(c, stage) >= 0;
 }
 
 /* Assigns vacant stages to spares; returns whether every stage has a connected owner. */
@@ -115,7 +88,7 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
     for (int i = 0; i < c->config.n_stages; i++) {
         if (can_stay(c, i)) continue;
         const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
-        const int spare = may_return ? -1 : choose_spare(c, i);
+        const int spare = may_return ? -1 : strait_coordinator_spare_for(c, i);
         if (spare >= 0)
             strait_coordinator_assign(c, i, spare, out);
         else
@@ -130,6 +103,7 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
 
 static void begin_generation(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     if (!c->has_started || now < c->retry_ns) return;
+    strait_coordinator_settle(c, out);
     if (!fill_stages(c, now, out)) return;
     c->generation++;
     int64_t *start_step = &c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
@@ -143,6 +117,7 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
 /* ---- working and handing over ---- */
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    strait_coordinator_note_goal(c, now);
     c->phase = STRAIT_PHASE_READY;
     c->phase_began_ns = now;
     c->n_failures = 0;

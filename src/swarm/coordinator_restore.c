@@ -108,7 +108,7 @@ static int can_restore(const struct strait_coordinator *c, int64_t step) {
 
 /* Chooses the newest step that every stage can restore. The first stage needs a snapshot too, so
  * only steps that its owner or the next one holds are candidates. */
-static int64_t choose_step(const struct strait_coordinator *c) {
+int64_t strait_coordinator_best_step(const struct strait_coordinator *c) {
     int64_t best = 0;
     if (c->checkpoint > best) best = c->checkpoint;
     for (int i = 0; i < c->config.n_stages && i < 2; i++) {
@@ -130,7 +130,7 @@ static int64_t choose_step(const struct strait_coordinator *c) {
  */
 void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
                                       strait_swarm_actions *out) {
-    c->step = choose_step(c);
+    c->step = strait_coordinator_best_step(c);
     /* After a restart the session begins at this step and cuts its metrics there. If the host is
      * lost before they have grown again, the next one must not restore a later step. */
     if (c->restore_limit >= 0 && c->step < c->settled) c->settled = c->step;

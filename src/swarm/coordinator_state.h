@@ -1,6 +1,8 @@
 /* coordinator_state.h - functions that the files of the coordinator share: coordinator.c handles
- * events, coordinator_suspects.c finds out who is at fault, coordinator_phase.c moves from phase to
- * phase, coordinator_restore.c chooses what stages are restored from. */
+ * events, coordinator_phase.c moves from phase to phase, coordinator_restore.c chooses what stages
+ * are restored from, coordinator_boundaries.c who is replaced after failures, coordinator_pairs.c
+ * who may be placed side by side, coordinator_limits.c how long everything may take,
+ * coordinator_replies.c and coordinator_suspects.c handle replies and invalid values. */
 #pragma once
 
 #include "swarm/coordinator.h"
@@ -8,6 +10,14 @@
 /* A link between neighbours often breaks because one of them died. Waiting this long lets the
  * coordinator notice the death before it assigns the stages again. */
 #define GRACE_NS INT64_C(200000000)
+
+/* Points of suspicion: the owner at fault gets FULL_POINTS per failure, those that may have misled
+ * the coordinator about it get PART_POINTS. At LIMIT_POINTS a worker loses its stage. */
+enum {
+    PART_POINTS = 1,
+    FULL_POINTS = 2,
+    LIMIT_POINTS = STRAIT_SWARM_FAILURES * FULL_POINTS
+};
 
 /* Appends an action without a stage, with an empty reason. */
 strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
@@ -21,18 +31,20 @@ strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
 /* Returns whether a stage may be assigned to the worker. */
 int strait_coordinator_can_own(const struct strait_coordinator *c, int slot);
 
-/* Returns the best spare for a stage among those with fewer than `timeouts_below` timeouts; -1:
- * there is none. */
-int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage, int timeouts_below);
+/* Returns the best spare for a stage; -1: there is none. */
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage);
 
 /* Makes `worker` the owner of the stage. The previous owner becomes a spare, or is disconnected if
  * it asked to leave. */
 void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
                                strait_swarm_actions *out);
 
-/* Frees the slot of a worker that is gone. A worker with violations or disputes keeps it:
- * reconnecting must not clear them. */
+/* Frees the slot of a worker that is gone. A worker with violations, penalties or disputes keeps
+ * it: reconnecting must not clear them. */
 void strait_coordinator_forget(struct strait_coordinator *c, int worker);
+
+/* Returns the newest step that the current owners can restore. */
+int64_t strait_coordinator_best_step(const struct strait_coordinator *c);
 
 /* Abandons the current generation: all stages return to `waiting`. The next generation begins after
  * `delay_ns` at the earliest, later after repeated failures. */
@@ -46,8 +58,60 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out);
 
-/* Returns why the worker must be disconnected now; NULL: it need not. */
+/* ---- coordinator_replies.c ---- */
+
+/* Handles the event REPLY. */
+void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_event *e,
+                              int64_t now, strait_swarm_actions *out);
+
+/* ---- coordinator_boundaries.c ---- */
+
+/* The boundary between stages `boundary` and `boundary` + 1 failed: suspects both owners. */
+void strait_coordinator_charge_boundary(struct strait_coordinator *c, int boundary);
+
+/* The owner of `stage` failed, and no neighbour was involved: suspects it. */
+void strait_coordinator_charge_owner(struct strait_coordinator *c, int stage);
+
+/* The owner of `stage` got nothing from its neighbour on `side` in time: suspects those it waited
+ * for, directly or through others. */
+void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, int side);
+
+/* An owner was lost before the next generation began: it explains the failure that ended the last
+ * one, so the others are suspected no longer. */
+void strait_coordinator_excuse(struct strait_coordinator *c);
+
+/* Before a new generation: replaces the owner that is suspected most, if it failed too often, and
+ * separates pairs that cannot connect. */
+void strait_coordinator_settle(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* Counts a penalty against a worker and records it. */
+void strait_coordinator_penalise(struct strait_coordinator *c, int slot, strait_swarm_actions *out);
+
+/* ---- coordinator_pairs.c ---- */
+
+/* Remembers for some hours that the owners of the two stages at a boundary cannot connect. */
+void strait_coordinator_remember_pair(struct strait_coordinator *c, int boundary);
+
+/* Returns whether the workers in two slots are known to be unable to connect. */
+int strait_coordinator_is_bad_pair(const struct strait_coordinator *c, int slot, int other);
+
+/* Returns with how many owners of neighbouring stages the worker cannot connect. */
+int strait_coordinator_count_bad(const struct strait_coordinator *c, int slot, int stage);
+
+/* Replaces owners that cannot connect to a neighbour, by spares or by exchanging two stages. */
+void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* ---- coordinator_limits.c ---- */
+
+/* Returns why the lease or the progress of a worker has run out; NULL: it has not. */
 const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns);
+
+/* Notes how long the goal took that has just been reached. */
+void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns);
+
+/* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. No
+ * heartbeat extends it. */
+int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns);
 
 /* ---- coordinator_restore.c ---- */
 
@@ -108,8 +172,3 @@ void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int
 
 /* Another worker computed the same: the report was true. */
 void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
-
-/* `reporter` timed out waiting for a neighbour. Moves the most suspected stage to a
- * spare. */
-void strait_coordinator_timed_out(struct strait_coordinator *c, int reporter,
-                                  strait_swarm_actions *out);

@@ -1,11 +1,9 @@
-/* coordinator_suspects.c - which worker is at fault when values are invalid or do not arrive.
+/* coordinator_suspects.c - which worker is at fault when values are invalid.
  *
  * The coordinator cannot see what passes between two neighbours. It only hears what workers report,
  * and any of them may be wrong or lying. The rules here therefore never ban an honest worker for
  * one report, and they let a dishonest one disturb only a bounded number of steps. */
 #include "swarm/coordinator_state.h"
-
-#include <limits.h>
 
 /* ---- invalid values ---- */
 
@@ -48,6 +46,7 @@ static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
     else
         (void)strait_coordinator_log(
             c, out, slot, is_owner ? "violation 1 of 2; recomputing the step" : "violation 1 of 2");
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, slot); // also of a key that is banned
     if (is_owner) strait_coordinator_abandon(c, now, 0);
 }
 
@@ -56,7 +55,7 @@ static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
 static int move_to_spare(struct strait_coordinator *c, int slot, const char *reason,
                          strait_swarm_actions *out) {
     const int stage = c->workers[slot].stage;
-    const int successor = strait_coordinator_spare_for(c, stage, INT_MAX);
+    const int successor = strait_coordinator_spare_for(c, stage);
     if (successor < 0) return 0;
     strait_coordinator_log(c, out, slot, reason)->successor = successor;
     (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
@@ -195,50 +194,4 @@ void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int
 
 void strait_coordinator_confirmed(struct strait_coordinator *c, int slot) {
     c->workers[slot].is_suspect = 0;
-}
-
-/* ---- timeouts ---- */
-
-/* Returns whether the owner has neither replied nor reported that it waits for a neighbour. */
-static int is_busy(const struct strait_coordinator *c, int stage) {
-    return c->is_awaited[stage] && !c->workers[c->owner[stage]].is_waiting;
-}
-
-/* All links are up, and yet data did not arrive in time. The worker at fault may claim to compute,
- * to wait or to have replied, or may be the one that reports the timeout. Every busy owner is
- * suspected, or all owners if none is busy; the reporter always. Returns the stage whose owner has
- * the most timeouts. */
-static int most_suspected(struct strait_coordinator *c, int reporter) {
-    int n_busy = 0;
-    int worst = reporter;
-    for (int i = 0; i < c->config.n_stages; i++)
-        n_busy += i != reporter && is_busy(c, i);
-    /* The count before this timeout: on a tie the other worker loses its stage. */
-    int most = c->workers[c->owner[reporter]].n_timeouts++;
-    for (int i = 0; i < c->config.n_stages; i++) {
-        if (i == reporter || (n_busy > 0 && !is_busy(c, i))) continue;
-        const int n_timeouts = ++c->workers[c->owner[i]].n_timeouts;
-        if (n_timeouts <= most) continue;
-        most = n_timeouts;
-        worst = i;
-    }
-    return worst;
-}
-
-/* The stage moves only to a spare with fewer timeouts, so a worker at fault is replaced after at
- * most as many steps as there are stages. An honest worker that loses its stage becomes a spare and
- * may get another. */
-void strait_coordinator_timed_out(struct strait_coordinator *c, int reporter,
-                                  strait_swarm_actions *out) {
-    const int stage = most_suspected(c, reporter);
-    const int slot = c->owner[stage];
-    strait_swarm_worker *worker = &c->workers[slot];
-    const int successor = strait_coordinator_spare_for(c, stage, worker->n_timeouts);
-    if (worker->n_timeouts < STRAIT_SWARM_TIMEOUTS || successor < 0) return;
-    worker->n_penalties++;
-    strait_swarm_action *log = strait_coordinator_log(c, out, slot, "suspected of stalling");
-    log->n_timeouts = worker->n_timeouts;
-    log->successor = successor;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
-    strait_coordinator_assign(c, stage, successor, out);
 }

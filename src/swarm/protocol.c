@@ -38,7 +38,7 @@ static const strait_field join_fields[] = {JOIN(BYTES, token),      JOIN(F64, re
                                            SNAPSHOTS(JOIN, next)};
 static const strait_field heartbeat_fields[] = {
     SNAPSHOTS(HEARTBEAT, own), SNAPSHOTS(HEARTBEAT, prev), SNAPSHOTS(HEARTBEAT, next),
-    HEARTBEAT(U32, progress), HEARTBEAT(FLAG, is_waiting)};
+    HEARTBEAT(U32, progress), HEARTBEAT(INT, waits_for)};
 static const strait_field piece_fields[] = {PIECE(INT, stage), PIECE(I64, step),
                                             PIECE(U32, generation), PIECE(U64, offset),
                                             PIECE(U64, total)};
@@ -48,7 +48,7 @@ static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation
                                            TASK(U32, sequence)};
 static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.valid_windows),
                                       TASK(TEXT, assign.run_text)};
-static const strait_field neighbours[] = {PEER(prev), PEER(next)};
+static const strait_field neighbours[] = {TASK(INT, neighbours.timeout_ms), PEER(prev), PEER(next)};
 static const strait_field restore[] = {TASK(I64, restore.step), TASK(INT, restore.source),
                                        TASK(FLAG, restore.gives_prev),
                                        TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest)};
@@ -59,10 +59,10 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(U32, sequence),
                                                  TASK_REPLY(INT, err),
                                                  TASK_REPLY(REASON, reason),
+                                                 TASK_REPLY(INT, failed_side),
                                                  TASK_REPLY(INT, rejected_copies_prev),
                                                  TASK_REPLY(INT, rejected_copies_next)};
 static const strait_field assigned[] = {TASK_REPLY(REASON, assign.address)};
-static const strait_field connected[] = {TASK_REPLY(INT, connect.missing_boundary)};
 static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_source_bad)};
 
 enum {
@@ -98,7 +98,6 @@ static const strait_layout tasks[STRAIT_TASK_KINDS] = {
 /* Kinds that are not listed answer with the header alone, or not at all. */
 static const strait_layout task_replies[STRAIT_TASK_KINDS] = {
     [STRAIT_TASK_ASSIGN] = STRAIT_LAYOUT("assign", assigned),
-    [STRAIT_TASK_CONNECT] = STRAIT_LAYOUT("connect", connected),
     [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restored),
 };
 
@@ -196,6 +195,7 @@ static int is_task(const strait_task *task) {
     case STRAIT_TASK_ASSIGN:
         return task->assign.stage >= 0 && task->assign.stage < STRAIT_RUN_STAGES &&
                task->assign.valid_windows >= 0 && strlen(task->assign.run_text) < STRAIT_TASK_TEXT;
+    case STRAIT_TASK_CONNECT: return task->neighbours.timeout_ms >= 0;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&
                task->restore.source <= STRAIT_SWARM_FROM_HOST;

@@ -78,6 +78,7 @@ typedef struct strait_task {
             const char *run_text;  // the run file
         } assign;
         struct {
+            int timeout_ms; // for all to be connected; unused in LISTEN
             strait_task_peer prev, next;
         } neighbours; // of LISTEN and of CONNECT
         struct {
@@ -97,15 +98,13 @@ typedef struct strait_task_reply {
     uint32_t generation, sequence; // of the task
     strait_err err;
     const char *reason; // of an error
+    int failed_side;    // of an error: the neighbour it concerns, -1 previous, 1 next; 0: neither
     /* Snapshots copied from a neighbour and found unusable since the last reply. */
     int rejected_copies_prev, rejected_copies_next;
     union {
         struct {
             const char *address; // where neighbours can dial this worker; empty: they cannot
         } assign;
-        struct {
-            int missing_boundary; // with an error: whose other side did not connect; -1: none
-        } connect;
         struct {
             int is_source_bad; // with an error: the snapshot of the task's source is unusable
         } restore;
@@ -115,7 +114,7 @@ typedef struct strait_task_reply {
 typedef struct strait_heartbeat {
     strait_snapshot_inventory inventory;
     uint32_t progress; // rises while the worker computes or sends
-    int is_waiting;    // for a neighbour
+    int waits_for;     // the previous stage (-1) or the next (1); 0: it does not wait
 } strait_heartbeat;
 
 /* The token ids of one microbatch. Arrays are the caller's; absent ones are NULL. */

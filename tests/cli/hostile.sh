@@ -148,7 +148,7 @@ wait_for_text mute/events.log 'w1 .*stage [01]: timed out waiting for a neighbou
 join_begin mute 2
 ends_unharmed mute
 wait $hostile || fail "mute: the hostile worker ended with $?, expected 0"
-says mute/events.log 'hostile .*stage [01]: suspected of stalling .*; moving the stage to'
+says mute/events.log 'hostile .*stage [01]: suspected of failures at its boundaries; moving the stage to'
 
 # A run that diverges ends as with strait train; each skipped step is verified only once.
 diverged="$sets --set train.learning_rate=100 --set train.clip=0"

@@ -1,9 +1,7 @@
 /* commands.c - what a host sends to the owner of a stage in each phase of the coordinator. */
 #include "base/clock.h"
-#include "net/relay/relay_wire.h"
 #include "swarm/host/state.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -33,67 +31,13 @@ void strait_host_refuse(struct host *h, struct connection *connection, const cha
     strait_host_disconnect(h, connection, STRAIT_OK, reason);
 }
 
-/* How the owners of stages i and i + 1, the sides of boundary `i`, connect to each other. */
-enum route {
-    PREV_DIALS,
-    NEXT_DIALS,
-    VIA_RELAY,
-    N_ROUTES
-};
-
-static int can_dial(struct host *h, int stage) {
-    const struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
-    return connection != NULL && connection->address[0] != '\0';
-}
-
-/* Chooses the first possible route; after each failed attempt the next one, since an announced
- * address may turn out to be unreachable. */
-static enum route choose_route(struct host *h, int i) {
-    for (int k = 0; k < N_ROUTES; k++) {
-        const enum route route = (enum route)((h->routes.n_missed[i] + k) % N_ROUTES);
-        if (route == PREV_DIALS && can_dial(h, i + 1)) return route;
-        if (route == NEXT_DIALS && can_dial(h, i)) return route;
-        if (route == VIA_RELAY && h->spec->relay != NULL) return route;
-    }
-    strait_host_note(h, "stages %d and %d cannot reach each other: restart the host with a relay",
-                     i, i + 1);
-    return PREV_DIALS;
-}
-
-/* Draws an address at the relay with a random token, which only the two neighbours learn. */
-static void draw_relay_address(struct host *h, int i) {
-    strait_relay_token token;
-    h->routes.relay_address[i][0] = '\0';
-    if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
-        (void)strait_relay_address_print(h->spec->relay, &token, h->routes.relay_address[i],
-                                         sizeof h->routes.relay_address[i]);
-}
-
-/* Describes one side of boundary `i` to the other: with is_next the next stage to the previous one,
- * else the reverse. Tasks are sent in the order of stages, so the route is chosen when the previous
- * stage is told. */
-static void fill_peer(struct host *h, int i, int is_next, strait_task_peer *peer) {
-    const int worker = h->coordinator.owner[i + (is_next != 0)];
-    const struct connection *connection = strait_host_connection(h, worker);
-    const int is_new = is_next && h->coordinator.phase == STRAIT_PHASE_LISTEN;
-    if (is_new) h->routes.chosen[i] = (int)choose_route(h, i);
-    if (is_new && h->routes.chosen[i] == VIA_RELAY) draw_relay_address(h, i);
-    const enum route route = (enum route)h->routes.chosen[i];
-    peer->is_present = 1;
-    peer->key = h->coordinator.workers[worker].key;
-    peer->must_listen = route == VIA_RELAY && !is_next;
-    if (route == VIA_RELAY)
-        memcpy(peer->address, h->routes.relay_address[i], sizeof peer->address);
-    else if (connection != NULL && route == (is_next ? PREV_DIALS : NEXT_DIALS))
-        memcpy(peer->address, connection->address, sizeof peer->address);
-}
-
 static void send_neighbours(struct host *h, const strait_swarm_action *a) {
     strait_task task = {.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_LISTEN
                                                                             : STRAIT_TASK_CONNECT};
-    if (a->stage > 0) fill_peer(h, a->stage - 1, 0, &task.neighbours.prev);
+    task.neighbours.timeout_ms = (int)(strait_coordinator_connect_ns(&h->coordinator) / 1000000);
+    if (a->stage > 0) strait_host_describe_peer(h, a->stage - 1, 0, &task.neighbours.prev);
     if (a->stage + 1 < h->coordinator.config.n_stages)
-        fill_peer(h, a->stage, 1, &task.neighbours.next);
+        strait_host_describe_peer(h, a->stage, 1, &task.neighbours.next);
     send_task(h, a->worker, &task);
 }
 

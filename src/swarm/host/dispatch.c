@@ -77,7 +77,7 @@ static strait_err on_heartbeat(struct host *h, struct connection *connection,
                                                           .worker = connection->worker,
                                                           .inventory = heartbeat.inventory,
                                                           .progress = heartbeat.progress,
-                                                          .is_waiting = heartbeat.is_waiting});
+                                                          .waits_for = heartbeat.waits_for});
     return STRAIT_OK;
 }
 
@@ -85,6 +85,7 @@ static strait_err on_heartbeat(struct host *h, struct connection *connection,
 struct evidence {
     strait_err err;
     const char *reason;
+    int failed_side;                     // of an error: the neighbour it concerns
     double nonfinite;                    // non-finite values that the stage itself computed
     double rejected_prev, rejected_next; // values and snapshots rejected from each neighbour
     int is_source_bad;                   // the snapshot that it was to restore is another
@@ -105,11 +106,17 @@ static void report_reply(struct host *h, const struct connection *connection, in
     if (is_blaming)
         strait_host_note(h, "%s, stage %d: rejected %.0f values or snapshots from stage %d", name,
                          stage, blames_next ? e->rejected_next : e->rejected_prev, blamed);
+    /* Both ends may report one failure: the first report ends the phase. */
+    const int is_first = c->phase != STRAIT_PHASE_WAITING && c->is_awaited[stage];
+    const int has_other_route = e->err != STRAIT_OK && e->failed_side != 0 && is_first &&
+                                strait_host_route_failed(h, e->failed_side < 0 ? stage - 1 : stage);
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                                           .worker = connection->worker,
                                                           .generation = c->generation,
                                                           .sequence = c->sequence,
                                                           .err = e->err,
+                                                          .failed_side = e->failed_side,
+                                                          .has_other_route = has_other_route,
                                                           .is_blaming = is_blaming,
                                                           .blamed = blamed,
                                                           .is_source_bad = e->is_source_bad});
@@ -137,8 +144,13 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     /* A second reply must not overwrite the first, which the coordinator has accepted already. */
     if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
-    struct evidence e = {
-        reply.err, reply.reason, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next, 0};
+    struct evidence e = {reply.err,
+                         reply.reason,
+                         reply.failed_side,
+                         0.0,
+                         reply.rejected_copies_prev,
+                         reply.rejected_copies_next,
+                         0};
     if (is_working) {
         STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
         reply = h->work.channel.replies.items[stage];
@@ -174,16 +186,16 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
-    struct evidence e = {
-        reply.err, reply.reason, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next, 0};
+    struct evidence e = {reply.err,
+                         reply.reason,
+                         reply.failed_side,
+                         0.0,
+                         reply.rejected_copies_prev,
+                         reply.rejected_copies_next,
+                         0};
     if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
                        reply.err == STRAIT_OK ? reply.assign.address : "");
-    if (phase == STRAIT_PHASE_CONNECT && reply.kind == STRAIT_TASK_CONNECT &&
-        reply.err != STRAIT_OK) { // once per boundary: counting both sides would skip a route
-        const int boundary = reply.connect.missing_boundary;
-        if (boundary >= 0 && boundary < STRAIT_RUN_STAGES) h->routes.n_missed[boundary]++;
-    }
     if (reply.kind == STRAIT_TASK_RESTORE) e.is_source_bad = reply.restore.is_source_bad;
     report_reply(h, connection, stage, &e);
     return STRAIT_OK;

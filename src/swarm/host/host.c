@@ -21,7 +21,8 @@ enum {
     LINGER_MS = 500
 };
 
-static const double setup_timeout_s = 600.0; // for a worker to build or restore a stage
+static const double setup_timeout_s = 600.0; // for a stage of unknown size to be built or restored
+static const double lease_max_s = 30.0;      // however long the pauses of a worker are
 static const double owner_wait_s = 5.0;      // for previous owners to reconnect after a restart
 
 void strait_host_note(struct host *h, const char *format, ...) {
@@ -49,8 +50,7 @@ static void note_action(struct host *h, const strait_swarm_action *a) {
 }
 
 /* If the state cannot be written, the run ends before anything relies on it. */
-static void persist(struct host *h) {
-    const strait_err err = strait_host_save_state(h);
+static void persist(struct host *h, strait_err err) {
     if (err != STRAIT_OK) strait_host_fail(h, err);
 }
 
@@ -67,7 +67,8 @@ static void execute(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
     if (h->failure.err != STRAIT_OK) return;
     switch (a->kind) {
-    case STRAIT_SWARM_PERSIST: persist(h); break;
+    case STRAIT_SWARM_PERSIST: persist(h, strait_host_save_state(h)); break;
+    case STRAIT_SWARM_RECORD: persist(h, strait_host_save_record(h, a->worker)); break;
     case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
     case STRAIT_SWARM_RELEASE: strait_host_send_task(h, a->worker, STRAIT_TASK_RELEASE); break;
     case STRAIT_SWARM_DISCONNECT:
@@ -350,6 +351,8 @@ strait_err strait_host(const strait_host_spec *spec) {
     const strait_swarm_config config = {.n_stages = (int)spec->run->stages.count,
                                         .lease_ns = (int64_t)(spec->lease_s * 1e9),
                                         .stall_timeout_ns = (int64_t)(spec->stall_s * 1e9),
+                                        .lease_max_ns = (int64_t)(lease_max_s * 1e9),
+                                        .has_relay = spec->relay != NULL,
                                         .setup_timeout_ns = (int64_t)(setup_timeout_s * 1e9),
                                         .owner_wait_ns = (int64_t)(owner_wait_s * 1e9)};
     STRAIT_TRY(strait_alloc(1, sizeof *h, "host", (void **)&h));

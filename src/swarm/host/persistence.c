@@ -276,6 +276,10 @@ static strait_err visit(void *user, const strait_metastore_entry *entry) {
     return STRAIT_OK;
 }
 
+static strait_err visit_record(void *user, const strait_metastore_entry *entry) {
+    return strait_host_read_record(user, entry);
+}
+
 /* ---- claiming leadership ---- */
 
 /* What was logged during repeated attempts to claim, so that a line appears only every 10 s. */
@@ -374,6 +378,7 @@ strait_err strait_host_open_metastore(struct host *h) {
     }
     if (reading.has_state)
         strait_coordinator_resume(&h->coordinator, &reading.durable, strait_clock_ns());
+    STRAIT_TRY(strait_metastore_read(h->persistence.metastore, "record/", visit_record, h));
     if (h->persistence.was_begun) return STRAIT_OK;
     STRAIT_TRY(strait_identity_random(h->invite.run, sizeof h->invite.run));
     return strait_identity_random(h->invite.token, sizeof h->invite.token);

@@ -15,6 +15,7 @@
 enum {
     STRAIT_HOST_CONNECTIONS = 320,           // links at once, joined or not
     STRAIT_HOST_KEYS_MAX = 4096,             // keys admitted over the life of a run
+    STRAIT_HOST_ROUTES = 256,                // pairs of workers whose routes are remembered
     STRAIT_HOST_SUSPECTS = 64,               // steps; more than a trainer skips in a row
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
     STRAIT_HOST_RUN_ID = 24,                 // with a hyphen and the final zero
@@ -94,10 +95,17 @@ struct host_pace {
     int64_t assigned_ns, restored_ns;  // when the stages were assigned, and when ready
 };
 
-/* How the two sides of each boundary reach each other; commands.c. */
+/* Which routes between the owners of two neighbouring stages have failed; routes.c. */
+struct host_route_memory {
+    strait_fingerprint prev, next;
+    unsigned failed; // bit i: route i
+};
+
+/* How the two ends of each boundary reach each other; routes.c. */
 struct host_routes {
-    int n_missed[STRAIT_RUN_STAGES]; // attempts in which they did not connect
-    int chosen[STRAIT_RUN_STAGES];   // enum route
+    struct host_route_memory memory[STRAIT_HOST_ROUTES];
+    unsigned n_memories;                                       // so far; the oldest is overwritten
+    int chosen[STRAIT_RUN_STAGES];                             // enum route
     char relay_address[STRAIT_RUN_STAGES][STRAIT_ADDRESS_MAX]; // for this generation
 };
 
@@ -192,6 +200,19 @@ strait_err strait_host_begin_snapshot(struct host *h, struct connection *connect
 strait_err strait_host_continue_snapshot(struct host *h, struct connection *connection);
 /* Closes the checkpoint that workers restore from once no more of it has to be sent. */
 void strait_host_close_source(struct host *h);
+
+/* ---- routes.c ---- */
+/* Describes one end of boundary `i` to the other: with is_next the next stage to the previous one,
+ * else the reverse. In phase LISTEN it chooses the route between them. */
+void strait_host_describe_peer(struct host *h, int i, int is_next, strait_task_peer *peer);
+/* The route chosen for boundary `i` did not serve. Returns whether its ends have another. */
+int strait_host_route_failed(struct host *h, int i);
+
+/* ---- records.c: what is remembered about keys ---- */
+/* Writes the violations and penalties of a worker. */
+strait_err strait_host_save_record(struct host *h, int worker);
+/* Reads such an entry, if it is one. Call it after the coordinator's state was resumed. */
+strait_err strait_host_read_record(struct host *h, const strait_metastore_entry *entry);
 
 /* ---- run_async.c ---- */
 /* Runs `run`, which blocks, in another thread, and calls `serve`, which takes some milliseconds,

@@ -11,10 +11,9 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", w->stage,
                            m->type);
-    w->is_broken = 1;
+    w->broken_side = m->peer == w->prev ? -1 : 1;
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to stage %d: %.*s", w->stage,
-                       w->stage + (m->peer == w->prev ? -1 : 1), (int)m->size,
-                       (const char *)m->body);
+                       w->stage + w->broken_side, (int)m->size, (const char *)m->body);
 }
 
 /* Called while the stage computes or waits; the runner receives the neighbours' messages itself. */
@@ -41,10 +40,12 @@ static strait_err before(void *user, const strait_stage_command *command) {
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", w->stage,
                            strait_stage_command_name(command->kind));
     if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE) &&
-        w->is_broken)
+        w->broken_side != 0) {
+        strait_service_runner(w->service)->side = w->broken_side;
         return STRAIT_FAIL(STRAIT_ECLOSED,
-                           "stage %d: the link to a neighbour was lost before the command began",
-                           w->stage);
+                           "stage %d: the boundary with stage %d failed before the command began",
+                           w->stage, w->stage + w->broken_side);
+    }
     switch (command->kind) {
     case STRAIT_COMMAND_GRADIENTS:
         strait_worker_reach(w, STRAIT_WORKER_BEGIN, command->gradients.step);

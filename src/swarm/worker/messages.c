@@ -55,7 +55,8 @@ void strait_worker_send_heartbeat(struct worker *w) {
     const struct strait_runner *runner = w->service != NULL ? strait_service_runner(w->service)
                                                             : NULL;
     strait_heartbeat heartbeat = {.progress = w->progress,
-                                  .is_waiting = runner != NULL && runner->is_waiting};
+                                  .waits_for = runner != NULL && runner->is_waiting ? runner->side
+                                                                                    : 0};
     strait_worker_inventory(w, &heartbeat.inventory);
     if (!w->control.is_joined) return;
     if (strait_heartbeat_pack(strait_mesh_pool(w->control.mesh), &heartbeat, &msg) == STRAIT_OK)

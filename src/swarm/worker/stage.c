@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum {
-    CONNECT_MS = 10000,  // for a neighbour to connect
     RESTORE_MS = 600000, // without a piece of the snapshot to restore
     POLL_MS = 20,
     LINGER_MS = 300,
@@ -135,7 +134,7 @@ static strait_err open_mesh(struct worker *w, char address[STRAIT_ADDRESS_MAX]) 
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]) {
     w->prev = w->next_peer = -1;
-    w->is_broken = 0;
+    w->broken_side = 0;
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
     w->snapshots.sending = NULL;
     w->snapshots.incoming.bytes = w->snapshots.incoming.filled = 0;
@@ -161,18 +160,18 @@ static strait_err add_peer(struct worker *w, const strait_task_peer *peer, int d
     return peer->must_listen ? strait_mesh_listen(w->mesh, peer->address, bound) : STRAIT_OK;
 }
 
-static strait_err wait_up(struct worker *w, int peer) {
-    const int64_t until = strait_clock_ns() + CONNECT_MS * INT64_C(1000000);
+static strait_err wait_up(struct worker *w, int peer, int64_t until_ns) {
     while (peer >= 0) {
         const strait_err err = strait_mesh_wait_up(w->mesh, peer, POLL_MS);
-        if (err != STRAIT_ETIMEDOUT || strait_clock_ns() > until) return err;
+        if (err != STRAIT_ETIMEDOUT || strait_clock_ns() > until_ns) return err;
         STRAIT_TRY(strait_worker_poll(w));
     }
     return STRAIT_OK;
 }
 
-strait_err strait_worker_connect(struct worker *w, const strait_task *task, int *missing) {
+strait_err strait_worker_connect(struct worker *w, const strait_task *task) {
     const int dials = task->kind == STRAIT_TASK_CONNECT;
+    const int64_t until = strait_clock_ns() + task->neighbours.timeout_ms * INT64_C(1000000);
     if (w->service == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
     STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
@@ -180,11 +179,11 @@ strait_err strait_worker_connect(struct worker *w, const strait_task *task, int 
     /* Before waiting: a neighbour that is ready describes its codec while we wait for the other. */
     strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
     if (!dials) return STRAIT_OK; // the others dial once all listen
-    *missing = w->stage - 1;
-    STRAIT_TRY(wait_up(w, w->prev));
-    *missing = w->stage;
-    STRAIT_TRY(wait_up(w, w->next_peer));
-    *missing = -1;
+    w->failed_side = -1;
+    STRAIT_TRY(wait_up(w, w->prev, until));
+    w->failed_side = 1;
+    STRAIT_TRY(wait_up(w, w->next_peer, until));
+    w->failed_side = 0;
     return strait_service_greet(w->service);
 }
 
@@ -315,8 +314,13 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to restore before the stage was opened");
     w->snapshots.sending = NULL; // its snapshot may be dropped or replaced below
+    w->failed_side = -1;
     if (task->restore.gives_prev) STRAIT_TRY(return_copy(w, w->prev, w->stage - 1, step));
+    w->failed_side = 1;
     if (task->restore.gives_next) STRAIT_TRY(return_copy(w, w->next_peer, w->stage + 1, step));
+    w->failed_side = task->restore.source == STRAIT_SWARM_FROM_PREV
+                         ? -1
+                         : task->restore.source == STRAIT_SWARM_FROM_NEXT;
     const strait_err err = restore_from(w, task);
     /* The neighbour checked the copy when it arrived, so it is at fault now. */
     reply->restore.is_source_bad = (err == STRAIT_ENONFINITE || err == STRAIT_EDATA) &&

@@ -45,11 +45,12 @@ struct worker {
     strait_swarm_report report;
     struct worker_control control;
 
-    uint32_t generation;     // of the assignment that `has_stage` belongs to
-    int has_stage;           // the coordinator assigned us a stage in this generation
-    int is_broken;           // a neighbour was lost in this generation
-    int stage;               // assigned last
-    int64_t step;            // steps that our stage has applied
+    uint32_t generation; // of the assignment that `has_stage` belongs to
+    int has_stage;       // the coordinator assigned us a stage in this generation
+    int broken_side;     // whose link was lost or broke the protocol: -1 previous, 1 next; 0: none
+    int failed_side;     // the neighbour that the current task concerns, for its reply if it fails
+    int stage;           // assigned last
+    int64_t step;        // steps that our stage has applied
     struct strait_msg *next; // the newest command or task, not yet executed; NULL: none
 
     struct strait_service *service; // NULL: no stage was built
@@ -85,8 +86,8 @@ strait_err strait_worker_send_task_reply(struct worker *w, strait_task_reply *re
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]);
 /* LISTEN admits neighbours that will dial; CONNECT dials the others and waits for all. On an error
- * *missing is the boundary whose other side did not connect. */
-strait_err strait_worker_connect(struct worker *w, const strait_task *task, int *missing);
+ * failed_side is the neighbour that did not connect. */
+strait_err strait_worker_connect(struct worker *w, const strait_task *task);
 /* Restores the stage to the step of a task RESTORE, and sends neighbours their copies first. */
 strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                  strait_task_reply *reply);

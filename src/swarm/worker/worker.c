@@ -84,8 +84,10 @@ static strait_err receive_neighbours(struct worker *w) {
     while (w->mesh != NULL && w->service != NULL) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(w->mesh, 0, &msg) != STRAIT_OK) return STRAIT_OK;
+        const int side = msg->peer == w->prev ? -1 : 1;
         const strait_err err = strait_service_route(w->service, &msg);
         strait_msg_close(&msg);
+        if (err != STRAIT_OK) w->failed_side = w->broken_side = side;
         STRAIT_TRY(err);
     }
     return STRAIT_OK;
@@ -157,12 +159,7 @@ static strait_err execute_task(struct worker *w, const strait_task *task,
     switch (task->kind) {
     case STRAIT_TASK_ASSIGN: reply->assign.address = address; return assign(w, task, address);
     case STRAIT_TASK_LISTEN:
-    case STRAIT_TASK_CONNECT: {
-        int missing = -1;
-        const strait_err err = strait_worker_connect(w, task, &missing);
-        if (task->kind == STRAIT_TASK_CONNECT) reply->connect.missing_boundary = missing;
-        return err;
-    }
+    case STRAIT_TASK_CONNECT: return strait_worker_connect(w, task);
     case STRAIT_TASK_RESTORE:
         strait_worker_reach(w, STRAIT_WORKER_RESTORE, task->restore.step);
         return strait_worker_restore(w, task, reply);
@@ -211,7 +208,9 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     if (task.generation != w->generation || !w->has_stage) return STRAIT_OK;
     strait_task_reply reply = {
         .kind = task.kind, .generation = task.generation, .sequence = task.sequence};
+    w->failed_side = 0;
     reply.err = execute_task(w, &task, address, &reply);
+    if (reply.err != STRAIT_OK) reply.failed_side = w->failed_side;
     if (reply.err == STRAIT_EINTERRUPTED) return is_superseded(w) ? STRAIT_OK : reply.err;
     (void)snprintf(reason, sizeof reason, "%s", reply.err != STRAIT_OK ? strait_err_detail() : "");
     reply.reason = reason;
@@ -264,7 +263,8 @@ static strait_err check_link(struct worker *w) {
                        w->spec->invite.address, (long long)limit / 1000);
 }
 
-/* If a neighbour is lost while no command is being executed, the next command reports it. */
+/* If a neighbour is lost or breaks the protocol while no command is being executed, the next
+ * command reports it. */
 static void receive_without_command(struct worker *w) {
     if (receive_neighbours(w) != STRAIT_OK) strait_worker_note(w, "%s", strait_err_detail());
 }

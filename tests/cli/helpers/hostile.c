@@ -178,7 +178,7 @@ strait_err __wrap_strait_heartbeat_pack(struct strait_msg_pool *pool,
                                         struct strait_msg **out) {
     static uint32_t n;
     strait_heartbeat sent = *heartbeat;
-    if (is_mute()) sent.is_waiting = 0;
+    if (is_mute()) sent.waits_for = 0;
     if (is_mute()) sent.progress += ++n;
     return __real_strait_heartbeat_pack(pool, &sent, out);
 }

@@ -302,7 +302,7 @@ static void keeps_the_owner_when_a_move_is_not_possible(void **state) {
             feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = 3 - slow - other});
         reply(slow, STRAIT_OK);
         reply(other, STRAIT_OK);
-        for (int i = 0; i < 70; i++) {
+        for (int i = 0; i < 70 && c.phase != STRAIT_PHASE_ASSIGN; i++) {
             now += S;
             strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
             inventory.own = (strait_snapshot_set){

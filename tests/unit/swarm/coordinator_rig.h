@@ -10,7 +10,7 @@ static struct strait_coordinator c;
 static strait_swarm_actions actions;
 static int64_t now;
 
-static const strait_swarm_report report = {.name = "worker", .flops = 1e9};
+static const strait_swarm_report report = {.name = "worker", .flops = 1e9, .is_reachable = 1};
 
 static inline strait_fingerprint key_of(int i) {
     strait_fingerprint key = {{0}};
@@ -36,20 +36,25 @@ static inline void join(int i, strait_snapshot_inventory inventory) {
 }
 
 static inline void heartbeat(int worker, strait_snapshot_inventory inventory, uint32_t progress,
-                             int is_waiting) {
+                             int waits_for) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                               .worker = worker,
                               .inventory = inventory,
                               .progress = progress,
-                              .is_waiting = is_waiting});
+                              .waits_for = waits_for});
 }
 
-static inline void reply(int worker, strait_err err) {
+static inline void reply_about(int worker, strait_err err, int failed_side) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                               .worker = worker,
                               .generation = c.generation,
                               .sequence = c.sequence,
-                              .err = err});
+                              .err = err,
+                              .failed_side = failed_side});
+}
+
+static inline void reply(int worker, strait_err err) {
+    reply_about(worker, err, 0);
 }
 
 /* What the owner of a stage reports after it took a snapshot in this generation. */
@@ -93,6 +98,7 @@ static inline void begin_with_stages(int n_stages, int n) {
     const strait_swarm_config config = {.n_stages = n_stages,
                                         .lease_ns = 10 * S,
                                         .stall_timeout_ns = 30 * S,
+                                        .lease_max_ns = 30 * S,
                                         .setup_timeout_ns = 100 * S,
                                         .owner_wait_ns = 5 * S};
     strait_coordinator_init(&c, &config);

@@ -149,7 +149,7 @@ static void unpacks_task_reply(void **state) {
                                .err = STRAIT_ETIMEDOUT,
                                .reason = "stage 2 did not come\n",
                                .rejected_copies_next = 2,
-                               .connect = {.missing_boundary = 1}};
+                               .failed_side = 1};
     strait_task_reply back;
     CHECK_OK(strait_task_reply_pack(pool, &reply, &msg));
     CHECK_OK(strait_task_reply_unpack(msg, &back));
@@ -157,7 +157,7 @@ static void unpacks_task_reply(void **state) {
     assert_true(back.generation == 3 && back.sequence == 4 && back.err == STRAIT_ETIMEDOUT);
     assert_string_equal(back.reason, "stage 2 did not come?");
     assert_true(back.rejected_copies_prev == 0 && back.rejected_copies_next == 2);
-    assert_int_equal(back.connect.missing_boundary, 1);
+    assert_int_equal(back.failed_side, 1);
     REJECTS_TRUNCATION(msg, strait_task_reply_unpack(msg, &back));
     strait_msg_close(&msg);
 }
@@ -166,7 +166,7 @@ static void unpacks_heartbeat(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
     const strait_heartbeat heartbeat = {
-        .inventory = {none, own, none}, .progress = 4000000000u, .is_waiting = 1};
+        .inventory = {none, own, none}, .progress = 4000000000u, .waits_for = 1};
     strait_heartbeat back;
     CHECK_OK(strait_heartbeat_pack(pool, &heartbeat, &msg));
     CHECK_OK(strait_heartbeat_unpack(msg, &back));
@@ -174,7 +174,7 @@ static void unpacks_heartbeat(void **state) {
     check_same_set(&back.inventory.prev, &own);
     check_same_set(&back.inventory.next, &none);
     assert_true(back.progress == heartbeat.progress);
-    assert_int_equal(back.is_waiting, 1);
+    assert_int_equal(back.waits_for, 1);
     REJECTS_TRUNCATION(msg, strait_heartbeat_unpack(msg, &back));
     strait_msg_close(&msg);
 }

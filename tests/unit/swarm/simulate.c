@@ -197,7 +197,7 @@ static void answer(const pending *h) {
 }
 
 static void connect_worker(int i) {
-    static const strait_swarm_report report = {.flops = 1e9};
+    static const strait_swarm_report report = {.flops = 1e9, .is_reachable = 1};
     struct worker *w = &world.workers[i];
     if (!w->is_alive || w->has_link) return;
     strait_swarm_event e = {
@@ -333,6 +333,7 @@ static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms
     const strait_swarm_config config = {.n_stages = STAGES,
                                         .lease_ns = 8 * S,
                                         .stall_timeout_ns = 20 * S,
+                                        .lease_max_ns = 30 * S,
                                         .setup_timeout_ns = 30 * S,
                                         .owner_wait_ns = 5 * S};
     strait_coordinator_init(&world.coordinator, &config);

@@ -1,0 +1,34 @@
+/* time_passes.c - measures how fast a stage computes, without its neighbours. */
+#include "base/clock.h"
+#include "stage/runner.h"
+
+strait_err strait_runner_time_passes(struct strait_runner *runner, int n, strait_step_times *out) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    const strait_tensor tokens = strait_loader_tokens(runner->loader, 0);
+    const int defers = strait_stage_get_spec(runner->model)->can_defer;
+    strait_step_times times = {0};
+    STRAIT_TRY(strait_loader_load(runner->loader, stream, 0, 0, 0));
+    for (int i = 0; i < n; i++) {
+        strait_tensor output;
+        const double began = strait_clock_seconds();
+        STRAIT_TRY(strait_stage_forward(runner->model, 0, tokens));
+        if (runner->sender == NULL)
+            STRAIT_TRY(strait_stage_loss(runner->model, strait_loader_targets(runner->loader, 0),
+                                         1.0f, &output));
+        else
+            STRAIT_TRY(strait_stage_output(runner->model, &output));
+        STRAIT_TRY(runner->backend->ops->wait(stream));
+        const double after_forward = strait_clock_seconds();
+        STRAIT_TRY(strait_stage_backward(runner->model, 0, defers));
+        STRAIT_TRY(strait_stage_backward_input(runner->model, 0));
+        STRAIT_TRY(runner->backend->ops->wait(stream));
+        const double after_backward = strait_clock_seconds();
+        if (defers) STRAIT_TRY(strait_stage_backward_weights(runner->model, 0));
+        STRAIT_TRY(runner->backend->ops->wait(stream));
+        times.forward = after_forward - began; // only the last pass counts: the others warm up
+        times.input = after_backward - after_forward;
+        times.weights = strait_clock_seconds() - after_backward;
+    }
+    *out = times;
+    return strait_runner_zero_gradients(runner);
+}
