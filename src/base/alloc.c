@@ -3,6 +3,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 enum {
     ALIGNMENT = 64
@@ -76,6 +79,13 @@ strait_err strait_alloc_string(const char *text, char **out) {
 void strait_alloc_free(void *memory) {
     if (memory != NULL) atomic_fetch_sub(&n_live, 1);
     free(memory);
+}
+
+/* glibc keeps freed blocks below the top of its heap until it is asked. */
+void strait_alloc_trim(void) {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }
 
 int64_t strait_alloc_count(void) {

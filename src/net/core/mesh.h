@@ -17,6 +17,7 @@ typedef struct strait_mesh_config {
     size_t queue_bytes;                // bodies queued for one peer before send declines; 64 MiB
     size_t inbox_bytes; // bodies received and not yet taken before links are paused; 256 MiB
     int redial_ms, redial_max_ms; // pause between attempts: 50, doubling up to 2000
+    int drops_unsent; // messages queued for a link that was lost are not sent on the next one
 } strait_mesh_config;
 
 typedef struct strait_mesh_peer {

@@ -103,6 +103,7 @@ static void opened(void *user, struct strait_link *link) {
     pthread_mutex_lock(&mesh->mutex);
     m->is_up = 1;
     m->why = STRAIT_OK;
+    if (mesh->config.drops_unsent) strait_priority_queue_clear(&m->out); // all from before UP
     const int must_pause = mesh->is_paused;
     notify(mesh, m, STRAIT_MSG_UP);
     pthread_mutex_unlock(&mesh->mutex);

@@ -7,16 +7,19 @@
 
 enum {
     SMALLEST_BITS = 8, // capacities are powers of two from 256 bytes
-    N_SIZES = 32
+    N_SIZES = 32,
+    RETURN_BYTES = 1 << 20 // freed at once, from which on the system gets its memory back
 };
 
-/* Closed messages wait in `spare`, one list per power of two. Memory is returned to the system only
- * with the pool: a training run needs the same sizes in every step. */
+/* Closed messages wait in `spare`, one list per power of two, for the next message of their size: a
+ * training run needs the same sizes in every step. The mutex guards all of it. */
 struct strait_msg_pool {
     pthread_mutex_t mutex;
-    struct strait_msg *spare[N_SIZES]; // guarded by mutex
-    int64_t n_out;                     // open messages; guarded by mutex
-    int is_closed;                     // guarded by mutex
+    struct strait_msg *spare[N_SIZES];
+    int64_t n_spare[N_SIZES];
+    int64_t n_unused[N_SIZES]; // smallest n_spare since the pool was last trimmed
+    int64_t n_out;             // open messages
+    int is_closed;
 };
 
 static int size_class(size_t size) {
@@ -68,7 +71,12 @@ strait_err strait_msg_open(struct strait_msg_pool *pool, uint8_t type, size_t si
         return STRAIT_FAIL(STRAIT_EINVAL, "cannot open a message of %zu bytes: too large", size);
     pthread_mutex_lock(&pool->mutex);
     struct strait_msg *msg = pool->spare[which];
-    if (msg != NULL) pool->spare[which] = msg->next;
+    if (msg != NULL) {
+        pool->spare[which] = msg->next;
+        pool->n_spare[which]--;
+        if (pool->n_spare[which] < pool->n_unused[which])
+            pool->n_unused[which] = pool->n_spare[which];
+    }
     pool->n_out++; // before the allocation, so that a close meanwhile does not free the pool
     pthread_mutex_unlock(&pool->mutex);
 
@@ -98,10 +106,41 @@ void strait_msg_close(struct strait_msg **msg) {
     pthread_mutex_lock(&pool->mutex);
     m->next = pool->spare[which];
     pool->spare[which] = m;
+    pool->n_spare[which]++;
     /* Messages may outlive their pool's owner; the last one frees the pool. */
     const int is_last = --pool->n_out == 0 && pool->is_closed;
     pthread_mutex_unlock(&pool->mutex);
     if (is_last) destroy(pool);
+}
+
+/* Takes the messages to free off their lists, so that they are freed without the mutex. */
+static struct strait_msg *take_unused(struct strait_msg_pool *pool) {
+    struct strait_msg *all = NULL;
+    for (int i = 0; i < N_SIZES; i++) {
+        for (; pool->n_unused[i] > 0; pool->n_unused[i]--) {
+            struct strait_msg *msg = pool->spare[i];
+            pool->spare[i] = msg->next;
+            pool->n_spare[i]--;
+            msg->next = all;
+            all = msg;
+        }
+        pool->n_unused[i] = pool->n_spare[i];
+    }
+    return all;
+}
+
+void strait_msg_pool_trim(struct strait_msg_pool *pool) {
+    size_t bytes = 0;
+    pthread_mutex_lock(&pool->mutex);
+    struct strait_msg *all = take_unused(pool);
+    pthread_mutex_unlock(&pool->mutex);
+    while (all != NULL) {
+        struct strait_msg *msg = all;
+        all = msg->next;
+        bytes += strait_msg_bytes(msg->capacity);
+        strait_alloc_free(msg);
+    }
+    if (bytes >= RETURN_BYTES) strait_alloc_trim();
 }
 
 strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n) {

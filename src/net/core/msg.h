@@ -64,6 +64,10 @@ size_t strait_msg_bytes(size_t size);
  * STRAIT_ENOMEM. */
 strait_err strait_msg_pool_reserve(struct strait_msg_pool *pool, size_t size, int n);
 
+/* Frees the closed messages that were never needed since the last call, and returns their memory to
+ * the system if it is much. Without it a pool keeps what its busiest moment needed. */
+void strait_msg_pool_trim(struct strait_msg_pool *pool);
+
 /* Opens a message of `size` bytes. Its body is not cleared; all other fields are zero.
  * STRAIT_EINVAL when it is too large, STRAIT_ENOMEM. */
 strait_err strait_msg_open(struct strait_msg_pool *pool, uint8_t type, size_t size,

@@ -75,6 +75,7 @@ strait_err strait_link_new(struct strait_transport *t, struct strait_link **out)
     link->transport = t;
     link->id = atomic_fetch_add(&next_id, 1);
     link->emulate = t->config.emulate;
+    link->message_max = t->config.message_max;
     link->state = link + 1;
     *out = link;
     return STRAIT_OK;

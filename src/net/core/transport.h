@@ -72,6 +72,9 @@ struct strait_link {
                                                        // network, for limits; else zeros
     char peer_name[STRAIT_NAME_MAX];                   // as the peer calls itself
     strait_emulate_spec emulate;
+    /* tls: largest body accepted from the peer. Begins as config.message_max; the owner may change
+     * it at any time, for messages whose header arrives after that. */
+    size_t message_max;
     void *state; // ops->link_size bytes, zeroed before dial or accept
 };
 

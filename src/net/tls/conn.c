@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    HANDSHAKE_MAX = 1024 // largest body before the peer's HELLO: a HELLO or a BYE
+};
+
 static int64_t after_ms(int ms) {
     return strait_clock_ns() + (int64_t)ms * 1000000;
 }
@@ -25,8 +29,7 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
     strait_emulate_init(&c->own, &c->emulate, strait_clock_ns());
     c->shaper = shaper != NULL ? shaper : &c->own;
     c->next_pump_ns = INT64_MAX;
-    c->reader = (struct strait_frame_reader){.pool = t->config.pool,
-                                             .limit = t->config.message_max};
+    c->reader = (struct strait_frame_reader){.pool = t->config.pool};
     c->deadline_ns = after_ms(t->config.handshake_ms);
     c->received_ns = strait_clock_ns();
     strait_err err = strait_tls_open(t->config.identity, is_server, &c->tls);
@@ -156,9 +159,16 @@ static strait_err continue_handshake(struct strait_conn *c) {
     return err == STRAIT_OK ? send_hello(c) : as_path_error(c, err);
 }
 
+/* The largest body that the peer may send now. It need not have joined anything yet, so it must not
+ * make us allocate more than what it is expected to say. */
+static size_t body_limit(const struct strait_conn *c) {
+    return c->state == STRAIT_CONN_OPEN ? c->link->message_max : HANDSHAKE_MAX;
+}
+
 /* Decrypts the next part of a frame; *out_bytes is 0 when TLS has no more plain text. */
 static strait_err read_part(struct strait_conn *c, size_t *out_bytes) {
     size_t capacity = 0;
+    c->reader.limit = body_limit(c);
     unsigned char *space = strait_frame_space(&c->reader, &capacity);
     STRAIT_TRY(as_path_error(c, strait_tls_read(c->tls, space, capacity, out_bytes)));
     struct strait_msg *msg = NULL;

@@ -9,9 +9,8 @@
 #include <string.h>
 
 enum {
-    PING_BYTES = 8,          // the sender's clock, which the PONG returns
-    PONG_QUEUE_MAX = 64,     // a peer that floods us with PINGs gets no more PONGs
-    OUT_OF_ORDER_MAX = 65536 // how far ahead of its order a message may arrive
+    PING_BYTES = 8,     // the sender's clock, which the PONG returns
+    PONG_QUEUE_MAX = 64 // a peer that floods us with PINGs gets no more PONGs
 };
 
 void strait_multi_link_init(struct strait_link *link, int n_streams, uint64_t nonce) {
@@ -79,7 +78,8 @@ void strait_multi_link_pause(struct strait_link *link, int is_paused) {
     if (ml->is_paused == is_paused) return;
     ml->is_paused = is_paused;
     for (int i = 0; i < ml->n_streams; i++)
-        if (ml->streams[i] != NULL && !ml->is_closing) strait_conn_pause(ml->streams[i], is_paused);
+        if (ml->streams[i] != NULL && !ml->is_closing && ml->held[i] == NULL)
+            strait_conn_pause(ml->streams[i], is_paused);
 }
 
 static void add_stream(const struct strait_conn *c, strait_link_stats *out) {
@@ -144,43 +144,60 @@ static strait_err deliver(struct strait_link *link, struct strait_msg **msg) {
     return STRAIT_OK;
 }
 
-/* Stores a message that arrived before its turn because another stream was faster. The subtraction
- * of sequence numbers is modulo 2^32, so it stays right when they wrap. With one stream there is no
- * overtaking, and what a peer can make us store is bounded. */
-static strait_err keep_out_of_order(struct strait_multi_link *ml, struct strait_msg **msg,
-                                    size_t limit) {
-    const int p = (*msg)->priority;
-    const uint32_t ahead = (*msg)->sequence - ml->next_in[p];
-    struct strait_msg **at = &ml->out_of_order[p];
-    while (*at != NULL && (*at)->sequence - ml->next_in[p] < ahead)
-        at = &(*at)->next;
-    const int is_known = *at != NULL && (*at)->sequence == (*msg)->sequence;
-    if (ml->n_streams == 1 || ahead > OUT_OF_ORDER_MAX || is_known ||
-        ml->out_of_order_bytes > limit)
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "frame with sequence number %u of priority %d, expected %u",
-                           (*msg)->sequence, p, ml->next_in[p]);
-    ml->out_of_order_bytes += (*msg)->size;
-    (*msg)->next = *at;
-    *at = *msg;
-    *msg = NULL;
-    return STRAIT_OK;
-}
-
-/* Delivers stored messages whose turn has come. */
+/* Delivers messages whose turn has come. */
 static strait_err deliver_in_order(struct strait_link *link, int p) {
     struct strait_multi_link *ml = link->state;
-    while (ml->out_of_order[p] != NULL && ml->out_of_order[p]->sequence == ml->next_in[p] &&
-           !ml->is_closing) {
-        struct strait_msg *m = ml->out_of_order[p];
-        ml->out_of_order[p] = m->next;
-        ml->out_of_order_bytes -= m->size;
-        ml->next_in[p]++;
+    while (!ml->is_closing) {
+        struct strait_msg *m = strait_reorder_take(&ml->in, p);
+        if (m == NULL) return STRAIT_OK;
         const strait_err err = deliver(link, &m);
         strait_msg_close(&m);
         STRAIT_TRY(err);
     }
     return STRAIT_OK;
+}
+
+/* Takes a message of a stream in. STRAIT_EAGAIN: it is too far ahead of the others. */
+static strait_err take_in(struct strait_link *link, struct strait_msg **msg) {
+    struct strait_multi_link *ml = link->state;
+    const int p = (*msg)->priority;
+    if (ml->n_streams == 1 && (*msg)->sequence != ml->in.next[p]) // nothing can overtake there
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "frame with sequence number %u of priority %d, expected %u",
+                           (*msg)->sequence, p, ml->in.next[p]);
+    STRAIT_TRY(strait_reorder_put(&ml->in, 4 * link->transport->config.message_max, msg));
+    return ml->is_open ? deliver_in_order(link, p) : STRAIT_OK;
+}
+
+/* Keeps a message that is too far ahead and stops reading its stream, until the others have caught
+ * up. They always can: of all messages that were not delivered, the one sent first has its turn,
+ * and it is at the head of its stream. */
+static void hold(struct strait_multi_link *ml, struct strait_conn *c, struct strait_msg **msg) {
+    for (int i = 0; i < ml->n_streams; i++) {
+        if (ml->streams[i] != c) continue;
+        ml->held[i] = *msg;
+        ml->n_held++;
+        *msg = NULL;
+    }
+    strait_conn_pause(c, 1);
+}
+
+int strait_multi_link_release(struct strait_link *link) {
+    struct strait_multi_link *ml = link->state;
+    int n_released = 0;
+    for (int i = 0; i < ml->n_streams && ml->n_held > 0 && !ml->is_closing; i++) {
+        if (ml->held[i] == NULL || ml->streams[i] == NULL) continue;
+        const strait_err err = take_in(link, &ml->held[i]);
+        if (err == STRAIT_EAGAIN) continue;
+        strait_msg_close(&ml->held[i]);
+        ml->n_held--;
+        n_released++;
+        if (err != STRAIT_OK)
+            strait_conn_close(ml->streams[i], err, 0);
+        else if (!ml->is_paused)
+            strait_conn_pause(ml->streams[i], 0);
+    }
+    return n_released;
 }
 
 /* ---- events of the streams ---- */
@@ -303,14 +320,10 @@ static struct strait_msg *next(struct strait_conn *c) {
 }
 
 static strait_err received(struct strait_conn *c, struct strait_msg **msg) {
-    struct strait_link *link = c->link;
-    struct strait_multi_link *ml = link->state;
-    const int p = (*msg)->priority;
-    if (!ml->is_open || (*msg)->sequence != ml->next_in[p])
-        return keep_out_of_order(ml, msg, 4 * link->transport->config.message_max);
-    ml->next_in[p]++;
-    STRAIT_TRY(deliver(link, msg));
-    return deliver_in_order(link, p);
+    const strait_err err = take_in(c->link, msg);
+    if (err != STRAIT_EAGAIN) return err;
+    hold(c->link->state, c, msg);
+    return STRAIT_OK;
 }
 
 /* Puts the address and key of a stream without a link before the error detail. */

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "net/tls/conn.h"
+#include "net/tls/reorder.h"
 
 struct strait_multi_link { // link->state of the tls transport
     struct strait_link *next;
@@ -23,9 +24,10 @@ struct strait_multi_link { // link->state of the tls transport
 
     struct strait_emulate shaper; // the emulated wire of our direction, shared by the streams
     struct strait_priority_queue out;
-    uint32_t next_out[STRAIT_N_PRIORITIES], next_in[STRAIT_N_PRIORITIES]; // sequence numbers
-    struct strait_msg *out_of_order[STRAIT_N_PRIORITIES]; // arrived early, sorted by sequence
-    size_t out_of_order_bytes;
+    uint32_t next_out[STRAIT_N_PRIORITIES]; // sequence numbers
+    struct strait_reorder in;               // received messages whose turn has not come
+    struct strait_msg *held[STRAIT_STREAMS_MAX]; // of each stream: for which `in` has no space yet
+    int n_held;
 
     int64_t pinged_ns;  // when the latest PING was queued
     int is_ping_queued; // it is still in `out`; another one would tell the peer nothing more
@@ -52,6 +54,9 @@ void strait_multi_link_close(struct strait_link *link, strait_err why);
 void strait_multi_link_pause(struct strait_link *link, int is_paused);
 void strait_multi_link_stats(struct strait_link *link, strait_link_stats *out);
 
+/* Takes held messages for which there is space now and reads their streams again. Returns how many.
+ * Not from within an event of a stream. */
+int strait_multi_link_release(struct strait_link *link);
 /* Closes the link without a BYE, because the peer cannot be reached. */
 void strait_multi_link_abort(struct strait_link *link, strait_err why);
 /* Queues a PING. */

@@ -89,13 +89,9 @@ static void retire(struct strait_link **at) {
     struct strait_multi_link *ml = link->state;
     *at = ml->next;
     strait_priority_queue_clear(&ml->out);
-    for (int p = 0; p < STRAIT_N_PRIORITIES; p++) {
-        while (ml->out_of_order[p] != NULL) {
-            struct strait_msg *m = ml->out_of_order[p];
-            ml->out_of_order[p] = m->next;
-            strait_msg_close(&m);
-        }
-    }
+    strait_reorder_clear(&ml->in);
+    for (int i = 0; i < STRAIT_STREAMS_MAX; i++)
+        strait_msg_close(&ml->held[i]);
     strait_err_note(__FILE__, __LINE__, "%s", ml->reason);
     strait_link_prefix_error(link);
     t->events->closed(t->user, link, ml->why);
@@ -112,6 +108,7 @@ int strait_multi_link_list_sweep(struct strait_transport *t) {
             n_events++;
             continue;
         }
+        n_events += strait_multi_link_release(*at);
         /* Half empty, so that the owner is not called for every message sent. */
         if (ml->wants_writable && !ml->is_closing && ml->out.n_bytes <= t->config.queue_bytes / 2) {
             ml->wants_writable = 0;

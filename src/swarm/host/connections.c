@@ -15,7 +15,7 @@ enum {
     MESSAGES_PER_S = 20,      // messages it may send besides: heartbeats
     BURST_MAX = 1000,         // messages it may send at once
     IN_MAX = 4 * 1024 * 1024, // received bytes of one link that may be queued before it is paused
-    IN_EARLY = 64 * 1024,     // the same before it has joined
+    IN_EARLY = 64 * 1024,     // the same before it has joined, and its largest message then
     REFUSAL_MS = 10000        // between two log lines about refused connections
 };
 
@@ -135,6 +135,7 @@ static void opened(void *user, struct strait_link *link) {
                                           .received_ns = now,
                                           .allowance = BURST_MAX};
         link->user = connection;
+        link->message_max = IN_EARLY;
         limit_newcomers(h);
         return;
     }

@@ -65,6 +65,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
         return STRAIT_FAIL(STRAIT_ECLOSED,
                            "the run has no free slot for another worker: try again later");
     h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
+    connection->link->message_max = h->t->config.message_max;
     strait_host_feed_coordinator(h, &event);
     return STRAIT_OK;
 }

@@ -17,6 +17,7 @@ enum {
     BLOCKED_MS = 2000, // between two polls, after which silence of workers is not held against them
     MESSAGE_MAX = 1 << 20, // from a worker, without the basis that some replies carry
     DEAD_MS = 5000,        // silence after which the link of a worker is closed
+    TRIM_MS = 5000,        // between two times that unused memory of messages is freed
     END_MS = 1500,         // for workers to receive the end of the run
     LINGER_MS = 500
 };
@@ -129,6 +130,13 @@ void strait_host_report_status_if_due(struct host *h, int64_t now_ns) {
     if (now_ns - h->clock.status_ns > STATUS_MS * INT64_C(1000000)) strait_host_report_status(h);
 }
 
+/* A burst of messages, from strangers too, must not cost memory for the rest of the run. */
+static void trim_pool(struct host *h, int64_t now_ns) {
+    if (now_ns - h->clock.trim_ns < TRIM_MS * INT64_C(1000000)) return;
+    h->clock.trim_ns = now_ns;
+    strait_msg_pool_trim(h->pool);
+}
+
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
@@ -142,6 +150,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
         strait_host_check_newcomers(h, now);
+        trim_pool(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);

@@ -134,7 +134,7 @@ struct host {
         int n; // recorded so far; the oldest is overwritten
     } suspects;
     struct {
-        int64_t tick_ns, status_ns, pumped_ns; // when each was last run
+        int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
     } clock;
     struct {
         strait_err err; // it ends the run; STRAIT_OK: there is none

@@ -289,7 +289,10 @@ static strait_err run_loop(struct worker *w) {
 /* One stream: control messages are small, and every stream costs the coordinator a connection. */
 static strait_err open_control(struct worker *w) {
     int peer = 0;
+    /* Replies and snapshots of an earlier link are late by then, and the coordinator accepts only
+     * small messages before the request to join. */
     strait_mesh_config config = {.scheme = "tls",
+                                 .drops_unsent = 1,
                                  .transport = {.identity = w->spec->identity,
                                                .n_streams = 1,
                                                .handshake_ms = DIAL_MS,

@@ -9,6 +9,7 @@
  *   noise     opens N connections, one after another, and sends random bytes
  *   replay    replays the bytes that a worker sent when it joined; N is their file (tap.c)
  *   links     opens N links and sends nothing until they are closed
+ *   large     opens N links and sends messages of 1,000,000 bytes until they are closed
  *
  * FROM is the source address of mode silence. Prints the result, "refused: REASON". Exits with 0
  * when it was refused, with 1 otherwise. */
@@ -170,15 +171,27 @@ static int stay_silent(const strait_invite *invite, int n) {
     return n_closed > n - n / 10 ? report("refused", "nearly all") : report("still connected", "");
 }
 
-/* ---- links that send nothing ---- */
+/* ---- links that send nothing, or too much ---- */
 
 struct links {
     int n_opened, n_closed;
+    size_t bytes; // of each message that is sent; 0: none
 };
 
+static void send_large(struct strait_link *link, size_t bytes) {
+    struct strait_msg *msg = NULL;
+    strait_err err = STRAIT_OK;
+    while (err == STRAIT_OK && bytes > 0) {
+        err = strait_msg_open(link->transport->config.pool, STRAIT_MSG_LEAVE, bytes, &msg);
+        if (err == STRAIT_OK) err = strait_link_send(link, &msg);
+        strait_msg_close(&msg);
+    }
+}
+
 static void on_opened(void *user, struct strait_link *link) {
-    (void)link;
-    ((struct links *)user)->n_opened++;
+    struct links *links = user;
+    links->n_opened++;
+    send_large(link, links->bytes);
 }
 
 static void on_received(void *user, struct strait_link *link, struct strait_msg **msg) {
@@ -188,8 +201,7 @@ static void on_received(void *user, struct strait_link *link, struct strait_msg 
 }
 
 static void on_writable(void *user, struct strait_link *link) {
-    (void)user;
-    (void)link;
+    send_large(link, ((const struct links *)user)->bytes);
 }
 
 static void on_closed(void *user, struct strait_link *link, strait_err why) {
@@ -198,11 +210,11 @@ static void on_closed(void *user, struct strait_link *link, strait_err why) {
     ((struct links *)user)->n_closed++;
 }
 
-static int hold_links(const strait_invite *invite, int n) {
+static int hold_links(const strait_invite *invite, int n, size_t bytes) {
     static const struct strait_transport_events events = {
         .opened = on_opened, .received = on_received, .writable = on_writable, .closed = on_closed};
     struct strait_transport *t = NULL;
-    struct links links = {0};
+    struct links links = {.bytes = bytes};
     strait_transport_config config = {.name = "stranger", .n_streams = 1};
     struct strait_identity *identity = NULL;
     if (strait_msg_pool_open(&config.pool) != STRAIT_OK) return 1;
@@ -271,7 +283,8 @@ int main(int argc, char **argv) {
     const int n = argc > 3 ? atoi(argv[3]) : 1;
     if (argc > 4 && inet_pton(AF_INET, argv[4], &source.sin_addr) != 1) return 2;
     if (strcmp(argv[1], "silence") == 0) return stay_silent(&invite, n);
-    if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n);
+    if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n, 0);
+    if (strcmp(argv[1], "large") == 0) return hold_links(&invite, n, 1000000);
     if (strcmp(argv[1], "noise") == 0) return make_noise(&invite, n);
     if (strcmp(argv[1], "replay") == 0 && argc > 3) return replay(&invite, argv[3]);
     return try_to_join(argv[1], &invite);

@@ -52,9 +52,8 @@ static void exchange(struct hostile *h) {
     CHECK_OK(r.b.t->ops->progress(r.b.t, 1));
 }
 
-static void hostile_open(struct hostile *h) {
+static void hostile_connect(struct hostile *h) {
     *h = (struct hostile){0};
-    rig_start(&r);
     h->fd = connect_to(r.b.address);
     CHECK_OK(strait_tls_open(r.a.identity, 0, &h->tls));
     strait_err err = STRAIT_EAGAIN;
@@ -64,6 +63,11 @@ static void hostile_open(struct hostile *h) {
     CHECK_OK(err);
     CHECK(strait_fingerprint_equal(strait_tls_peer(h->tls),
                                    strait_identity_fingerprint(r.b.identity)));
+}
+
+static void hostile_open(struct hostile *h) {
+    rig_start(&r);
+    hostile_connect(h);
 }
 
 /* Sends raw bytes and reads until b closes. */
@@ -104,11 +108,18 @@ static size_t frame_of(struct strait_msg **msg, uint32_t run, unsigned char *out
     return n;
 }
 
-static size_t hello_frame(unsigned char *out) {
-    const strait_hello hello = {.run = {1, 2, 3, 4, 5}, .n_streams = 1, .name = "mallory"};
+static size_t stream_hello_frame(int stream, int n_streams, unsigned char *out) {
+    const strait_hello hello = {.run = {1, 2, 3, 4, 5},
+                                .stream = (uint8_t)stream,
+                                .n_streams = (uint8_t)n_streams,
+                                .name = "mallory"};
     struct strait_msg *msg = NULL;
     CHECK_OK(strait_hello_pack(r.pool, &hello, &msg));
     return frame_of(&msg, 0x04030201, out);
+}
+
+static size_t hello_frame(unsigned char *out) {
+    return stream_hello_frame(0, 1, out);
 }
 
 static void refuses_another_version_and_names_both(void **state) {
@@ -226,6 +237,77 @@ static void closes_after_a_wrong_sequence_number(void **state) {
     expect_close_after(NULL, 5, "sequence number 5 of priority 0, expected 0");
 }
 
+/* Writes the frame of message `sequence` into the stream. */
+static void send_numbered(struct hostile *h, uint32_t sequence) {
+    unsigned char bytes[512];
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, sequence, 10);
+    msg->sequence = sequence;
+    CHECK_OK(strait_tls_write(h->tls, bytes, frame_of(&msg, 0x04030201, bytes)));
+    exchange(h);
+}
+
+/* One stream may be faster than another by more messages than wait in order; it is then not read
+ * until the other has caught up. */
+static void delivers_in_order_after_one_stream_was_far_ahead(void **state) {
+    (void)state;
+    enum {
+        N = 2000
+    };
+    struct hostile fast, slow;
+    unsigned char bytes[256];
+    hostile_open(&fast);
+    hostile_connect(&slow);
+    CHECK_OK(strait_tls_write(fast.tls, bytes, stream_hello_frame(0, 2, bytes)));
+    CHECK_OK(strait_tls_write(slow.tls, bytes, stream_hello_frame(1, 2, bytes)));
+    for (uint32_t i = 0; i < N; i++)
+        if (i % 500 != 0) send_numbered(&fast, i);
+    CHECK(r.b.n_got == 0);
+    for (uint32_t i = 0; i < N; i += 500)
+        send_numbered(&slow, i);
+    const int64_t until = strait_clock_ns() + (int64_t)60 * 1000000000;
+    while (r.b.n_got < N && r.b.n_closed == 0 && strait_clock_ns() < until) {
+        exchange(&fast);
+        exchange(&slow);
+    }
+    CHECK(r.b.n_got == N && r.b.n_closed == 0);
+    for (uint32_t i = 0; i < N; i++)
+        CHECK(r.b.steps[i] == i);
+    hostile_close(&slow);
+    hostile_close(&fast);
+}
+
+static void set_limit(struct rig_node *node) {
+    node->link->message_max = 100;
+}
+
+/* A listener does not allocate for what a peer may only send later. */
+static void closes_after_a_frame_above_the_limit_of_the_link(void **state) {
+    (void)state;
+    struct hostile h;
+    unsigned char bytes[512];
+    r.b.on_open = set_limit;
+    hostile_open(&h);
+    size_t n = hello_frame(bytes);
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 101);
+    n += frame_of(&msg, 0x04030201, bytes + n);
+    hostile_send(&h, bytes, n);
+    CHECK(r.b.n_opened == 1 && r.b.n_got == 0 && r.b.why == STRAIT_EPROTO);
+    CHECK(strstr(r.b.reason, "frame of 101 bytes, expected at most 100") != NULL);
+    hostile_close(&h);
+}
+
+static void refuses_a_large_first_frame(void **state) {
+    (void)state;
+    struct hostile h;
+    static unsigned char bytes[4096];
+    hostile_open(&h);
+    struct strait_msg *msg = rig_message(&r, STRAIT_PRIORITY_CONTROL, 0, 2000);
+    hostile_send(&h, bytes, frame_of(&msg, 0x04030201, bytes));
+    CHECK(h.is_over && r.b.n_opened == 0);
+    CHECK(strstr(r.b.reason_refused, "frame of 2000 bytes, expected at most 1024") != NULL);
+    hostile_close(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_RIG(refuses_a_client_without_tls),
@@ -236,6 +318,9 @@ int main(void) {
         WITH_RIG(closes_after_a_bad_checksum),
         WITH_RIG(closes_after_an_enormous_frame),
         WITH_RIG(closes_after_a_wrong_sequence_number),
+        WITH_RIG(delivers_in_order_after_one_stream_was_far_ahead),
+        WITH_RIG(closes_after_a_frame_above_the_limit_of_the_link),
+        WITH_RIG(refuses_a_large_first_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
