@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
-#include <malloc.h>
+    #include <malloc.h>
 #endif
 
 enum {

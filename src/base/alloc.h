@@ -32,7 +32,8 @@ strait_err strait_alloc_string(const char *text, char **out);
 
 void strait_alloc_free(void *memory); // accepts NULL
 
-/* Returns freed memory to the system where the C library can. Takes milliseconds: call it rarely. */
+/* Returns freed memory to the system where the C library can. Takes milliseconds: call it rarely.
+ */
 void strait_alloc_trim(void);
 
 /* The number of allocations made so far, by all threads. */

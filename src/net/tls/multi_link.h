@@ -24,8 +24,8 @@ struct strait_multi_link { // link->state of the tls transport
 
     struct strait_emulate shaper; // the emulated wire of our direction, shared by the streams
     struct strait_priority_queue out;
-    uint32_t next_out[STRAIT_N_PRIORITIES]; // sequence numbers
-    struct strait_reorder in;               // received messages whose turn has not come
+    uint32_t next_out[STRAIT_N_PRIORITIES];      // sequence numbers
+    struct strait_reorder in;                    // received messages whose turn has not come
     struct strait_msg *held[STRAIT_STREAMS_MAX]; // of each stream: for which `in` has no space yet
     int n_held;
 

@@ -130,11 +130,13 @@ void strait_host_report_status_if_due(struct host *h, int64_t now_ns) {
     if (now_ns - h->clock.status_ns > STATUS_MS * INT64_C(1000000)) strait_host_report_status(h);
 }
 
-/* A burst of messages, from strangers too, must not cost memory for the rest of the run. */
-static void trim_pool(struct host *h, int64_t now_ns) {
+/* A burst of messages or strangers must not cost memory for the rest of the run. */
+static void trim_memory(struct host *h, int64_t now_ns) {
     if (now_ns - h->clock.trim_ns < TRIM_MS * INT64_C(1000000)) return;
     h->clock.trim_ns = now_ns;
     strait_msg_pool_trim(h->pool);
+    if (h->links.n_refused != h->links.n_trimmed) strait_alloc_trim();
+    h->links.n_trimmed = h->links.n_refused;
 }
 
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
@@ -150,7 +152,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
         strait_host_check_newcomers(h, now);
-        trim_pool(h, now);
+        trim_memory(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);

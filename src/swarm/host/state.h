@@ -55,6 +55,7 @@ struct host_links {
     int64_t reconnects_since_ns[STRAIT_SWARM_WORKERS]; // since when they are counted
     strait_link_stats stats[STRAIT_SWARM_WORKERS];     // for the status
     int64_t n_refused;                                 // connections refused
+    int64_t n_trimmed;                                 // of these, when memory was last returned
     int64_t refusal_ns;                                // when a refusal was last logged
 };
 
