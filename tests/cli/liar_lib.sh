@@ -159,6 +159,7 @@ print_extra() {
 # try_lies: tries all that were chosen; fails if a lie succeeds that is not known, or a known one no longer.
 try_lies() {
     choose_lies >lies
+    [ -s lies ] || fail "there are no lies to try: $("$LIAR" --list worker 2>&1 | head -n 1)"
     try_all <lies
     grep -vE ' (held|not told)$' rows >failed
     grep ' held$' rows | cut -d ' ' -f 1 | grep -xFf known.lies >mended

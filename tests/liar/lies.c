@@ -50,46 +50,18 @@ static struct value_memory memory;
 
 /* ---- parsing ---- */
 
-static const char *wanted;
-static int is_known;
-
-static void compare_name(const char *name, const strait_field *field) {
-    (void)field;
-    is_known |= strcmp(name, wanted) == 0;
-}
-
-/* A header's field of one kind: "reply.gradients.err" is in the list as "reply.err". */
-static void check_kinds(void) {
-    char name[MESSAGE_NAME];
-    const char *whole = wanted;
-    for (int i = 0; message_at(i) != NULL; i++) {
-        const message_row *row = message_at(i);
-        for (int k = 1; k < row->n_kinds; k++) {
-            const int n = snprintf(name, sizeof name, "%s.%s.", row->name, row->named(k)->name);
-            if (strncmp(whole, name, (size_t)n) != 0) continue;
-            (void)snprintf(name, sizeof name, "%s.%s", row->name, whole + n);
-            wanted = name;
-            each_field(row->senders, compare_name);
-            wanted = whole;
-        }
-    }
-}
-
-static int is_field(const char *target) {
-    wanted = target;
-    is_known = 0;
-    each_field(~0, compare_name);
-    check_kinds();
-    return is_known;
-}
-
-static int is_message(const char *target) {
+/* Whether some message has this field, or some message or kind has this name. */
+static int is_target(const char *target, int is_field) {
+    struct strait_msg frame = {0};
+    void *at = NULL;
     for (int i = 0; message_at(i) != NULL; i++) {
         parcel.row = message_at(i);
-        parcel.kind = "";
         for (int k = 0; k == 0 || k < parcel.row->n_kinds; k++) {
-            if (k > 0) parcel.kind = parcel.row->named(k)->name;
-            if (parcel_is(&parcel, target)) return 1;
+            parcel.kind = k > 0 ? parcel.row->named(k)->name : "";
+            parcel.body = k > 0 ? parcel.row->body(k) : NULL;
+            if (is_field ? parcel_find(&parcel, &frame, target, &at) != NULL
+                         : parcel_is(&parcel, target))
+                return 1;
         }
     }
     return 0;
@@ -111,7 +83,7 @@ static int add_rule(act what, const char *argument) {
     *rule = (struct rule){.act = what, .left = INT_MAX};
     memcpy(rule->target, argument, n);
     rule->value = argument + n + has_value;
-    if (!(what == LIE ? is_field(rule->target) : is_message(rule->target)))
+    if (!is_target(rule->target, what == LIE))
         return fail(what == LIE ? "no such field" : "no such message", rule->target);
     n_rules++;
     return 0;
