@@ -14,6 +14,7 @@
 . "$(dirname "$0")/swarm_lib.sh"
 . "$(dirname "$0")/liar_lib.sh"
 SPEED=${SPEED:-1e6}
+[ "$SPEED" != 1e15 ] || PLACE=first
 
 # needs_restore LIE: whether a stage has to be restored for the lie to matter.
 needs_restore() {
