@@ -1,6 +1,7 @@
 #!/bin/sh
-# dist.sh - checks that the program of the tarball runs on a system with nothing but libc, and that builds
-# are reproducible: the same sources give the same bytes in any folder.
+# dist.sh - checks that the program of the tarball runs on a system with nothing but libc, that builds are
+# reproducible (the same sources give the same bytes in any folder), and that a tarball whose SBOM or checksums
+# do not fit is refused.
 . "$(dirname "$0")/lib.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -15,6 +16,32 @@ tarball=$(echo first.out/strait-*-linux.tar.gz)
 cmp -s "$tarball" "second.out/${tarball#*/}" || fail "two builds of the same sources differ"
 "$source/tools/check-dist" "$tarball" >"$OUT" 2>"$ERR" || fail "check-dist refuses the tarball"
 says "$OUT" ' runs in a '
+
+# tampered REASON CHANGE: unpacks the tarball, makes a change in its folder, and checks that it is refused.
+tampered() {
+    rm -rf strait-*-linux
+    tar xzf "$tarball"
+    (cd strait-*-linux && eval "$2") || fail "cannot change the tarball: $2"
+    "$source/tools/check-sbom" strait-*-linux >"$OUT" 2>"$ERR" && fail "check-sbom accepts: $2"
+    says "$ERR" "^check-sbom: $1"
+}
+sums='find . -type f ! -name SHA256SUMS | sed "s/^..//" | sort | xargs -d "\n" sha256sum >../sums && mv ../sums SHA256SUMS'
+# with_sbom FILTER: the change that applies jq's FILTER to the SBOM, with correct checksums.
+with_sbom() {
+    echo "jq '$1' sbom.spdx.json >new && mv new sbom.spdx.json && $sums"
+}
+tampered 'SHA256SUMS: README.md: FAILED' 'echo >>README.md'
+tampered 'SHA256SUMS does not list' 'echo >more.txt'
+tampered 'sbom.spdx.json: its files or hashes' "echo >>README.md && $sums"
+tampered 'bin/strait contains libuv, which sbom.spdx.json does not list' \
+    "$(with_sbom '(.packages, .relationships) |= map(select((.SPDXID // .relatedSpdxElement) != "SPDXRef-Package-libuv1-dev"))')"
+tampered 'sbom.spdx.json does not list libm.so.6' "$(with_sbom '(.relationships[] | select(.relationshipType == "DYNAMIC_LINK").relationshipType) = "OTHER"')"
+tampered 'sbom.spdx.json: a package lacks' "$(with_sbom 'del(.packages[2].versionInfo)')"
+tampered 'sbom.spdx.json: a package has no licence' "$(with_sbom '.packages[3].licenseDeclared = "NOASSERTION"')"
+tampered 'sbom.spdx.json: not a document' "$(with_sbom '.spdxVersion = "SPDX-2.2"')"
+cp "$tarball" moved.tar.gz
+"$source/tools/check-dist" moved.tar.gz >"$OUT" 2>"$ERR" && fail "a tarball without checksums beside it was accepted"
+says "$ERR" 'no SHA256SUMS beside moved.tar.gz'
 
 # Other tarballs and unknown targets are refused with a reason.
 mkdir -p empty && tar czf empty.tar.gz empty
