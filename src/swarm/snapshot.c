@@ -159,6 +159,13 @@ strait_err strait_snapshot_expected_header(const strait_run_plan *plan, int stag
     return write_header(&walk, header);
 }
 
+strait_err strait_snapshot_expected_bytes(const strait_run_plan *plan, int stage, size_t *bytes) {
+    struct walk walk = {.plan = plan, .stage = stage};
+    STRAIT_TRY(measure(&walk));
+    *bytes = walk.list_bytes + walk.value_bytes;
+    return STRAIT_OK;
+}
+
 /* Checks that the sizes in the header add up to exactly the bytes of the snapshot. */
 static strait_err check_sizes(const struct strait_snapshot *snapshot, strait_snapshot_sizes *out) {
     if (!strait_snapshot_is_complete(snapshot)) return strait_snapshot_header_fail();
@@ -282,11 +289,11 @@ strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const c
 /* ---- pieces ---- */
 
 strait_err strait_snapshot_add_piece(struct strait_snapshot *snapshot, const strait_piece *piece,
-                                     size_t limit) {
+                                     size_t bytes) {
     const int is_first = piece->offset == 0;
-    if (piece->total > limit)
-        return STRAIT_FAIL(STRAIT_EPROTO, "a snapshot of %llu bytes, expected at most %zu",
-                           (unsigned long long)piece->total, limit);
+    if (piece->total != bytes)
+        return STRAIT_FAIL(STRAIT_EPROTO, "a snapshot of %llu bytes, expected %zu",
+                           (unsigned long long)piece->total, bytes);
     /* The first piece replaces whatever was there: the sender started over. */
     if (is_first) {
         STRAIT_TRY(reserve(snapshot, (size_t)piece->total));

@@ -58,6 +58,9 @@ strait_err strait_snapshot_header(struct strait_runner *runner, struct strait_sn
 strait_err strait_snapshot_expected_header(const strait_run_plan *plan, int stage,
                                            struct strait_snapshot *header);
 
+/* Writes how many bytes a complete snapshot of that stage has. */
+strait_err strait_snapshot_expected_bytes(const strait_run_plan *plan, int stage, size_t *bytes);
+
 /* Checks that a snapshot from an untrusted worker has exactly the tensors of its stage.
  * STRAIT_EDATA names the first tensor that is missing, unexpected, or of another type or shape.
  * That the values are those of the owner is strait_snapshot_check_digest. */
@@ -73,9 +76,9 @@ strait_err strait_snapshot_write(const struct strait_snapshot *snapshot, const c
                                  int64_t step);
 
 /* Appends a received piece, which must be the first or the next one. STRAIT_EPROTO when it is not,
- * or when the complete snapshot would be larger than `limit`. */
+ * or when the complete snapshot would not have exactly `bytes`: nothing is allocated for it. */
 strait_err strait_snapshot_add_piece(struct strait_snapshot *snapshot, const strait_piece *piece,
-                                     size_t limit);
+                                     size_t bytes);
 
 /* Writes the piece at offset *at, which is advanced; piece->bytes is 0 at the end. The data is
  * borrowed from the snapshot. */

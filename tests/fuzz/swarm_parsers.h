@@ -77,7 +77,8 @@ static strait_err parse_piece(struct strait_msg_pool *pool, const struct strait_
     struct strait_snapshot snapshot = {0};
     struct strait_msg *packed = NULL;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    (void)strait_snapshot_add_piece(&snapshot, &piece, 4096);
+    (void)strait_snapshot_add_piece(&snapshot, &piece,
+                                    piece.total < 4096 ? (size_t)piece.total : 4096);
     strait_snapshot_fini(&snapshot);
     if (strait_piece_pack(pool, &piece, &packed) != STRAIT_OK) abort();
     check_size(&packed, msg);

@@ -25,11 +25,12 @@ typedef enum act {
     SHORT,
     LONG,
     ZERO,
+    FLIP,
     N_ACTS
 } act;
 
 static const char *const act_names[N_ACTS] = {"--lie",   "--drop", "--duplicate", "--delay",
-                                              "--short", "--long", "--zero"};
+                                              "--short", "--long", "--zero",      "--flip"};
 
 struct rule {
     act act;
@@ -138,6 +139,11 @@ static void clear_rest(struct strait_msg *msg) {
         memset(from + sizes.list_bytes, 0, parcel.rest.bytes - sizes.list_bytes);
 }
 
+static void flip_bit(struct strait_msg *msg) {
+    unsigned char *from = msg->body + (parcel.rest.data - msg->body);
+    if (parcel.rest.bytes > 0) from[parcel.rest.bytes - 1] ^= 1;
+}
+
 static void report(struct rule *rule) {
     if (rule->n_told++ >= REPORTED) return;
     fprintf(stderr, "liar: step %lld: %s %s%s%s\n", (long long)step, act_names[rule->act],
@@ -163,6 +169,7 @@ static int apply(struct rule *rule, struct strait_msg *msg, struct verdict *out)
     case DUPLICATE: out->is_doubled = 1; break;
     case DELAY: out->delay_ms += (int)strtol(rule->value, NULL, 10); break;
     case ZERO: clear_rest(msg); break;
+    case FLIP: flip_bit(msg); break;
     default: break; // SHORT and LONG change what is packed
     }
     report(rule);

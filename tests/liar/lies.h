@@ -9,6 +9,7 @@
  *   --short MESSAGE      cuts its last byte off
  *   --long MESSAGE       appends a zero byte
  *   --zero MESSAGE       clears the bytes behind its fields, which of a snapshot are its values
+ *   --flip MESSAGE       flips one bit of its last byte
  *   --from-step N        the rule above applies from training step N on (default: from the start)
  *   --times N            it applies to N messages (default: to all)
  *   --seed N             of random values

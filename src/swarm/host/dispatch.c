@@ -209,9 +209,11 @@ static strait_err on_piece(struct host *h, struct connection *connection,
     const int stage = h->coordinator.workers[connection->worker].stage;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (h->work.kind != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
-        return STRAIT_OK; // late
-    return strait_snapshot_add_piece(&connection->snapshot, &piece,
-                                     (size_t)h->coordinator.config.need_bytes[stage] + (1 << 20));
+        return STRAIT_OK;                      // late
+    size_t bytes = connection->snapshot.bytes; // as the first piece was checked
+    if (piece.offset == 0)
+        STRAIT_TRY(strait_snapshot_expected_bytes(&h->executor->plan, stage, &bytes));
+    return strait_snapshot_add_piece(&connection->snapshot, &piece, bytes);
 }
 
 static strait_err on_snapshot_request(struct host *h, struct connection *connection,

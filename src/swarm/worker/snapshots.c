@@ -58,17 +58,18 @@ void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *
     list_snapshots(w->snapshots.copies[1], STRAIT_WORKER_COPIES, &out->next);
 }
 
-static void drop(struct strait_snapshot *snapshot) {
+void strait_worker_drop_snapshot(struct strait_snapshot *snapshot) {
     snapshot->bytes = snapshot->filled = 0; // the memory is reused by the next
 }
 
 void strait_worker_trim_snapshots(struct worker *w, int64_t step) {
     for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (w->snapshots.own[i].step > step) drop(&w->snapshots.own[i]);
+        if (w->snapshots.own[i].step > step) strait_worker_drop_snapshot(&w->snapshots.own[i]);
     for (int i = 0; i < 2 * STRAIT_WORKER_COPIES; i++) {
         struct strait_snapshot
             *copy = &w->snapshots.copies[i / STRAIT_WORKER_COPIES][i % STRAIT_WORKER_COPIES];
-        if (copy->step > step || !strait_snapshot_is_complete(copy)) drop(copy);
+        if (copy->step > step || !strait_snapshot_is_complete(copy))
+            strait_worker_drop_snapshot(copy);
     }
     w->snapshots.sending = NULL;
 }
@@ -179,80 +180,4 @@ void strait_worker_send_copy(struct worker *w) {
     add_credit(w, bps);
     while (w->snapshots.sending != NULL && (w->snapshots.is_urgent || w->snapshots.credit > 0.0))
         if (send_next(w, peer, bps) != STRAIT_OK) return; // the link is full for now
-}
-
-/* Returns where a piece belongs: to the copy it continues, else to an incomplete one or the older.
- */
-static struct strait_snapshot *find_copy(struct strait_snapshot *copies,
-                                         const strait_piece *piece) {
-    struct strait_snapshot *oldest = &copies[0];
-    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) {
-        struct strait_snapshot *copy = &copies[i];
-        const int is_begun = copy->bytes > 0 && !strait_snapshot_is_complete(copy);
-        if (piece->offset > 0 && is_begun && copy->step == piece->step) return copy;
-        if (is_begun || copy->bytes == 0) {
-            oldest = copy;
-        } else if (strait_snapshot_is_complete(oldest) && copy->step < oldest->step) {
-            oldest = copy;
-        }
-    }
-    return oldest;
-}
-
-/* Bounds what a neighbour can make us allocate: no stage is larger than the whole model. Computed
- * for the first piece only, since a copy arrives in thousands of pieces during training; the total
- * of later pieces must equal that of the first. */
-static size_t size_limit(const struct worker *w, const struct strait_snapshot *snapshot,
-                         const strait_piece *piece) {
-    size_t sum = 1 << 20;
-    if (piece->offset > 0) return snapshot->bytes;
-    for (int i = 0; i < strait_service_plan(w->service)->n_stages; i++) {
-        strait_runner_memory memory;
-        if (strait_runner_plan(strait_service_plan(w->service), i, 1, &memory) != STRAIT_OK)
-            continue;
-        sum += 2 * (memory.weights + memory.optimizer + memory.activations + memory.codecs);
-    }
-    return sum;
-}
-
-/* An unusable copy is dropped and reported now: when it is restored, we would be blamed for it. The
- * digest of the others is reported with the inventory; the coordinator compares it with what the
- * owner reported. */
-static void check_copy(struct worker *w, struct strait_snapshot *copy, int is_next) {
-    const double began = strait_clock_seconds();
-    if (strait_snapshot_match(copy, strait_service_plan(w->service)) == STRAIT_OK &&
-        strait_snapshot_check_finite(copy) == STRAIT_OK) {
-        if (strait_snapshot_hash(copy) != STRAIT_OK) drop(copy);
-        w->snapshots.copied_s += strait_clock_seconds() - began;
-        return;
-    }
-    strait_worker_note(w, "dropped the copy of a neighbour's snapshot: %s", strait_err_detail());
-    *(is_next ? &w->snapshots.rejected_next : &w->snapshots.rejected_prev) += 1;
-    drop(copy);
-}
-
-strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
-                                       int is_from_host) {
-    strait_piece piece;
-    STRAIT_TRY(strait_piece_unpack(msg, &piece));
-    if (w->service == NULL) return STRAIT_OK; // late: for a stage that we no longer have
-    if (!piece.must_keep || is_from_host) {
-        w->progress++;
-        return strait_snapshot_add_piece(&w->snapshots.incoming, &piece,
-                                         size_limit(w, &w->snapshots.incoming, &piece));
-    }
-    if (w->snapshots.is_returning_copy)
-        return STRAIT_OK; // the copy being sent back must not change
-    const int is_next = msg->peer == w->next_peer;
-    if (piece.stage != w->stage + (is_next ? 1 : -1))
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "a neighbour sent a snapshot of stage %d, which it does not own",
-                           piece.stage);
-    struct strait_snapshot *copies = w->snapshots.copies[is_next];
-    for (int i = 0; i < STRAIT_WORKER_COPIES; i++) // copies of former neighbours
-        if (copies[i].stage != piece.stage) drop(&copies[i]);
-    struct strait_snapshot *copy = find_copy(copies, &piece);
-    STRAIT_TRY(strait_snapshot_add_piece(copy, &piece, size_limit(w, copy, &piece)));
-    if (strait_snapshot_is_complete(copy)) check_copy(w, copy, is_next);
-    return STRAIT_OK;
 }

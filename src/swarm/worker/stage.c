@@ -137,8 +137,11 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     w->broken_side = 0;
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
     w->snapshots.sending = NULL;
-    w->snapshots.incoming.bytes = w->snapshots.incoming.filled = 0;
+    w->snapshots.has_ignored = 0;
+    w->awaits_restore = 1;
+    strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
     STRAIT_TRY(build_stage(w, task));
+    STRAIT_TRY(strait_worker_expect_copies(w));
     STRAIT_TRY(open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
     return STRAIT_OK;
@@ -239,6 +242,10 @@ static strait_err wait_for_snapshot(struct worker *w, int64_t step) {
     while (!strait_snapshot_is_complete(incoming)) {
         if (incoming->filled != filled) received_ns = strait_clock_ns();
         filled = incoming->filled;
+        if (w->snapshots.is_incoming_bad)
+            return STRAIT_FAIL(STRAIT_EDATA,
+                               "snapshot of stage %d at step %lld: its pieces do not fit together",
+                               w->stage, (long long)step);
         if (strait_clock_ns() - received_ns > RESTORE_MS * INT64_C(1000000))
             return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                                "stage %d: no more of its snapshot of step %lld arrived for %d s",
@@ -297,6 +304,16 @@ static strait_err restore_own(struct worker *w, const strait_task *task) {
     return err == STRAIT_OK ? strait_snapshot_restore(own, strait_service_runner(w->service)) : err;
 }
 
+/* Returns who sends the snapshot that the task names. */
+static int giver_of(const struct worker *w, strait_swarm_source source) {
+    switch (source) {
+    case STRAIT_SWARM_FROM_PREV: return w->prev;
+    case STRAIT_SWARM_FROM_NEXT: return w->next_peer;
+    case STRAIT_SWARM_FROM_HOST: return STRAIT_WORKER_FROM_HOST;
+    default: return STRAIT_WORKER_FROM_NONE;
+    }
+}
+
 static strait_err restore_from(struct worker *w, const strait_task *task) {
     switch (task->restore.source) {
     case STRAIT_SWARM_FROM_SEED: return restore_initial(w);
@@ -315,6 +332,8 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
         return STRAIT_FAIL(STRAIT_EPROTO, "task to restore before the stage was opened");
     w->snapshots.sending = NULL; // its snapshot may be dropped or replaced below
     w->failed_side = -1;
+    w->awaits_restore = 0;
+    strait_worker_expect_snapshot(w, giver_of(w, task->restore.source), step);
     if (task->restore.gives_prev) STRAIT_TRY(return_copy(w, w->prev, w->stage - 1, step));
     w->failed_side = 1;
     if (task->restore.gives_next) STRAIT_TRY(return_copy(w, w->next_peer, w->stage + 1, step));
@@ -322,6 +341,7 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                          ? -1
                          : task->restore.source == STRAIT_SWARM_FROM_NEXT;
     const strait_err err = restore_from(w, task);
+    w->snapshots.giver = STRAIT_WORKER_FROM_NONE;
     /* The neighbour checked the copy when it arrived, so it is at fault now. */
     reply->restore.is_source_bad = (err == STRAIT_ENONFINITE || err == STRAIT_EDATA) &&
                                    task->restore.source != STRAIT_SWARM_FROM_HOST;

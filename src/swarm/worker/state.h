@@ -8,7 +8,10 @@
 #include "swarm/worker/worker.h"
 
 enum {
-    STRAIT_WORKER_COPIES = 2 // of each neighbour: one complete, one being received
+    STRAIT_WORKER_COPIES = 2, // of each neighbour: one complete, one being received
+    /* Instead of a peer of the mesh: who sends the snapshot to restore. */
+    STRAIT_WORKER_FROM_NONE = -1,
+    STRAIT_WORKER_FROM_HOST = -2
 };
 
 /* The link to the coordinator. */
@@ -26,6 +29,12 @@ struct worker_snapshots {
     struct strait_snapshot own[STRAIT_SWARM_SNAPSHOTS];
     struct strait_snapshot copies[2][STRAIT_WORKER_COPIES]; // of the previous and the next stage
     struct strait_snapshot incoming;                        // to restore from
+    int giver;             // whose pieces it takes: a peer of the mesh, or one of the above
+    int64_t expected_step; // of `incoming`
+    int is_incoming_bad;   // its pieces do not fit together
+    int has_ignored;       // a piece that was not asked for, in this generation
+    size_t own_bytes;      // of a snapshot of our stage
+    size_t copy_bytes[2];  // of the previous and the next stage; 0: we keep no copies of it
     int rejected_prev, rejected_next;      // copies found unusable since the last reply
     const struct strait_snapshot *sending; // one of `own`, copied to a neighbour; NULL: none
     size_t sent;                           // bytes of it that were sent
@@ -47,6 +56,7 @@ struct worker {
 
     uint32_t generation; // of the assignment that `has_stage` belongs to
     int has_stage;       // the coordinator assigned us a stage in this generation
+    int awaits_restore;  // the stage was not restored yet in this generation
     int broken_side;     // whose link was lost or broke the protocol: -1 previous, 1 next; 0: none
     int failed_side;     // the neighbour that the current task concerns, for its reply if it fails
     int stage;           // assigned last
@@ -108,6 +118,8 @@ struct strait_snapshot *strait_worker_find_snapshot(struct strait_snapshot *snap
 struct strait_snapshot *strait_worker_free_snapshot(struct worker *w);
 /* Lists the complete snapshots, for heartbeats. */
 void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *out);
+/* Empties a snapshot; its memory is used by the next. */
+void strait_worker_drop_snapshot(struct strait_snapshot *snapshot);
 /* Drops every snapshot of a later step. */
 void strait_worker_trim_snapshots(struct worker *w, int64_t step);
 /* Returns how long copying so many bytes to a neighbour in the background takes. */
@@ -118,7 +130,15 @@ void strait_worker_send_copy(struct worker *w);
 strait_err strait_worker_send_snapshot(struct worker *w, struct strait_mesh *mesh, int peer,
                                        const struct strait_snapshot *snapshot,
                                        strait_priority priority);
-/* Stores a piece from a neighbour or, with is_from_host, from the coordinator. */
+
+/* ---- pieces.c: snapshots received ---- */
+/* Computes the sizes of the snapshots that this stage and its neighbours have. */
+strait_err strait_worker_expect_copies(struct worker *w);
+/* From now on `giver` may send the snapshot of our stage at `step`; STRAIT_WORKER_FROM_NONE: nobody
+ * may. */
+void strait_worker_expect_snapshot(struct worker *w, int giver, int64_t step);
+/* Stores a piece from a neighbour or, with is_from_host, from the coordinator. One that is not
+ * expected is ignored. */
 strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
                                        int is_from_host);
 

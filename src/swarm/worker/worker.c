@@ -264,8 +264,10 @@ static strait_err check_link(struct worker *w) {
 }
 
 /* If a neighbour is lost or breaks the protocol while no command is being executed, the next
- * command reports it. */
+ * command reports it. Before the task to restore has arrived, nothing is read: a neighbour may have
+ * begun to send the snapshot that the task will ask for. */
 static void receive_without_command(struct worker *w) {
+    if (w->has_stage && w->awaits_restore) return;
     if (receive_neighbours(w) != STRAIT_OK) strait_worker_note(w, "%s", strait_err_detail());
 }
 

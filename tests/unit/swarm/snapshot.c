@@ -70,8 +70,7 @@ static void rejects_pieces_out_of_order(void **state) {
     struct strait_snapshot snapshot = {0};
     unsigned char data[16] = {0};
     strait_piece piece = {.stage = 1, .step = 2, .total = 32, .data = data, .bytes = 16};
-    CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 31), STRAIT_EPROTO,
-                "expected at most 31");
+    CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 31), STRAIT_EPROTO, "expected 31");
     CHECK_OK(strait_snapshot_add_piece(&snapshot, &piece, 32));
     piece.offset = 8;
     CHECK_FAILS(strait_snapshot_add_piece(&snapshot, &piece, 32), STRAIT_EPROTO, "out of order");
