@@ -15,6 +15,8 @@ typedef enum strait_codec_basis_kind {
     STRAIT_BASIS_WEIGHT,
     STRAIT_BASIS_MOMENT, // first moment or gradient: lies in the subspace as a whole, while the
                          // weights of an embedding also have a fixed part outside
+    STRAIT_BASIS_SQUARE, // second moment: averages of squared gradients, one per weight or one per
+                         // row or column of the weight
 } strait_codec_basis_kind;
 
 /* The entries of a codec; the functions below document them. All are mandatory. */
@@ -53,7 +55,9 @@ strait_err strait_codec_basis_adopt(struct strait_codec *c, struct strait_stream
 int strait_codec_basis_has_role(strait_role role);
 
 /* After adopt: carries a tensor of a parameter with such a role over to the new basis, in place.
- * Second moments belong to the old directions: set them to zero instead. */
+ * After adopting the basis that it already had, nothing changes. Second moments are never reset:
+ * Adam corrects them by the step of the run, and from zero its next updates would be up to
+ * 1 / sqrt(1 - beta2) too long. */
 strait_err strait_codec_basis_carry_over(struct strait_codec *c, struct strait_stream *s,
                                          strait_role role, strait_codec_basis_kind kind,
                                          strait_tensor t);

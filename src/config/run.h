@@ -13,6 +13,7 @@
 #include "codec/codec.h"
 #include "model/shape.h"
 #include "optim/lr_schedule.h"
+#include "optim/optimizer.h"
 
 /* Bytes of text fields, with the final zero. */
 enum {

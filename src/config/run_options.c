@@ -18,6 +18,8 @@ static const char *const schedules[] = {[STRAIT_LR_LINEAR] = "linear",
                                         [STRAIT_LR_COSINE] = "cosine",
                                         [STRAIT_LR_CONSTANT] = "constant",
                                         NULL};
+static const char *const row_moments[] = {
+    [STRAIT_ROWS_CONSTRAINED] = "constrained", [STRAIT_ROWS_ALL] = "all", NULL};
 static const char *const pipelines[] = {[STRAIT_RUN_PIPELINE_AUTO] = "auto",
                                         [STRAIT_RUN_FILL_DRAIN] = "fill-drain",
                                         [STRAIT_RUN_1F1B] = "1f1b",

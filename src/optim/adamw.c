@@ -4,8 +4,9 @@
 #include "base/alloc.h"
 
 /* Two moments of the shape of the weight. */
-static int describe_states(const strait_param *param,
+static int describe_states(const strait_optim_spec *spec, const strait_param *param,
                            strait_optim_state_spec out[STRAIT_OPTIM_STATES]) {
+    (void)spec;
     const strait_tensor w = param->value;
     out[0] = (strait_optim_state_spec){'m', STRAIT_F32, w.rows, w.cols, .is_linear = 1};
     out[1] = (strait_optim_state_spec){'v', STRAIT_F32, w.rows, w.cols, .is_linear = 0};

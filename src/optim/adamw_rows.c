@@ -2,19 +2,28 @@
  * [outputs x inputs], per row (token) of a table.
  *
  * The update is then a scalar times the first moment for everything that one input contributes, so
- * weights whose gradients lie in a subspace stay in it: the subspace codec relies on that. */
+ * weights whose gradients lie in a subspace stay in it: the subspace codec relies on that. By
+ * default only the weights that it constrains share moments, because others learn better with their
+ * own. */
 #include "optim/adamw.h"
 
-static int describe_states(const strait_param *param,
+/* By the role alone, and so also on the last stage, which constrains nothing: state must not depend
+ * on where the model is cut. Gains have no input unit. */
+static int is_shared(strait_row_moments moments, strait_role role) {
+    if (moments == STRAIT_ROWS_ALL) return !strait_role_is_gain(role);
+    return role == STRAIT_ROLE_RESIDUAL_OUT || role == STRAIT_ROLE_EMBEDDING;
+}
+
+static int describe_states(const strait_optim_spec *spec, const strait_param *param,
                            strait_optim_state_spec out[STRAIT_OPTIM_STATES]) {
     const strait_tensor w = param->value;
-    const int is_shared = !strait_role_is_gain(param->role); // gains have no input unit
-    const int is_table = strait_role_is_table(param->role);  // its inputs are tokens, one row each
+    const int shares = is_shared(spec->row_moments, param->role);
+    const int is_table = strait_role_is_table(param->role); // its inputs are tokens, one row each
     out[0] = (strait_optim_state_spec){'m', STRAIT_F32, w.rows, w.cols, .is_linear = 1};
     out[1] = (strait_optim_state_spec){.letter = 'v',
                                        .dtype = STRAIT_F32,
-                                       .rows = is_shared && !is_table ? 1 : w.rows,
-                                       .cols = is_shared && is_table ? 1 : w.cols};
+                                       .rows = shares && !is_table ? 1 : w.rows,
+                                       .cols = shares && is_table ? 1 : w.cols};
     return 2;
 }
 

@@ -117,7 +117,7 @@ static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     struct slot *slot = &opt->slots[i];
     const struct strait_optimizer_ops *ops = opt->spec.ops;
     slot->rule = ops->accepts != NULL && !ops->accepts(param) ? 1 : 0;
-    slot->n_states = opt->rules[slot->rule].ops->states(param, slot->specs);
+    slot->n_states = opt->rules[slot->rule].ops->states(&opt->spec, param, slot->specs);
     assert(slot->n_states <= STRAIT_OPTIM_STATES);
     for (int k = 0; k < slot->n_states; k++) {
         const strait_optim_state_spec *spec = &slot->specs[k];

@@ -26,12 +26,20 @@ typedef struct strait_optim_group {
     int64_t steps;
 } strait_optim_group;
 
+/* Which weights share second moments, where the optimizer is adamw-rows. */
+typedef enum strait_row_moments {
+    STRAIT_ROWS_CONSTRAINED, // those that codec subspace constrains: residual output projections
+                             // and the embedding
+    STRAIT_ROWS_ALL,         // all but gains: takes the least memory
+} strait_row_moments;
+
 typedef struct strait_optim_spec {
     const struct strait_optimizer_ops *ops;
-    float beta1, beta2, epsilon;    // decay of moment estimates, and what avoids division by zero
-    float momentum, momentum_start; // of momentum methods
-    int64_t momentum_warmup;        // steps from momentum_start to momentum
-    double max_norm;                // of all gradients together; 0 never clips
+    float beta1, beta2, epsilon; // decay of moment estimates, and what avoids division by zero
+    strait_row_moments row_moments;
+    float momentum, momentum_start;               // of momentum methods
+    int64_t momentum_warmup;                      // steps from momentum_start to momentum
+    double max_norm;                              // of all gradients together; 0 never clips
     strait_optim_group groups[STRAIT_ROLE_COUNT]; // by the role of the parameter
 } strait_optim_spec;
 

@@ -23,7 +23,8 @@ typedef struct strait_optim_state_spec {
     strait_dtype dtype;
     int64_t rows, cols;
     /* The tensor is a linear function of past gradients: a change of basis of the weight changes
-     * its basis alike. Other state is reset to zero then. */
+     * its basis alike. Other state is an average of squared gradients, of the shape of the weight
+     * or shared by its rows or columns. */
     int is_linear;
 } strait_optim_state_spec;
 
@@ -61,7 +62,8 @@ struct strait_optimizer_ops {
 
     /* Describes the state of a parameter and returns the number of its tensors, at most
      * STRAIT_OPTIM_STATES. They are zero before the first step. */
-    int (*states)(const strait_param *param, strait_optim_state_spec out[STRAIT_OPTIM_STATES]);
+    int (*states)(const strait_optim_spec *spec, const strait_param *param,
+                  strait_optim_state_spec out[STRAIT_OPTIM_STATES]);
 
     /* Optional: scratch. The framework allocates scratch_size bytes, zeroed, at an address that
      * does not change. `plan` adds device tensors for updates like these n to the slab; `release`

@@ -18,8 +18,8 @@ strait_err strait_runner_propose_basis(struct strait_runner *runner, float *out)
                                       strait_stage_stream(runner->model), out);
 }
 
-/* Rewrites the optimizer's state of a parameter. State that is linear in the gradients is rotated.
- * Second moments are not linear and describe the old directions, so they are reset. */
+/* Rewrites the optimizer's state of a parameter: first moments are linear in the gradients, second
+ * moments are averages of their squares. */
 static strait_err rotate_states(struct strait_runner *runner, struct strait_codec *codec,
                                 const strait_param *param) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
@@ -27,10 +27,9 @@ static strait_err rotate_states(struct strait_runner *runner, struct strait_code
         strait_optim_state state;
         STRAIT_TRY(strait_optimizer_state(runner->optimizer, i, &state));
         if (strcmp(state.param->name, param->name) != 0) continue;
-        STRAIT_TRY(state.is_linear
-                       ? strait_codec_basis_carry_over(codec, stream, param->role,
-                                                       STRAIT_BASIS_MOMENT, state.tensor)
-                       : runner->backend->kernels->fill(stream, state.tensor, 0.0f));
+        STRAIT_TRY(strait_codec_basis_carry_over(
+            codec, stream, param->role, state.is_linear ? STRAIT_BASIS_MOMENT : STRAIT_BASIS_SQUARE,
+            state.tensor));
     }
     return STRAIT_OK;
 }

@@ -90,4 +90,18 @@ runs train run.yaml --out leaks $quiet --set link.codec.leak_limit=1
 says "$ERR" '^note: boundary [01] loses 0\.[0-9]+ of its activations, up from 0\.[0-9]+'
 runs train run.yaml --out stays $quiet --set train.optimizer=adamw-rows
 ! grep -q '^note:' "$ERR" || fail "a warning was printed although the residual did not rise"
+
+# A basis update that moves nothing changes no bit, and a small one does not disturb the optimizer: second
+# moments that are lost there would lengthen the next updates.
+for variant in full factored; do
+    runs train run.yaml --out still-$variant $quiet --set link.codec.variant=$variant --set train.optimizer=adamw-rows
+    for rate in 1e-9 1e-5; do
+        runs train run.yaml --out moved-$variant-$rate $quiet --set link.codec.variant=$variant \
+            --set train.optimizer=adamw-rows --set link.codec.grassmann_every=15 --set link.codec.grassmann_rate=$rate
+    done
+    same_metrics still-$variant moved-$variant-1e-9
+    jq -e -s 'map(select(.loss)) | group_by(.step) | map(.[0].loss - .[1].loss) | max < 0.01 and min > -0.01 and max > 0' \
+        still-$variant/metrics.jsonl moved-$variant-1e-5/metrics.jsonl >"$OUT" ||
+        fail "a small basis update changed the losses of variant $variant by more than 0.01"
+done
 wait_all_exited

@@ -59,6 +59,15 @@ learn_keys() {
     [ -n "${KNOWN[$1:train.steps]:-}" ] || die "$1: cannot read the keys that '${PROGRAM[$1]} options' prints"
 }
 
+# reason_of_change NAME: sets "reason" if the two programs differ in this run by design, else to nothing.
+reason_of_change() {
+    local run key words
+    reason=''
+    while read -r run key words; do
+        [ "$run" != "$1" ] || [ "${KNOWN[old:$key]:-}" = "${KNOWN[new:$key]:-}" ] || reason=$words
+    done <<<"$CHANGED_RUNS"
+}
+
 # translate SIDE SETTINGS...: sets "arguments" to the --set arguments with the keys that its program knows.
 translate() {
     local side=$1 setting key row candidate
@@ -72,6 +81,7 @@ translate() {
                 [ -z "${KNOWN[$side:$candidate]:-}" ] || { key=$candidate && break 2; }
             done
         done <<<"$RENAMED_KEYS"
+        [[ -n "${KNOWN[$side:$key]:-}" || $LATER_KEYS != *" $key "* ]] || continue
         [ -n "${KNOWN[$side:$key]:-}" ] ||
             die "$side: its program knows no key $key; add its new or old name to RENAMED_KEYS in $PARTS/runs.sh"
         arguments+=(--set "$key=${setting#*=}")

@@ -24,6 +24,17 @@ link.emulate.drop_after link.emulate.cut_after
 stages.coordinator stages.conductor
 '
 
+# Keys that keep what programs without them always did: such programs are not given them.
+LATER_KEYS=' train.row_moments '
+
+# Runs that a program with the key computes differently by design from one without it: "RUN KEY REASON".
+# Such a pair is shown as "new", with the reason; two programs that both have the key must agree.
+CHANGED_RUNS='
+codec-subspace-basis train.row_moments basis updates keep second moments
+codec-subspace-factored-basis train.row_moments basis updates keep second moments
+cuda-subspace train.row_moments basis updates keep second moments
+'
+
 # ---- the runs ----
 
 declare -A KIND REFERENCE SETTINGS
@@ -48,7 +59,7 @@ add_cpu_runs() {
 
     # One stage: optimizers, learning rates, models.
     add adamw train - train.optimizer=adamw
-    add adamw-rows train - train.optimizer=adamw-rows
+    add adamw-rows train - train.optimizer=adamw-rows train.row_moments=all
     add muon train - train.optimizer=muon train.learning_rate=0.02
     add threads train adamw device.threads=3
     add seed train - train.seed=7
@@ -104,7 +115,7 @@ add_cpu_runs() {
     codec topk-feedback link.codec.keep=8 link.codec.feedback=true
     codec lowrank link.codec.rank=4
     codec lowrank-feedback link.codec.rank=4 link.codec.feedback=true
-    codec subspace link.codec.keep=8 train.optimizer=adamw-rows
+    codec subspace link.codec.keep=8 train.optimizer=adamw-rows train.row_moments=all
     codec subspace-basis link.codec.keep=8 train.optimizer=adamw-rows link.codec.grassmann_every=2
     codec subspace-project link.codec.keep=8 link.codec.confine_every=1
     codec subspace-leak link.codec.keep=8 link.codec.leak_limit=0.01

@@ -113,6 +113,7 @@ static strait_err plan(struct strait_codec *c) {
     const strait_codec_tensor tensors[] = {{&st->code, n, k},
                                            {&st->narrow, k, c->spec.widest},
                                            {&st->rotation, k, k},
+                                           {&st->squares, k, k},
                                            {&st->fixed, c->spec.vocab, d}};
     return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0] - !owns_fixed(c));
 }

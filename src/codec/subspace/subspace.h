@@ -25,11 +25,13 @@ enum {
 struct strait_subspace {
     int32_t counters[COUNTER_ENTRIES]; // the valid copy; the state on the device follows it
     int has_gram;                      // whether this side collects gradients for basis updates
+    int is_same_basis;                 // the last basis adopted was the one already held
     strait_tensor fixed;  // T_fixed [vocab x d]; a sender on a middle stage borrows its receiver's
     strait_tensor wide;   // [N x d], of the stream's type where padded
     strait_tensor code;   // [N x k]
     strait_tensor narrow; // [k x widest]
     strait_tensor rotation; // R = U^T U_new [k x k]
+    strait_tensor squares;  // the squares of the entries of R
     /* Padded: K is k padded, T the type of the stream. */
     strait_tensor crossing;   // [N x K] f32: what is packed
     strait_tensor rounded;    // [N x K] T: crossing in the stream's type

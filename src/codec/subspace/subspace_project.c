@@ -70,29 +70,44 @@ strait_err strait_subspace_project(struct strait_codec *c, struct strait_stream 
 
 /* Coordinates: Z [k x inputs] = R^T Z, E [vocab x k] = E R. */
 static strait_err rotate_code(struct strait_codec *c, struct strait_stream *s, strait_role role,
-                              strait_tensor t) {
+                              strait_tensor rotation, strait_tensor t) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
     if (role == STRAIT_ROLE_RESIDUAL_OUT) {
         strait_tensor narrow;
         STRAIT_TRY(narrow_for(c, t, &narrow));
-        STRAIT_TRY(k->matmul(s, narrow, st->rotation, t, exact(strait_atb)));
+        STRAIT_TRY(k->matmul(s, narrow, rotation, t, exact(strait_atb)));
         return k->cast(s, t, narrow);
     }
     for (int64_t row = 0; row < t.rows; row += c->spec.rows) {
         const int64_t left = t.rows - row, n = left < c->spec.rows ? left : c->spec.rows;
         const strait_tensor part = strait_tensor_rows(t, row, n);
         const strait_tensor code = strait_tensor_rows(st->code, 0, n);
-        STRAIT_TRY(k->matmul(s, code, part, st->rotation, exact(strait_ab)));
+        STRAIT_TRY(k->matmul(s, code, part, rotation, exact(strait_ab)));
         STRAIT_TRY(k->cast(s, part, code));
     }
     return STRAIT_OK;
 }
 
+/* Second moments. Those of full weights belong to channels of the stream, which an update leaves
+ * alone; those that all coordinates of an input share are squared lengths, which a rotation keeps.
+ * One per coordinate: a new coordinate is a sum of old ones with weights R, and the expected square
+ * of a sum of uncorrelated values is the sum of theirs, with squared weights. */
+static strait_err carry_squares(struct strait_codec *c, struct strait_stream *s, strait_role role,
+                                strait_tensor t) {
+    const struct strait_subspace *st = c->state;
+    const int64_t coordinates = role == STRAIT_ROLE_RESIDUAL_OUT ? t.rows : t.cols;
+    if (strait_codec_is_variant(&c->spec, "full") || coordinates != c->spec.keep) return STRAIT_OK;
+    return rotate_code(c, s, role, st->squares, t);
+}
+
 strait_err strait_subspace_carry_over(struct strait_codec *c, struct strait_stream *s,
                                       strait_role role, strait_codec_basis_kind kind,
                                       strait_tensor t) {
+    const struct strait_subspace *st = c->state;
+    if (st->is_same_basis) return STRAIT_OK;
+    if (kind == STRAIT_BASIS_SQUARE) return carry_squares(c, s, role, t);
     if (strait_codec_is_variant(&c->spec, "full"))
         return strait_subspace_project(c, s, role, kind, t);
-    return rotate_code(c, s, role, t);
+    return rotate_code(c, s, role, st->rotation, t);
 }

@@ -4,6 +4,7 @@
 #include "tensor/basis.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The counters are state: a resumed run must continue with the version it had. */
 strait_err strait_subspace_write_counters(struct strait_codec *c, struct strait_stream *s) {
@@ -18,6 +19,15 @@ static strait_err fetch(struct strait_stream *s, strait_tensor t, float *out) {
     return ops->wait(s);
 }
 
+/* Relative rounding of f32. A step below it would only replace the last bits of U by others. */
+#define ROUNDING 0x1p-24
+
+static strait_err keep(const float *u, double *q, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        q[i] = (double)u[i];
+    return STRAIT_OK;
+}
+
 /* q = U + rate (I - U U^T) A k / trace(U^T A), made orthonormal: one step of Riemannian descent on
  * ||G - G U U^T||^2, where A = G^T G U. trace(U^T A) is ||G U||^2, so the step depends neither on
  * the scale of the gradients nor on how many were seen. */
@@ -29,11 +39,7 @@ static strait_err descend(const float *u, const float *a, double *q,
         trace += (double)u[i] * (double)a[i];
         q[i] = (double)a[i];
     }
-    if (!isfinite(trace)) { // a non-finite gradient: keep the basis
-        for (int64_t i = 0; i < d * k; i++)
-            q[i] = (double)u[i];
-        return STRAIT_OK;
-    }
+    if (!isfinite(trace)) return keep(u, q, d * k); // a non-finite gradient
     const double step = trace > 0 ? spec->grassmann_rate * (double)k / trace : 0;
     for (int64_t from = 0; from < k; from++) { // project each column of U out of A
         for (int64_t c = 0; c < k; c++) {
@@ -44,6 +50,10 @@ static strait_err descend(const float *u, const float *a, double *q,
                 q[i * k + c] -= dot * (double)u[i * k + from];
         }
     }
+    double moved = 0;
+    for (int64_t i = 0; i < d * k; i++)
+        moved += step * step * q[i] * q[i];
+    if (!(moved > (double)k * ROUNDING * ROUNDING)) return keep(u, q, d * k);
     for (int64_t i = 0; i < d * k; i++)
         q[i] = (double)u[i] + step * q[i];
     return strait_basis_orthonormalise(q, d, k);
@@ -87,6 +97,29 @@ static double off_orthonormal(const float *u, int64_t d, int64_t k) {
     return worst;
 }
 
+/* R = U^T U_new and the squares of its entries. */
+static strait_err write_rotation(struct strait_codec *c, struct strait_stream *s, const float *old,
+                                 const float *basis) {
+    const struct strait_subspace *st = c->state;
+    const struct strait_backend_ops *ops = c->backend->ops;
+    const int64_t d = c->spec.cols, k = c->spec.keep;
+    const size_t bytes = strait_tensor_bytes(st->rotation);
+    float *rotation = NULL;
+    STRAIT_TRY(strait_alloc((size_t)(2 * k * k), sizeof *rotation, "basis", (void **)&rotation));
+    for (int64_t i = 0; i < k * k; i++) {
+        double dot = 0;
+        for (int64_t row = 0; row < d * k; row += k)
+            dot += (double)old[row + i / k] * (double)basis[row + i % k];
+        rotation[i] = (float)dot;
+        rotation[k * k + i] = (float)(dot * dot);
+    }
+    strait_err err = ops->upload(s, st->rotation.data, rotation, bytes);
+    if (err == STRAIT_OK) err = ops->upload(s, st->squares.data, rotation + k * k, bytes);
+    if (err == STRAIT_OK) err = ops->wait(s); // before the memory it reads is freed
+    strait_alloc_free(rotation);
+    return err;
+}
+
 strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s,
                                  const float *basis, uint32_t version) {
     struct strait_subspace *st = c->state;
@@ -103,27 +136,18 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
     if (!(off_orthonormal(basis, d, k) < 1e-4))
         return STRAIT_FAIL(STRAIT_EDATA, "boundary %d: basis version %lu is not orthonormal",
                            c->spec.boundary, (unsigned long)version);
-    float *old = NULL, *rotation = NULL;
+    float *old = NULL;
     strait_err err = strait_alloc((size_t)(d * k), sizeof *old, "basis", (void **)&old);
-    if (err == STRAIT_OK)
-        err = strait_alloc((size_t)(k * k), sizeof *rotation, "basis", (void **)&rotation);
     if (err == STRAIT_OK) err = fetch(s, held, old);
-    for (int64_t i = 0; err == STRAIT_OK && i < k * k; i++) {
-        double dot = 0;
-        for (int64_t row = 0; row < d * k; row += k)
-            dot += (double)old[row + i / k] * (double)basis[row + i % k];
-        rotation[i] = (float)dot;
-    }
-    if (err == STRAIT_OK)
-        err = ops->upload(s, st->rotation.data, rotation, strait_tensor_bytes(st->rotation));
+    if (err == STRAIT_OK) err = write_rotation(c, s, old, basis);
     if (err == STRAIT_OK) err = ops->upload(s, held.data, basis, strait_tensor_bytes(held));
     if (err == STRAIT_OK) {
+        st->is_same_basis = memcmp(old, basis, strait_tensor_bytes(held)) == 0;
         st->counters[COUNTER_VERSION] = (int32_t)version;
         err = strait_subspace_write_counters(c, s);
     }
     if (err == STRAIT_OK) err = strait_codec_refresh(c, s);
     if (err == STRAIT_OK) err = ops->wait(s);
     strait_alloc_free(old);
-    strait_alloc_free(rotation);
     return err;
 }

@@ -111,6 +111,80 @@ static void carries_weights_over_by_projection(void **state) {
     pair_close(&factored);
 }
 
+/* The next basis: the old one with its first two columns turned by an angle. */
+static void turn(const float *u, float *next, double angle) {
+    for (int i = 0; i < D; i++) {
+        const double a = (double)u[i * K], b = (double)u[i * K + 1];
+        memcpy(next + (size_t)i * K, u + (size_t)i * K, K * sizeof *u);
+        next[i * K] = (float)(cos(angle) * a + sin(angle) * b);
+        next[i * K + 1] = (float)(cos(angle) * b - sin(angle) * a);
+    }
+}
+
+/* A second moment per coordinate follows the coordinates; one that all coordinates of an input
+ * share, and those of full weights, keep their values. None is reset. */
+static void keeps_second_moments(void **state) {
+    (void)state;
+    struct pair full, factored;
+    pair_open(&full, spec_of("full"));
+    pair_open(&factored, spec_of("factored"));
+    const strait_tensor own = pair_tensor(K, INPUTS), shared = pair_tensor(1, INPUTS),
+                        rows = pair_tensor(VOCAB, 1), wide = pair_tensor(D, INPUTS);
+    for (int i = 0; i < INPUTS; i++)
+        f32(own)[i] = 9; // of the first coordinate; the others have 0
+    f32(shared)[3] = 4, f32(rows)[5] = 4, f32(wide)[7] = 4;
+    float next[D * K];
+    const double angle = atan2(1, 2); // cos^2 = 0.8, sin^2 = 0.2
+    turn(f32(basis_of(full.sender)), next, angle);
+    CHECK_OK(strait_codec_basis_adopt(full.sender, &full.stream, next, 1));
+    CHECK_OK(strait_codec_basis_adopt(factored.sender, &factored.stream, next, 1));
+    const strait_role out = STRAIT_ROLE_RESIDUAL_OUT, embedding = STRAIT_ROLE_EMBEDDING;
+    const strait_codec_basis_kind square = STRAIT_BASIS_SQUARE;
+    CHECK_OK(strait_codec_basis_carry_over(factored.sender, &factored.stream, out, square, own));
+    CHECK_OK(strait_codec_basis_carry_over(factored.sender, &factored.stream, out, square, shared));
+    CHECK_OK(
+        strait_codec_basis_carry_over(factored.sender, &factored.stream, embedding, square, rows));
+    CHECK_OK(strait_codec_basis_carry_over(full.sender, &full.stream, out, square, wide));
+    CHECK(fabs((double)f32(own)[0] - 9 * 0.8) < 1e-5);
+    CHECK(fabs((double)f32(own)[INPUTS] - 9 * 0.2) < 1e-5);
+    CHECK(fabs((double)f32(own)[2 * INPUTS]) < 1e-5);
+    CHECK(f32(shared)[3] == 4 && f32(rows)[5] == 4 && f32(wide)[7] == 4);
+    const strait_tensor all[] = {own, shared, rows, wide};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i].data);
+    pair_close(&full);
+    pair_close(&factored);
+}
+
+/* A step below the rounding of f32 proposes the very same basis, and adopting it changes no bit of
+ * any weight or moment, although a projection would round. */
+static void an_update_that_moves_nothing_changes_nothing(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct pair p;
+        strait_codec_spec spec = spec_of(i == 0 ? "full" : "factored");
+        spec.grassmann_rate = 1e-9;
+        pair_open(&p, spec);
+        const int64_t rows = i == 0 ? D : K;
+        const strait_tensor g = pair_normals(N, D, 3), d = pair_tensor(N, D),
+                            w = pair_normals(rows, INPUTS, 5),
+                            before = pair_normals(rows, INPUTS, 5);
+        float next[D * K];
+        pair_backward(&p, d, g);
+        CHECK_OK(strait_codec_basis_propose(p.receiver, &p.stream, next));
+        CHECK(memcmp(next, basis_of(p.sender).data, sizeof next) == 0);
+        CHECK_OK(strait_codec_basis_adopt(p.sender, &p.stream, next, 1));
+        for (int kind = STRAIT_BASIS_WEIGHT; kind <= STRAIT_BASIS_SQUARE; kind++)
+            CHECK_OK(strait_codec_basis_carry_over(p.sender, &p.stream, STRAIT_ROLE_RESIDUAL_OUT,
+                                                   (strait_codec_basis_kind)kind, w));
+        CHECK(memcmp(w.data, before.data, strait_tensor_bytes(w)) == 0);
+        const strait_tensor all[] = {g, d, w, before};
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            free(all[j].data);
+        pair_close(&p);
+    }
+}
+
 static void rejects_other_versions(void **state) {
     (void)state;
     struct pair p;
@@ -141,6 +215,8 @@ int main(void) {
         cmocka_unit_test(updates_move_the_basis_to_the_gradients),
         cmocka_unit_test(ignores_non_finite_gradients),
         cmocka_unit_test(carries_weights_over_by_projection),
+        cmocka_unit_test(keeps_second_moments),
+        cmocka_unit_test(an_update_that_moves_nothing_changes_nothing),
         cmocka_unit_test(rejects_other_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,7 +93,35 @@ static void row_wise_second_moments_keep_the_subspace(void **state) {
     assert_true(drift("adamw") > 1e-3);
 }
 
+/* One parameter of each role: which of them have a second moment that is smaller than they are. */
+static void only_constrained_weights_share_moments(void **state) {
+    (void)state;
+    for (int moments = STRAIT_ROWS_CONSTRAINED; moments <= STRAIT_ROWS_ALL; moments++) {
+        for (int role = 0; role < STRAIT_ROLE_COUNT; role++) {
+            const strait_param p = {
+                .name = "w", .role = (strait_role)role, .value = {NULL, STRAIT_F32, WIDTH, INPUTS}};
+            strait_optim_spec spec = rig_spec("adamw-rows");
+            struct strait_optimizer *opt = NULL;
+            strait_optim_state v;
+            spec.row_moments = (strait_row_moments)moments;
+            CHECK_OK(strait_optimizer_open_dry(&spec, &p, 1, &opt));
+            CHECK_OK(strait_optimizer_state(opt, 1, &v));
+            const int is_constrained = role == STRAIT_ROLE_RESIDUAL_OUT ||
+                                       role == STRAIT_ROLE_EMBEDDING;
+            const int is_shared = moments == STRAIT_ROWS_ALL ? !strait_role_is_gain(p.role)
+                                                             : is_constrained;
+            const int is_table = strait_role_is_table(p.role);
+            assert_int_equal(v.tensor.rows, is_shared && !is_table ? 1 : WIDTH);
+            assert_int_equal(v.tensor.cols, is_shared && is_table ? 1 : INPUTS);
+            strait_optimizer_close(&opt);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(row_wise_second_moments_keep_the_subspace)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_wise_second_moments_keep_the_subspace),
+        cmocka_unit_test(only_constrained_weights_share_moments),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

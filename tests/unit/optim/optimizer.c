@@ -120,8 +120,8 @@ static void states_have_stable_names_and_shapes(void **state) {
     } cases[] = {
         {"adamw", "p0.m 7x5,p0.v 7x5,p1.m 5x13,p1.v 5x13,p2.m 11x5,p2.v 11x5,"
                   "p3.m 11x5,p3.v 11x5,p4.m 1x5,p4.v 1x5,"},
-        {"adamw-rows", "p0.m 7x5,p0.v 1x5,p1.m 5x13,p1.v 1x13,p2.m 11x5,p2.v 11x1,"
-                       "p3.m 11x5,p3.v 1x5,p4.m 1x5,p4.v 1x5,"},
+        {"adamw-rows", "p0.m 7x5,p0.v 7x5,p1.m 5x13,p1.v 1x13,p2.m 11x5,p2.v 11x1,"
+                       "p3.m 11x5,p3.v 11x5,p4.m 1x5,p4.v 1x5,"},
         {"muon", "p0.m 7x5,p1.m 5x13,p2.m 11x5,p2.v 11x5,"
                  "p3.m 11x5,p3.v 11x5,p4.m 1x5,p4.v 1x5,"},
     };
@@ -230,8 +230,8 @@ static void dry_run_reports_bytes_and_states(void **state) {
         size_t bytes;
         int n_states;
     } cases[] = {
-        {"adamw", 256 + 256 + 1024 + 1024, 2}, // totals, scale, m, v
-        {"adamw-rows", 256 + 256 + 1024 + 4 * 4, 2},
+        {"adamw", 256 + 256 + 1024 + 1024, 2},      // totals, scale, m, v
+        {"adamw-rows", 256 + 256 + 1024 + 1024, 2}, // a matrix that no codec constrains
         {"muon", 256 + 256 + 1024 + 2 * 1024 + 2 * 256 + 256 + 4, 1}, // m, x y, a b, two
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
