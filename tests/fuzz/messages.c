@@ -56,21 +56,25 @@ static const struct strait_transport_ops nowhere = {
 static struct strait_transport transport = {.ops = &nowhere};
 
 /* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
-strait_err __wrap_strait_host_save_state(struct host *h);
-strait_err __wrap_strait_host_ban(struct host *h, const strait_fingerprint *key);
+strait_err __wrap_strait_host_put(struct host *h, const char *key, const void *data, size_t bytes);
+strait_err __wrap_strait_host_put_once(struct host *h, const char *key, const void *data,
+                                       size_t bytes);
 strait_err __wrap_strait_host_admit(struct host *h, const strait_fingerprint *key,
                                     const char *name);
 void __wrap_strait_host_command(struct host *h, const strait_swarm_action *action);
 
-strait_err __wrap_strait_host_save_state(struct host *h) {
+/* The metastore takes everything. */
+strait_err __wrap_strait_host_put(struct host *h, const char *key, const void *data, size_t bytes) {
     (void)h;
+    (void)key;
+    (void)data;
+    (void)bytes;
     return STRAIT_OK;
 }
 
-strait_err __wrap_strait_host_ban(struct host *h, const strait_fingerprint *key) {
-    (void)h;
-    (void)key;
-    return STRAIT_OK;
+strait_err __wrap_strait_host_put_once(struct host *h, const char *key, const void *data,
+                                       size_t bytes) {
+    return __wrap_strait_host_put(h, key, data, bytes);
 }
 
 strait_err __wrap_strait_host_admit(struct host *h, const strait_fingerprint *key,
@@ -241,6 +245,15 @@ static unsigned take(struct input *in) {
     return *in->at++;
 }
 
+/* Copies up to `n` bytes; returns how many there were. */
+static size_t take_bytes(struct input *in, size_t n, unsigned char *out) {
+    if (n > in->left) n = in->left;
+    memcpy(out, in->at, n);
+    in->at += n;
+    in->left -= n;
+    return n;
+}
+
 /* Half of all fields keep what they have, the others get a value with a name, or their next bytes.
  */
 static void draw_fields(struct input *in, const strait_layout *layout, unsigned char *object,
@@ -287,9 +300,7 @@ static struct strait_msg *draw_message(struct input *in) {
     const uint32_t head[] = {(uint32_t)kind, host.coordinator.generation,
                              host.coordinator.sequence};
     if (kind > 0) memcpy(parcel.object, head, sizeof head);
-    parcel.rest = (strait_view){rest, take(in) % sizeof rest};
-    for (size_t i = 0; i < parcel.rest.bytes; i++)
-        rest[i] = (unsigned char)take(in);
+    parcel.rest = (strait_view){rest, take_bytes(in, take(in), rest)};
     draw_fields(in, parcel.row->header, parcel.object, &memory);
     draw_fields(in, parcel.body, parcel.object, &memory);
     frame.type = parcel.row->type;
