@@ -22,8 +22,9 @@ static const char *store_ca, *store_cert, *store_key;
 static strait_flag_list sets;
 enum {
     APPROVED_MAX = 256,
-    APPROVED_LEAST = 8,  // digits of a key; fewer would be easy to match by generating keys
-    TIME_MAX = 100000000 // seconds, or hours
+    APPROVED_LEAST = 16,  // digits of a key; fewer would be easy to match by generating keys
+    LOG_BYTES = 16 << 20, // of events.log, before it becomes events.log.1
+    TIME_MAX = 100000000  // seconds, or hours
 };
 
 static int resumes, must_approve;
@@ -83,6 +84,18 @@ static void open_log(struct host_log *log) {
         log->file = fopen(path, "ae");
 }
 
+/* Workers that come and go cause lines without end: a full log replaces the one before it. */
+static void rotate_log(struct host_log *log) {
+    char path[STRAIT_PATH_MAX], old[STRAIT_PATH_MAX];
+    if (log->file == NULL || ftell(log->file) < LOG_BYTES) return;
+    if (strait_file_path(path, "%s/events.log", log->progress.folder) != STRAIT_OK ||
+        strait_file_path(old, "%s.1", path) != STRAIT_OK || rename(path, old) != 0)
+        return;
+    (void)fclose(log->file);
+    log->file = NULL;
+    open_log(log);
+}
+
 /* The invite alone goes to standard output, so that scripts can read it. */
 static void on_invited(void *user, const char *line) {
     open_log(user);
@@ -115,6 +128,7 @@ static void on_noted(void *user, const char *text) {
     struct host_log *log = user;
     strait_progress_say(&log->progress.progress, "%s", text);
     open_log(log);
+    rotate_log(log);
     log_event(log, text);
 }
 
@@ -140,26 +154,58 @@ static int read_word(char out[STRAIT_FINGERPRINT_TEXT]) {
     return 0;
 }
 
-/* With --approve: a worker that asks is listed once, and admitted when the first digits of its key
- * are typed on standard input. */
-static int approves(void *user, const strait_fingerprint *key, const char *name) {
-    static char approved[APPROVED_MAX][STRAIT_FINGERPRINT_TEXT];
-    static strait_fingerprint asked[APPROVED_MAX];
-    static int n_approved, n_asked;
+/* The keys that asked to join, and what was typed to admit some of them. */
+static struct {
+    char typed[APPROVED_MAX][STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint asked[APPROVED_MAX];
+    int n_typed, n_asked;
+} approval;
+
+/* Returns how many of the keys that asked begin with these digits. */
+static int count_asked(const char *digits) {
     char text[STRAIT_FINGERPRINT_TEXT];
-    char word[STRAIT_FINGERPRINT_TEXT];
+    int n = 0;
+    for (int i = 0; i < approval.n_asked; i++) {
+        strait_fingerprint_text(&approval.asked[i], text);
+        n += strncmp(text, digits, strlen(digits)) == 0;
+    }
+    return n;
+}
+
+/* Takes what was typed. Too few digits, or digits of several keys, admit nobody. */
+static void read_typed(void *user) {
+    char word[STRAIT_FINGERPRINT_TEXT], line[256];
+    while (approval.n_typed < APPROVED_MAX && read_word(word)) {
+        const int n = count_asked(word);
+        if (strlen(word) >= APPROVED_LEAST && n <= 1) {
+            memcpy(approval.typed[approval.n_typed++], word, sizeof *approval.typed);
+            continue;
+        }
+        (void)snprintf(line, sizeof line, "nobody was admitted: '%s' %s", word,
+                       n > 1 ? "begins several keys that asked; type a whole key"
+                             : "is too short; type at least 16 digits of the key");
+        on_noted(user, line);
+    }
+}
+
+/* With --approve: a worker that asks is listed once, and admitted when its key, or the first digits
+ * of no other key that asked, are typed on standard input. */
+static int approves(void *user, const strait_fingerprint *key, const char *name) {
+    char text[STRAIT_FINGERPRINT_TEXT], line[256];
     strait_fingerprint_text(key, text);
-    while (n_approved < APPROVED_MAX && read_word(word))
-        if (strlen(word) >= APPROVED_LEAST) memcpy(approved[n_approved++], word, sizeof *approved);
-    for (int i = 0; i < n_approved; i++)
-        if (strncmp(text, approved[i], strlen(approved[i])) == 0) return 1;
-    for (int i = 0; i < n_asked; i++)
-        if (strait_fingerprint_equal(&asked[i], key)) return 0;
-    if (n_asked < APPROVED_MAX) asked[n_asked++] = *key;
-    char text_line[256];
-    (void)snprintf(text_line, sizeof text_line,
-                   "worker '%s' asks to join: type %.16s and Enter to admit it", name, text);
-    on_noted(user, text_line);
+    read_typed(user);
+    int is_known = 0;
+    for (int i = 0; i < approval.n_asked; i++)
+        is_known |= strait_fingerprint_equal(&approval.asked[i], key);
+    if (!is_known && approval.n_asked < APPROVED_MAX) approval.asked[approval.n_asked++] = *key;
+    for (int i = 0; i < approval.n_typed; i++)
+        if (strncmp(text, approval.typed[i], strlen(approval.typed[i])) == 0 &&
+            count_asked(approval.typed[i]) <= 1)
+            return 1;
+    if (is_known) return 0;
+    (void)snprintf(line, sizeof line, "worker '%s' asks to join: type %s and Enter to admit it",
+                   name, text);
+    on_noted(user, line);
     return 0;
 }
 

@@ -11,6 +11,7 @@ void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_co
     assert(config->n_stages >= 1 && config->n_stages <= STRAIT_RUN_STAGES);
     memset(c, 0, sizeof *c);
     c->config = *config;
+    c->reported_limit = STRAIT_SWARM_SKIP_MAX;
     c->checkpoint = c->restore_limit = c->charged_boundary = -1;
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         c->owner[i] = -1;
@@ -58,6 +59,7 @@ int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerpr
 void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *durable,
                                int64_t now_ns) {
     c->generation = durable->generation;
+    c->reported_limit = c->generation + STRAIT_SWARM_SKIP_MAX;
     c->committed = durable->committed;
     /* Whether the work after the last committed step (validation, checkpoint) was done is unknown.
      * Restoring at most the settled step does it again. */
@@ -190,6 +192,8 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
         strait_coordinator_abandon(c, now, 0);
     }
     worker->report = *e->report;
+    if (e->generation > c->newest_reported && e->generation <= c->reported_limit)
+        c->newest_reported = e->generation;
     worker->is_connected = 1;
     worker->is_leaving = worker->is_unfit = 0;
     worker->seen_ns = worker->progress_ns = now;

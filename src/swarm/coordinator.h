@@ -35,7 +35,8 @@ enum {
     STRAIT_SWARM_FAILURES = 2,     // at a boundary, before one of its ends is replaced
     STRAIT_SWARM_CALM_STEPS = 32,  // committed without a failure, after which suspicion is dropped
     STRAIT_SWARM_PAIRS = 256,      // of workers that could not connect, which are remembered
-    STRAIT_SWARM_LINE = 256        // bytes of a log line, with its final zero
+    STRAIT_SWARM_SKIP_MAX = 1 << 20, // generations that reports of workers may skip in all
+    STRAIT_SWARM_LINE = 256          // bytes of a log line, with its final zero
 };
 
 /* What a worker reports about itself when it joins. */
@@ -89,12 +90,12 @@ typedef enum strait_swarm_phase {
 
 /* Each kind is followed by the fields of strait_swarm_event that it uses. */
 typedef enum strait_swarm_event_kind {
-    STRAIT_SWARM_JOIN,         // key, report, inventory: an admitted worker's link opened
-    STRAIT_SWARM_LOST,         // worker: its link closed
-    STRAIT_SWARM_LEAVE,        // worker: asked to leave
-    STRAIT_SWARM_HEARTBEAT,    // worker, inventory, progress, waits_for
-    STRAIT_SWARM_REPLY,        // worker, generation, sequence, err, failed_side, has_other_route,
-                               // is_blaming, blamed, is_source_bad
+    STRAIT_SWARM_JOIN,      // key, report, inventory, generation: an admitted worker's link opened
+    STRAIT_SWARM_LOST,      // worker: its link closed
+    STRAIT_SWARM_LEAVE,     // worker: asked to leave
+    STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, waits_for
+    STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, failed_side, has_other_route,
+                            // is_blaming, blamed, is_source_bad
     STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
     STRAIT_SWARM_NONFINITE,    // worker: reported non-finite or implausible values, unverified
     STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
@@ -124,7 +125,7 @@ typedef struct strait_swarm_event {
     strait_snapshot_inventory inventory;
     uint32_t progress;
     int waits_for;
-    uint32_t generation, sequence; // of the command that this replies to
+    uint32_t generation, sequence; // of the command that this replies to; JOIN: the worker's newest
     strait_err err;
     int failed_side;     // with an error: of the boundary that failed, -1 or 1; 0: none
     int has_other_route; // the two ends of that boundary can still be connected in another way
@@ -209,6 +210,10 @@ struct strait_coordinator {
     int owner[STRAIT_RUN_STAGES]; // a worker's slot; -1: none
     strait_swarm_phase phase;
     uint32_t generation, sequence; // sequence: of the latest barrier
+    /* Workers ignore tasks of generations below the newest they have seen, which a coordinator with
+     * an older durable state, from a backup, does not know. The next generation is above what they
+     * report. A false report is ignored above the limit, so that it cannot use the numbers up. */
+    uint32_t newest_reported, reported_limit;
     int has_started;
     int is_awaited[STRAIT_RUN_STAGES]; // the owner's reply is outstanding
     int64_t now_ns;                    // of the latest event

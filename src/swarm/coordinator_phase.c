@@ -101,15 +101,22 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
     return is_full;
 }
 
-static void begin_generation(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    if (!c->has_started || now < c->retry_ns) return;
-    strait_coordinator_settle(c, out);
-    if (!fill_stages(c, now, out)) return;
+/* Forgets the start step of the generation 64 before, and what depends on it. */
+static void count_generation(struct strait_coordinator *c) {
     c->generation++;
     int64_t *start_step = &c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
     if (c->generation > STRAIT_SWARM_GENERATIONS && *start_step != INT64_MAX)
         c->forgotten = c->generation - STRAIT_SWARM_GENERATIONS;
-    *start_step = INT64_MAX; // until the step to restore is chosen
+    *start_step = INT64_MAX; // until the step to restore is chosen; a skipped one restored none
+}
+
+static void begin_generation(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    if (!c->has_started || now < c->retry_ns) return;
+    strait_coordinator_settle(c, out);
+    if (!fill_stages(c, now, out)) return;
+    do
+        count_generation(c);
+    while (c->generation <= c->newest_reported);
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_PHASE_ASSIGN, now, out);
 }

@@ -31,10 +31,15 @@ _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "SNAPSHOTS lists three snapshots");
         TASK(FLAG, neighbours.side.must_listen), TASK(NAME, neighbours.side.address)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-static const strait_field join_fields[] = {JOIN(BYTES, token),      JOIN(F64, report.memory_bytes),
-                                           JOIN(F64, report.flops), JOIN(FLAG, report.is_reachable),
-                                           JOIN(NAME, report.name), JOIN(NAME, report.device),
-                                           SNAPSHOTS(JOIN, own),    SNAPSHOTS(JOIN, prev),
+static const strait_field join_fields[] = {JOIN(BYTES, token),
+                                           JOIN(U32, generation),
+                                           JOIN(F64, report.memory_bytes),
+                                           JOIN(F64, report.flops),
+                                           JOIN(FLAG, report.is_reachable),
+                                           JOIN(NAME, report.name),
+                                           JOIN(NAME, report.device),
+                                           SNAPSHOTS(JOIN, own),
+                                           SNAPSHOTS(JOIN, prev),
                                            SNAPSHOTS(JOIN, next)};
 static const strait_field heartbeat_fields[] = {
     SNAPSHOTS(HEARTBEAT, own), SNAPSHOTS(HEARTBEAT, prev), SNAPSHOTS(HEARTBEAT, next),

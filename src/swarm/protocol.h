@@ -45,6 +45,7 @@ enum {
 
 typedef struct strait_join {
     unsigned char token[STRAIT_TOKEN_BYTES];
+    uint32_t generation; // the newest in which it got a task; 0: none
     strait_swarm_report report;
     strait_snapshot_inventory inventory;
 } strait_join;

@@ -3,6 +3,7 @@
  * Events of the transport are only queued here; dispatch.c handles them afterwards. A message of a
  * worker therefore never takes effect in the middle of another operation, and links stay alive
  * while the host waits for the metastore. */
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
@@ -16,6 +17,7 @@ enum {
     BURST_MAX = 1000,         // messages it may send at once
     IN_MAX = 4 * 1024 * 1024, // received bytes of one link that may be queued before it is paused
     IN_EARLY = 64 * 1024,     // the same before it has joined, and its largest message then
+    TRIM_MS = 5000,           // between two times that unused memory is freed
     REFUSAL_MS = 10000        // between two log lines about refused connections
 };
 
@@ -63,6 +65,14 @@ void strait_host_disconnect(struct host *h, struct connection *connection, strai
     connection->must_close = 1;
     strait_err_note(__FILE__, __LINE__, "%s", reason);
     strait_link_close(connection->link, why);
+}
+
+void strait_host_trim_memory(struct host *h, int64_t now_ns) {
+    if (now_ns - h->clock.trim_ns < TRIM_MS * INT64_C(1000000)) return;
+    h->clock.trim_ns = now_ns;
+    strait_msg_pool_trim(h->pool);
+    if (h->links.n_refused != h->links.n_trimmed) strait_alloc_trim();
+    h->links.n_trimmed = h->links.n_refused;
 }
 
 /* ---- events of the transport ---- */
@@ -180,7 +190,8 @@ static void received(void *user, struct strait_link *link, struct strait_msg **m
     struct connection *connection = link->user;
     if (connection == NULL || connection->must_close) return;
     if (!is_within_rate(h, connection, *msg)) {
-        strait_host_note(h, "'%s' is disconnected: message rate limit exceeded", link->peer_name);
+        strait_host_note_stranger(h, "'%s' is disconnected: message rate limit exceeded",
+                                  link->peer_name);
         strait_host_disconnect(h, connection, STRAIT_EPROTO, "message rate limit exceeded");
         return;
     }

@@ -13,13 +13,6 @@ enum {
     RECONNECTS_MANY = 10 // within the window: more than a bad link explains
 };
 
-static strait_err check_token(struct host *h, const strait_join *join,
-                              const strait_fingerprint *key) {
-    if (!strait_invite_is_token(join->token, h->invite.token))
-        return STRAIT_FAIL(STRAIT_EAUTH, "the token is wrong: ask for a new invite");
-    return strait_host_admit(h, key, join->report.name);
-}
-
 /* Two workers with one key replace each other's link for ever. Only the operator can resolve that.
  */
 static void count_reconnects(struct host *h, int worker, const char *name) {
@@ -41,9 +34,11 @@ static strait_err on_join(struct host *h, struct connection *connection,
     if (connection->worker >= 0)
         return STRAIT_OK; // repeated: sent before the last link broke, and again on this one
     STRAIT_TRY(strait_join_unpack(msg, &join));
-    /* A copy: the link may close while check_token waits for the metastore. */
+    /* A copy: the link may close while admitting it waits for the metastore. */
     const strait_fingerprint key = connection->link->peer;
-    const strait_err err = check_token(h, &join, &key);
+    struct host_applicant applicant = {.key = key, .token = join.token, .name = join.report.name};
+    memcpy(applicant.address, connection->link->source_address, sizeof applicant.address);
+    const strait_err err = strait_host_admit(h, &applicant);
     if (err != STRAIT_OK) {
         h->links.n_refused += err != STRAIT_EAGAIN;
         return err;
@@ -57,13 +52,18 @@ static strait_err on_join(struct host *h, struct connection *connection,
         count_reconnects(h, known, join.report.name);
         strait_host_disconnect(h, older, STRAIT_ECLOSED, "replaced by a newer link");
     }
-    strait_swarm_event event = {
-        .kind = STRAIT_SWARM_JOIN, .key = key, .report = &join.report, .inventory = join.inventory};
+    strait_swarm_event event = {.kind = STRAIT_SWARM_JOIN,
+                                .key = key,
+                                .report = &join.report,
+                                .inventory = join.inventory,
+                                .generation = join.generation};
     /* The event below already sends the worker a task, so its slot must be known before. */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
-    if (connection->worker < 0)
+    if (connection->worker < 0) {
+        strait_host_make_slot(h, connection);
         return STRAIT_FAIL(STRAIT_ECLOSED,
                            "the run has no free slot for another worker: try again later");
+    }
     h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
     connection->link->message_max = h->t->config.message_max;
     strait_host_feed_coordinator(h, &event);
@@ -224,10 +224,11 @@ static strait_err on_snapshot_request(struct host *h, struct connection *connect
 }
 
 /* Returns whether a peer that has the invite asks us to send bytes that measure the link. */
-static int is_probe_request(const struct host *h, const struct connection *connection,
+static int is_probe_request(struct host *h, const struct connection *connection,
                             const struct strait_msg *msg) {
+    struct host_invite *invite = NULL;
     return msg->type == STRAIT_MSG_PROBE && msg->size == STRAIT_TOKEN_BYTES &&
-           !connection->was_probed && strait_invite_is_token(msg->body, h->invite.token);
+           !connection->was_probed && strait_host_check_token(h, msg->body, &invite) == STRAIT_OK;
 }
 
 static strait_err probe(struct host *h, struct connection *connection) {
@@ -281,9 +282,12 @@ static int keep_pending(struct connection *connection, strait_err err, struct st
 static void reject(struct host *h, struct connection *connection, int is_joining, strait_err err) {
     char reason[STRAIT_REASON_MAX];
     (void)snprintf(reason, sizeof reason, "%.255s", strait_err_detail());
-    strait_host_note(h, "'%s' is disconnected: %s",
-                     connection->link != NULL ? connection->link->peer_name : "a closed connection",
-                     reason);
+    const char *name = connection->link != NULL ? connection->link->peer_name
+                                                : "a closed connection";
+    if (connection->worker >= 0)
+        strait_host_note(h, "'%s' is disconnected: %s", name, reason);
+    else
+        strait_host_note_stranger(h, "'%s' is disconnected: %s", name, reason);
     if (is_joining && err != STRAIT_ECLOSED)
         strait_host_refuse(h, connection, reason);
     else

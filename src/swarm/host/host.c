@@ -17,7 +17,6 @@ enum {
     BLOCKED_MS = 2000, // between two polls, after which silence of workers is not held against them
     MESSAGE_MAX = 1 << 20, // from a worker, without the basis that some replies carry
     DEAD_MS = 5000,        // silence after which the link of a worker is closed
-    TRIM_MS = 5000,        // between two times that unused memory of messages is freed
     END_MS = 1500,         // for workers to receive the end of the run
     LINGER_MS = 500
 };
@@ -85,6 +84,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
         h->work.step = a->step;
         h->work.has_rolled_back = 1;
         h->pace.restored_ns = strait_clock_ns();
+        strait_host_keep_owners(h);
         strait_host_note(h, "generation %u: all stages ready at step %lld",
                          h->coordinator.generation, (long long)a->step);
         break;
@@ -130,15 +130,6 @@ void strait_host_report_status_if_due(struct host *h, int64_t now_ns) {
     if (now_ns - h->clock.status_ns > STATUS_MS * INT64_C(1000000)) strait_host_report_status(h);
 }
 
-/* A burst of messages or strangers must not cost memory for the rest of the run. */
-static void trim_memory(struct host *h, int64_t now_ns) {
-    if (now_ns - h->clock.trim_ns < TRIM_MS * INT64_C(1000000)) return;
-    h->clock.trim_ns = now_ns;
-    strait_msg_pool_trim(h->pool);
-    if (h->links.n_refused != h->links.n_trimmed) strait_alloc_trim();
-    h->links.n_trimmed = h->links.n_refused;
-}
-
 strait_err strait_host_pump(struct host *h, int timeout_ms) {
     const int64_t began = h->clock.pumped_ns != 0 ? h->clock.pumped_ns : strait_clock_ns();
     (void)h->t->ops->progress(h->t, timeout_ms < TICK_MS ? timeout_ms : TICK_MS);
@@ -152,7 +143,8 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
         strait_host_check_newcomers(h, now);
-        trim_memory(h, now);
+        strait_host_trim_memory(h, now);
+        strait_host_sum_up(h, now);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);

@@ -18,8 +18,8 @@ enum {
 /* One request to the metastore, and whether it cost us the leadership. */
 struct request {
     struct host *host;
-    const char *key; // NULL: renew the lease
-    const void *data;
+    const char *key;  // NULL: renew the lease
+    const void *data; // NULL: remove the entry
     size_t bytes;
     int is_lost; // another coordinator leads, or led meanwhile
 };
@@ -43,9 +43,10 @@ static void wait_before_retry(struct host *h) {
 static strait_err put_or_renew(void *arg) {
     const struct request *request = arg;
     struct strait_metastore *metastore = request->host->persistence.metastore;
-    return request->key != NULL
-               ? strait_metastore_put(metastore, request->key, request->data, request->bytes)
-               : strait_metastore_renew(metastore);
+    const strait_metastore_change removal = {.key = request->key};
+    if (request->key == NULL) return strait_metastore_renew(metastore);
+    if (request->data == NULL) return strait_metastore_commit(metastore, &removal, 1, NULL);
+    return strait_metastore_put(metastore, request->key, request->data, request->bytes);
 }
 
 /* ---- repeated until it succeeds ---- */
@@ -137,6 +138,10 @@ static strait_err retry(struct host *h, const char *key, const void *data, size_
 
 strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes) {
     return retry(h, key, data, bytes);
+}
+
+strait_err strait_host_remove(struct host *h, const char *key) {
+    return retry(h, key, NULL, 0);
 }
 
 strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes) {

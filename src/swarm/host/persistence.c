@@ -26,9 +26,6 @@ enum {
 static const double log_every_s = 10.0; // between two log lines about an unreachable metastore
 
 static const char expiry_key[] = "expires";
-/* Keys of existing metastores; the words in them are older than "admitted" and "banned". */
-static const char admitted_prefix[] = "member/";
-static const char banned_prefix[] = "barred/";
 
 /* ---- expiry of the invite ---- */
 
@@ -171,72 +168,6 @@ static strait_err read_state(strait_swarm_durable *durable, const strait_metasto
     return STRAIT_OK;
 }
 
-/* ---- admitted keys ---- */
-
-/* Returns the index of an admitted key; -1: it was never admitted. */
-static int find_key(const struct host *h, const strait_fingerprint *key) {
-    for (int i = 0; i < h->persistence.n_keys; i++)
-        if (strait_fingerprint_equal(&h->persistence.keys[i], key)) return i;
-    return -1;
-}
-
-typedef strait_err put_fn(struct host *h, const char *key, const void *data, size_t bytes);
-
-static strait_err put_key(struct host *h, put_fn *put, const char *prefix,
-                          const strait_fingerprint *key, const char *name) {
-    char path[STRAIT_METASTORE_KEY_MAX];
-    char text[STRAIT_FINGERPRINT_TEXT];
-    strait_fingerprint_text(key, text);
-    (void)snprintf(path, sizeof path, "%s%s", prefix, text);
-    return put(h, path, name, strlen(name) + 1);
-}
-
-static strait_err may_join(struct host *h, const strait_fingerprint *key, const char *name) {
-    const strait_host_events *events = &h->spec->events;
-    if (h->invite.expires != 0 && (uint64_t)time(NULL) > h->invite.expires)
-        return STRAIT_FAIL(STRAIT_EAUTH, "the invite has expired: ask for a new one");
-    if (h->invite.uses != 0 && (uint32_t)h->persistence.n_keys >= h->invite.uses)
-        return STRAIT_FAIL(STRAIT_EAUTH,
-                           "the invite was used %u times, which is its limit: ask for another",
-                           h->invite.uses);
-    if (h->persistence.n_keys == STRAIT_HOST_KEYS_MAX)
-        return STRAIT_FAIL(STRAIT_EAUTH, "the run has admitted %d keys, which is the limit",
-                           STRAIT_HOST_KEYS_MAX);
-    if (events->approves == NULL || events->approves(events->user, key, name)) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_EAGAIN, "waiting for approval by the operator");
-}
-
-/* A worker is not refused because the metastore fails: its request stays pending. The metastore is
- * not contacted for every pending request in every loop, since each call may block until it times
- * out. */
-static strait_err postpone(struct host *h, const char *name) {
-    if (h->persistence.admit_ns == 0)
-        strait_host_note(h, "worker '%s' waits to be admitted: %s", name, strait_err_detail());
-    h->persistence.admit_ns = strait_clock_ns() + ADMIT_MS * INT64_C(1000000);
-    return STRAIT_EAGAIN;
-}
-
-strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name) {
-    const int known = find_key(h, key);
-    if (known >= 0 && h->persistence.is_banned[known])
-        return STRAIT_FAIL(STRAIT_EAUTH, "this key is banned from this run: it sent invalid data");
-    if (known >= 0) return STRAIT_OK;
-    STRAIT_TRY(may_join(h, key, name));
-    if (strait_clock_ns() < h->persistence.admit_ns) return STRAIT_EAGAIN;
-    const strait_err err = put_key(h, strait_host_put_once, admitted_prefix, key, name);
-    if (err != STRAIT_OK) return postpone(h, name);
-    h->persistence.admit_ns = 0;
-    h->persistence.keys[h->persistence.n_keys++] = *key;
-    return STRAIT_OK;
-}
-
-strait_err strait_host_ban(struct host *h, const strait_fingerprint *key) {
-    const int known = find_key(h, key);
-    if (known < 0) return STRAIT_OK; // it was never admitted
-    h->persistence.is_banned[known] = 1;
-    return put_key(h, strait_host_put, banned_prefix, key, "");
-}
-
 /* ---- reading all entries ---- */
 
 struct reading {
@@ -244,18 +175,6 @@ struct reading {
     strait_swarm_durable durable;
     int has_state;
 };
-
-/* A banned key has two entries, admitted and banned, which are read in any order. */
-static strait_err read_key(struct host *h, const char *text, int is_banned) {
-    strait_fingerprint key;
-    STRAIT_TRY(strait_fingerprint_parse(text, &key));
-    int at = find_key(h, &key);
-    if (at < 0 && h->persistence.n_keys == STRAIT_HOST_KEYS_MAX) return STRAIT_OK;
-    if (at < 0) at = h->persistence.n_keys++;
-    h->persistence.keys[at] = key;
-    h->persistence.is_banned[at] |= (unsigned char)is_banned;
-    return STRAIT_OK;
-}
 
 static strait_err visit(void *user, const strait_metastore_entry *entry) {
     struct reading *r = user;
@@ -269,11 +188,8 @@ static strait_err visit(void *user, const strait_metastore_entry *entry) {
         h->persistence.state_bytes[0] = entry->bytes;
         return STRAIT_OK;
     }
-    if (strncmp(entry->key, admitted_prefix, sizeof admitted_prefix - 1) == 0)
-        return read_key(h, entry->key + sizeof admitted_prefix - 1, 0);
-    if (strncmp(entry->key, banned_prefix, sizeof banned_prefix - 1) == 0)
-        return read_key(h, entry->key + sizeof banned_prefix - 1, 1);
-    return STRAIT_OK;
+    STRAIT_TRY(strait_host_read_invite(h, entry));
+    return strait_host_read_key(h, entry);
 }
 
 static strait_err visit_record(void *user, const strait_metastore_entry *entry) {
@@ -372,9 +288,11 @@ strait_err strait_host_open_metastore(struct host *h) {
     STRAIT_TRY(strait_metastore_open(&config, &h->persistence.metastore));
     STRAIT_TRY(claim(h));
     STRAIT_TRY(strait_metastore_read(h->persistence.metastore, "", visit, &reading));
+    /* Earlier versions did not count: every key had used the invite. */
+    if (!h->admission.has_count) h->admission.n_used = (uint32_t)h->admission.n_keys;
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) { // do not wait for banned owners
-        const int owner = find_key(h, &reading.durable.owners[i]);
-        if (owner >= 0 && h->persistence.is_banned[owner]) reading.durable.has_owner[i] = 0;
+        const struct host_key *owner = strait_host_find_key(h, &reading.durable.owners[i]);
+        if (owner != NULL && owner->is_banned) reading.durable.has_owner[i] = 0;
     }
     if (reading.has_state)
         strait_coordinator_resume(&h->coordinator, &reading.durable, strait_clock_ns());

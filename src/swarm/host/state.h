@@ -6,6 +6,7 @@
 #include "metastore/metastore.h"
 #include "net/core/priority_queue.h"
 #include "stage/channel.h"
+#include "swarm/host/admission.h"
 #include "swarm/host/host.h"
 #include "swarm/protocol.h"
 #include "swarm/snapshot.h"
@@ -14,7 +15,6 @@
 
 enum {
     STRAIT_HOST_CONNECTIONS = 320,           // links at once, joined or not
-    STRAIT_HOST_KEYS_MAX = 4096,             // keys admitted over the life of a run
     STRAIT_HOST_ROUTES = 256,                // pairs of workers whose routes are remembered
     STRAIT_HOST_SUSPECTS = 64,               // steps; more than a trainer skips in a row
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
@@ -64,11 +64,6 @@ struct host_persistence {
     struct strait_metastore *metastore;
     unsigned char state[2][STRAIT_HOST_STATE]; // as last written, and as in the latest attempt
     size_t state_bytes[2];
-    strait_fingerprint keys[STRAIT_HOST_KEYS_MAX]; // every key that was ever admitted
-    unsigned char is_banned[STRAIT_HOST_KEYS_MAX]; // of these, refused from now on
-    int n_keys;
-    /* After a metastore error no new key is admitted before this time; 0: there was no error. */
-    int64_t admit_ns;
     int is_id_new;    // this host created the run's id (run_id.c)
     int was_begun;    // an earlier host has begun this run
     int has_expiry;   // the invite's time of expiry is stored
@@ -122,6 +117,7 @@ struct host {
     strait_swarm_actions actions;
     struct host_links links;
     struct host_persistence persistence;
+    struct host_admission admission;
     struct host_work work;
     struct host_pace pace;
     struct host_routes routes;
@@ -176,6 +172,8 @@ struct connection *strait_host_connection(struct host *h, int worker); // NULL: 
 /* Closes a link and sends the peer the reason. */
 void strait_host_disconnect(struct host *h, struct connection *connection, strait_err why,
                             const char *reason);
+/* Frees memory that a burst of messages or strangers left; does something every few seconds. */
+void strait_host_trim_memory(struct host *h, int64_t now_ns);
 void strait_host_connection_fini(struct connection *connection); // frees what it owns, and its slot
 
 /* ---- dispatch.c: messages of workers ---- */
@@ -228,6 +226,8 @@ strait_err strait_host_run_async(struct host *h, strait_err (*run)(void *arg), v
 strait_err strait_host_put(struct host *h, const char *key, const void *data, size_t bytes);
 /* The same, attempted once. */
 strait_err strait_host_put_once(struct host *h, const char *key, const void *data, size_t bytes);
+/* Removes an entry, which need not exist; otherwise like strait_host_put. */
+strait_err strait_host_remove(struct host *h, const char *key);
 /* A `serve` for strait_host_run_async: keeps links and the lease alive and queues messages. */
 strait_err strait_host_keep_alive(struct host *h);
 /* Renews the lease when that is due. */
@@ -238,11 +238,6 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns);
 strait_err strait_host_open_metastore(struct host *h);
 strait_err strait_host_save_state(struct host *h);
 strait_err strait_host_save_run(struct host *h);
-/* Admits a key or says why not. STRAIT_EAGAIN: undecided until the operator approves or the
- * metastore answers; STRAIT_EAUTH: refused. */
-strait_err strait_host_admit(struct host *h, const strait_fingerprint *key, const char *name);
-/* Refuses the key from now on, also after a restart of the host. */
-strait_err strait_host_ban(struct host *h, const strait_fingerprint *key);
 
 /* ---- run_id.c ---- */
 /* Reads or creates what follows the run's name in a metastore that several runs share; "" where

@@ -41,7 +41,7 @@ void strait_worker_send(struct worker *w, struct strait_msg **msg) {
  * from what workers still hold. */
 void strait_worker_send_join(struct worker *w) {
     struct strait_msg *msg = NULL;
-    strait_join join = {.report = w->report};
+    strait_join join = {.report = w->report, .generation = w->generation};
     memcpy(join.token, w->spec->invite.token, sizeof join.token);
     strait_worker_inventory(w, &join.inventory);
     w->control.down_ns = 0;

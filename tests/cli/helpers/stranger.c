@@ -9,10 +9,11 @@
  *   noise     opens N connections, one after another, and sends random bytes
  *   replay    replays the bytes that a worker sent when it joined; N is their file (tap.c)
  *   links     opens N links and sends nothing until they are closed
+ *   sybil     joins N times with the right token, each time with a new key, and leaves
  *   large     opens N links and sends messages of 1,000,000 bytes until they are closed
  *
- * FROM is the source address of mode silence. Prints the result, "refused: REASON". Exits with 0
- * when it was refused, with 1 otherwise. */
+ * FROM is the source address of modes silence and sybil. Prints the result, "refused: REASON".
+ * Exits with 0 when it was refused, with 1 otherwise. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/rng/rng.h"
@@ -27,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -36,6 +38,8 @@ enum {
 };
 
 static int has_old_version;
+static struct sockaddr_in source = {.sin_family = AF_INET}; // any address by default
+static int has_source;
 
 /* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
 void __real_strait_frame_write(const struct strait_msg *msg, uint32_t run,
@@ -49,6 +53,13 @@ void __wrap_strait_frame_write(const struct strait_msg *msg, uint32_t run,
     if (has_old_version) out[2] = 0;
 }
 /* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
+
+/* Replaces the C library's, also for the shared libraries of this program. */
+int connect(int fd, const struct sockaddr *address, socklen_t size) {
+    if (has_source && address->sa_family == AF_INET)
+        (void)bind(fd, (const struct sockaddr *)&source, sizeof source);
+    return (int)syscall(SYS_connect, fd, address, size);
+}
 
 /* Prints the result; returns the exit code of the program. */
 static int report(const char *result, const char *reason) {
@@ -125,7 +136,13 @@ static int try_to_join(const char *mode, strait_invite *invite) {
     return result;
 }
 
-static struct sockaddr_in source = {.sin_family = AF_INET}; // any address by default
+static int join_often(strait_invite *invite, int n) {
+    int n_admitted = 0;
+    for (int i = 0; i < n; i++)
+        n_admitted += try_to_join("sybil", invite);
+    printf("%d of %d keys were admitted\n", n_admitted, n);
+    return 0;
+}
 
 /* With `flags` SOCK_NONBLOCK returns before the connection is established. */
 static int connect_to(const strait_invite *invite, int flags) {
@@ -136,7 +153,7 @@ static int connect_to(const strait_invite *invite, int flags) {
     where.sin_port = htons((uint16_t)atoi(colon + 1));
     (void)inet_pton(AF_INET, host, &where.sin_addr);
     const int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)&source, sizeof source) == 0 &&
+    if (fd >= 0 &&
         (connect(fd, (struct sockaddr *)&where, sizeof where) == 0 || errno == EINPROGRESS))
         return fd;
     if (fd >= 0) (void)close(fd);
@@ -282,6 +299,8 @@ int main(int argc, char **argv) {
     if (argc < 3 || strait_invite_parse(argv[2], &invite) != STRAIT_OK) return 2;
     const int n = argc > 3 ? atoi(argv[3]) : 1;
     if (argc > 4 && inet_pton(AF_INET, argv[4], &source.sin_addr) != 1) return 2;
+    has_source = argc > 4;
+    if (strcmp(argv[1], "sybil") == 0) return join_often(&invite, n);
     if (strcmp(argv[1], "silence") == 0) return stay_silent(&invite, n);
     if (strcmp(argv[1], "links") == 0) return hold_links(&invite, n, 0);
     if (strcmp(argv[1], "large") == 0) return hold_links(&invite, n, 1000000);

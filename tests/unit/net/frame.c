@@ -106,8 +106,8 @@ static void refuses_invalid_headers(void **state) {
     (void)state;
     expect_refusal(0, 'G', "frame starts with 4774, expected 5374");
     expect_refusal(
-        2, 0, "the peer uses protocol version 0, this program version 4: install the same release");
-    expect_refusal(2, 1, "the peer uses protocol version 1, this program version 4");
+        2, 0, "the peer uses protocol version 0, this program version 5: install the same release");
+    expect_refusal(2, 1, "the peer uses protocol version 1, this program version 5");
     expect_refusal(4, 3, "priority 3, expected 0 to 2");
     expect_refusal(8, 0x0e, "frame of run 0a0b0c0e, expected run 0a0b0c0d");
     const int64_t before = strait_alloc_count();

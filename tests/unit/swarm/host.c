@@ -94,6 +94,7 @@ static strait_err run_host(void) {
         .folder = scratch_at(&fixture.folder, "run"),
         .identity = fixture.host_key,
         .listen = fixture.listen,
+        .uses = 1, // a key that used a limited invite is stored before it joins
         .max_lost_work_s = 10.0,
         .lease_s = 600.0,
         .stall_s = 600.0,
