@@ -156,6 +156,7 @@ strait_err strait_mesh_add(struct strait_mesh *mesh, const strait_mesh_peer *pee
     m->name[sizeof m->name - 1] = 0;
     m->key = peer->key;
     if (peer->address != NULL) (void)snprintf(m->address, sizeof m->address, "%s", peer->address);
+    m->dial_classes = peer->dial_classes;
     m->has_emulate = peer->emulate != NULL;
     if (peer->emulate != NULL) m->emulate = *peer->emulate;
     m->why = STRAIT_ECLOSED;
@@ -350,6 +351,15 @@ strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
     pthread_mutex_lock(&mesh->mutex);
     const strait_err err = find(mesh, peer, &m);
     if (err == STRAIT_OK) memcpy(out, m->dialled, sizeof m->dialled);
+    pthread_mutex_unlock(&mesh->mutex);
+    return err;
+}
+
+strait_err strait_mesh_remote(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]) {
+    struct strait_mesh_peer_state *m = NULL;
+    pthread_mutex_lock(&mesh->mutex);
+    const strait_err err = find(mesh, peer, &m);
+    if (err == STRAIT_OK) memcpy(out, m->remote, sizeof m->remote);
     pthread_mutex_unlock(&mesh->mutex);
     return err;
 }

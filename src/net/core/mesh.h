@@ -26,6 +26,7 @@ typedef struct strait_mesh_peer {
     const char *address; // where to dial it: one address, or several separated by commas that are
                          // tried in turn; NULL: the peer dials us. Copied
     const strait_emulate_spec *emulate; // our direction of its link; NULL: the config's. Copied
+    unsigned dial_classes; // kinds of addresses to dial (address_class.h); 0: the config's
 } strait_mesh_peer;
 
 enum {
@@ -75,6 +76,9 @@ strait_err strait_mesh_stats(struct strait_mesh *mesh, int peer, strait_link_sta
 /* Which of the peer's addresses was dialled last; empty before the first attempt. */
 strait_err strait_mesh_last_address(struct strait_mesh *mesh, int peer,
                                     char out[STRAIT_ADDRESS_MAX]);
+
+/* The numeric address at the other end of the latest link to `peer`; empty before the first. */
+strait_err strait_mesh_remote(struct strait_mesh *mesh, int peer, char out[STRAIT_ADDRESS_MAX]);
 
 /* How many unknown peers were refused so far, and the reason of the latest refusal. */
 int64_t strait_mesh_refusals(struct strait_mesh *mesh, char out[STRAIT_REASON_MAX]);

@@ -27,6 +27,8 @@ struct strait_mesh_peer_state { // guarded by mesh->mutex, except `link` and wha
     strait_fingerprint key;
     char address[STRAIT_ADDRESS_MAX]; // "" when it dials us; never changes
     char dialled[STRAIT_ADDRESS_MAX]; // the one of its addresses that was dialled last
+    char remote[STRAIT_ADDRESS_MAX];  // numeric, of the latest link; "" before the first
+    unsigned dial_classes;            // 0: the config's; never changes
     int has_emulate;
     strait_emulate_spec emulate;
     struct strait_priority_queue out;

@@ -104,6 +104,7 @@ static void opened(void *user, struct strait_link *link) {
     m->is_up = 1;
     m->why = STRAIT_OK;
     if (mesh->config.drops_unsent) strait_priority_queue_clear(&m->out); // all from before UP
+    memcpy(m->remote, link->remote, sizeof m->remote);
     const int must_pause = mesh->is_paused;
     notify(mesh, m, STRAIT_MSG_UP);
     pthread_mutex_unlock(&mesh->mutex);
@@ -215,8 +216,10 @@ static void choose_address(struct strait_mesh *mesh, struct strait_mesh_peer_sta
 }
 
 static void dial(struct strait_mesh *mesh, struct strait_mesh_peer_state *m) {
-    const strait_dial_params params = {
-        .expected = &m->key, .emulate = m->has_emulate ? &m->emulate : NULL, .user = m};
+    const strait_dial_params params = {.expected = &m->key,
+                                       .emulate = m->has_emulate ? &m->emulate : NULL,
+                                       .dial_classes = m->dial_classes,
+                                       .user = m};
     choose_address(mesh, m);
     const strait_err err = strait_transport_dial(mesh->t, m->dialled, params, &m->link);
     if (err == STRAIT_OK) return;

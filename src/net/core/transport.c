@@ -97,6 +97,7 @@ strait_err strait_transport_dial(struct strait_transport *t, const char *address
     link->is_dialled = 1; // the peer must then prove the expected key
     link->user = params.user;
     if (params.emulate != NULL) link->emulate = *params.emulate;
+    link->dial_classes = params.dial_classes != 0 ? params.dial_classes : t->config.dial_classes;
     link->has_expected = params.expected != NULL;
     if (params.expected != NULL) link->expected = *params.expected;
     (void)snprintf(link->address, sizeof link->address, "%s", address);

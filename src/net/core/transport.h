@@ -18,6 +18,7 @@
  * tls/tcp.c, which is. */
 #pragma once
 
+#include "net/core/bandwidth.h"
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
 #include "net/core/msg.h"
@@ -39,6 +40,8 @@ typedef struct strait_transport_config {
     unsigned char run[STRAIT_RUN_BYTES];    // peers of another run are refused
     char name[STRAIT_NAME_MAX];             // our name in messages to people
     strait_emulate_spec emulate;            // for links that admit() and dial() do not change
+    unsigned dial_classes; // kinds of addresses that may be dialled (address_class.h); 0: all
+    struct strait_bandwidth *up, *down; // limits, shared with other transports; NULL: none
     int n_streams;       // TCP streams of a link we dial; default: 1 with BBR, else 4
     int max_streams;     // most streams of an accepted link; default: STRAIT_STREAMS_MAX
     int ping_ms;         // interval of keep-alives; default: 1000, or a third of the timeout
@@ -68,6 +71,7 @@ struct strait_link {
     strait_fingerprint expected;      // the key of the peer that was dialled
     strait_fingerprint peer;          // the peer's key; proven, valid from opened() on
     char address[STRAIT_ADDRESS_MAX]; // the address dialled, or where the peer connected from
+    char remote[STRAIT_ADDRESS_MAX];  // numeric, of the other end, once open; tls only
     unsigned char source_address[STRAIT_SOURCE_BYTES]; // of an accepted link: its address or /64
                                                        // network, for limits; else zeros
     char peer_name[STRAIT_NAME_MAX];                   // as the peer calls itself
@@ -75,7 +79,8 @@ struct strait_link {
     /* tls: largest body accepted from the peer. Begins as config.message_max; the owner may change
      * it at any time, for messages whose header arrives after that. */
     size_t message_max;
-    void *state; // ops->link_size bytes, zeroed before dial or accept
+    unsigned dial_classes; // of a dialled link; 0: all
+    void *state;           // ops->link_size bytes, zeroed before dial or accept
 };
 
 struct strait_transport_events {
@@ -140,6 +145,7 @@ strait_err strait_transport_listen(struct strait_transport *t, const char *addre
 typedef struct strait_dial_params {
     const strait_fingerprint *expected; // NULL: admit() decides on the key that answers
     const strait_emulate_spec *emulate; // NULL: the config's
+    unsigned dial_classes;              // 0: the config's
     void *user;                         // becomes link->user
 } strait_dial_params;
 

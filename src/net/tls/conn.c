@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "net/core/address.h"
+#include "net/core/address_class.h"
 #include "net/tls/conn_internal.h"
 #include "net/tls/socket.h"
 
@@ -28,7 +29,7 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
     c->emulate = t->config.emulate;
     strait_emulate_init(&c->own, &c->emulate, strait_clock_ns());
     c->shaper = shaper != NULL ? shaper : &c->own;
-    c->next_pump_ns = INT64_MAX;
+    c->next_pump_ns = c->read_ns = INT64_MAX;
     c->reader = (struct strait_frame_reader){.pool = t->config.pool};
     c->deadline_ns = after_ms(t->config.handshake_ms);
     c->received_ns = strait_clock_ns();
@@ -225,7 +226,18 @@ static void continue_rendezvous(struct strait_conn *c) {
 static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     (void)suggested;
     struct strait_conn *c = handle->data;
-    *out = uv_buf_init((char *)c->incoming, sizeof c->incoming);
+    const size_t bytes = strait_bandwidth_portion(c->t->config.down, sizeof c->incoming);
+    *out = uv_buf_init((char *)c->incoming, (unsigned)bytes);
+}
+
+/* Stops reading until what was read is paid for; strait_conn_resume continues. */
+static void limit_reading(struct strait_conn *c, size_t bytes) {
+    const int64_t now = strait_clock_ns();
+    strait_bandwidth_spend(c->t->config.down, bytes, now);
+    const int64_t due = strait_bandwidth_due_ns(c->t->config.down, now);
+    if (due <= now) return;
+    c->read_ns = due;
+    (void)uv_read_stop((uv_stream_t *)&c->tcp);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
@@ -248,6 +260,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
     }
     c->received_bytes += (uint64_t)n;
     c->received_ns = strait_clock_ns();
+    limit_reading(c, (size_t)n);
     c->read_at = 0;
     c->read_end = (size_t)n;
     if (c->state == STRAIT_CONN_RENDEZVOUS)
@@ -265,6 +278,12 @@ void strait_conn_pause(struct strait_conn *c, int is_paused) {
     }
     c->received_ns = strait_clock_ns(); // silence while paused is not the peer's fault
     process_input(c);                   // what was read before the pause
+    if (c->is_paused || c->state == STRAIT_CONN_CLOSED || c->read_ns != INT64_MAX) return;
+    (void)uv_read_start((uv_stream_t *)&c->tcp, provide_buffer, on_read);
+}
+
+void strait_conn_resume(struct strait_conn *c) {
+    c->read_ns = INT64_MAX;
     if (c->is_paused || c->state == STRAIT_CONN_CLOSED) return;
     (void)uv_read_start((uv_stream_t *)&c->tcp, provide_buffer, on_read);
 }
@@ -316,7 +335,11 @@ static void on_connect(uv_connect_t *request, int status) {
         start(c);
 }
 
+/* Checked here, on the very address that is dialled: a name could resolve to another one between a
+ * check and the dial. */
 strait_err strait_conn_connect(struct strait_conn *c, const struct sockaddr *address) {
+    STRAIT_TRY(strait_address_may_dial(address, c->link != NULL ? c->link->dial_classes
+                                                                : c->t->config.dial_classes));
     const int status = uv_tcp_connect(&c->connect, &c->tcp, address, on_connect);
     if (status == 0) return STRAIT_OK;
     return connect_error(status);

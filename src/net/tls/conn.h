@@ -91,6 +91,7 @@ struct strait_conn {
     struct strait_delay_line line; // send buffer: ciphertext, with the times it may be sent
     size_t wanted_buffer; // capacity to reserve once libuv no longer points into the buffer
     int64_t next_pump_ns; // when strait_conn_pump has to be called again
+    int64_t read_ns;      // when the limit on receiving allows more; INT64_MAX: it does now
 
     struct strait_priority_queue control; // our own HELLO and BYE
     int is_flushing;                      // closing, but the owner's messages are sent first
@@ -141,6 +142,9 @@ void strait_conn_abort(struct strait_conn *c, strait_err why);
 
 /* Stops or resumes reading from the socket; TCP then makes the peer wait. */
 void strait_conn_pause(struct strait_conn *c, int is_paused);
+
+/* Reads from the socket again; call it at read_ns. */
+void strait_conn_resume(struct strait_conn *c);
 
 /* Aborts the conn when its deadline for the handshake or for closing has passed. */
 void strait_conn_tick(struct strait_conn *c, int64_t now_ns);

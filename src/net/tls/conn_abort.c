@@ -33,6 +33,6 @@ void strait_conn_abort(struct strait_conn *c, strait_err why) {
     if (c->state == STRAIT_CONN_CLOSED) return;
     strait_conn_set_reason(c, why);
     c->state = STRAIT_CONN_CLOSED; // callbacks that libuv still delivers check this
-    c->next_pump_ns = INT64_MAX;
+    c->next_pump_ns = c->read_ns = INT64_MAX;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
 }

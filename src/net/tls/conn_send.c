@@ -105,6 +105,7 @@ static int fill(struct strait_conn *c) {
 static void wrote(struct strait_conn *c, size_t bytes) {
     strait_delay_line_sent(&c->line, bytes);
     c->sent_bytes += bytes;
+    strait_bandwidth_spend(c->t->config.up, bytes, strait_clock_ns());
 }
 
 static void lost(struct strait_conn *c, int status) {
@@ -127,6 +128,16 @@ static void on_written(uv_write_t *request, int status) {
     strait_conn_pump(c);
 }
 
+/* How many of `n` bytes that are due may be sent now; 0: none before next_pump_ns. */
+static size_t allowed(struct strait_conn *c, size_t n) {
+    const int64_t due = strait_bandwidth_due_ns(c->t->config.up, strait_clock_ns());
+    if (due > strait_clock_ns()) {
+        if (due < c->next_pump_ns) c->next_pump_ns = due;
+        return 0;
+    }
+    return strait_bandwidth_portion(c->t->config.up, n);
+}
+
 /* Writes to the socket what is due. When the socket is full, uv_write takes the rest and calls back
  * once it has been written; until then the send buffer must not move (n_writing). Returns whether
  * it made progress. */
@@ -140,6 +151,8 @@ static int flush(struct strait_conn *c) {
             if (due < c->next_pump_ns) c->next_pump_ns = due;
             return has_moved;
         }
+        n = allowed(c, n);
+        if (n == 0) return has_moved;
         uv_buf_t buffer = uv_buf_init((char *)bytes, (unsigned)n);
         const int took = uv_try_write((uv_stream_t *)&c->tcp, &buffer, 1);
         if (took > 0) {

@@ -294,6 +294,7 @@ static strait_err hello_received(struct strait_conn *c, const strait_hello *thei
     struct strait_multi_link *ml = link->state;
     link->peer = c->peer;
     memcpy(link->peer_name, theirs->name, sizeof link->peer_name);
+    memcpy(link->remote, c->remote, sizeof link->remote);
     if (++ml->n_ready < ml->n_streams || ml->is_closing) return STRAIT_OK;
     ml->is_open = 1;
     t->events->opened(t->user, link);

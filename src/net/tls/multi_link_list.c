@@ -56,12 +56,13 @@ void strait_multi_link_list_tick(struct strait_transport *t, int64_t now_ns) {
         strait_conn_tick(c, now_ns);
 }
 
-/* Streams of an emulated link have to be pumped when their next bytes are due, not when the socket
- * becomes writable. Returns when that is. */
+/* Streams of an emulated or limited link have to be pumped, or read, when their next bytes are due,
+ * not when the socket becomes ready. Returns when that is. */
 static int64_t pump_if_due(struct strait_conn *c, int64_t now_ns) {
     if (c == NULL) return INT64_MAX;
+    if (c->read_ns <= now_ns) strait_conn_resume(c);
     if (c->next_pump_ns <= now_ns) strait_conn_pump(c);
-    return c->next_pump_ns;
+    return c->next_pump_ns < c->read_ns ? c->next_pump_ns : c->read_ns;
 }
 
 int64_t strait_multi_link_list_pump_due(struct strait_transport *t, int64_t now_ns) {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static struct sockaddr_in address_of(const char *text) {
+static inline struct sockaddr_in address_of(const char *text) {
     struct sockaddr_in where = {.sin_family = AF_INET};
     const char *colon = strrchr(text, ':');
     CHECK(colon != NULL);
@@ -27,7 +27,7 @@ static struct sockaddr_in address_of(const char *text) {
     return where;
 }
 
-static int connect_to(const char *text) {
+static inline int connect_to(const char *text) {
     const struct sockaddr_in where = address_of(text);
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)&where, sizeof where) == 0);
