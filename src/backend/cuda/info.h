@@ -38,6 +38,11 @@ struct strait_cuda_info {
  * `problem` says what to do. Any thread. */
 strait_err strait_cuda_get_info(struct strait_cuda_info *out);
 
+/* Calls `add` for every file and folder that the environment or the program's own place names for
+ * CUDA: folders of libraries, the module file, and the file of tuned algorithms, which is also
+ * written (may_write). They need not exist. For a process that confines itself. Any thread. */
+void strait_cuda_paths(void *user, void (*add)(void *user, const char *path, int may_write));
+
 #ifdef __cplusplus
 }
 #endif

@@ -104,3 +104,26 @@ strait_err strait_cuda_module_path(char path[STRAIT_CUDA_PATH]) {
 const char *strait_cuda_tune_path(void) {
     return environment("STRAIT_CUDA_TUNE");
 }
+
+static void add_folders(const char *folders, void *user,
+                        void (*add)(void *user, const char *path, int may_write)) {
+    char folder[STRAIT_CUDA_PATH];
+    while (*folders != '\0') {
+        const size_t n = strcspn(folders, ":");
+        if (n > 0 && n < sizeof folder) {
+            (void)snprintf(folder, sizeof folder, "%.*s", (int)n, folders);
+            add(user, folder, 0);
+        }
+        folders += n + (folders[n] == ':');
+    }
+}
+
+void strait_cuda_paths(void *user, void (*add)(void *user, const char *path, int may_write)) {
+    char path[STRAIT_PATH_MAX];
+    strait_program_folder(path);
+    add(user, path, 0);
+    if (strait_cuda_module_path(path) == STRAIT_OK) add(user, path, 0);
+    add_folders(environment("LD_LIBRARY_PATH"), user, add);
+    add_folders(environment("STRAIT_CUDA_LIBS"), user, add);
+    if (*strait_cuda_tune_path() != '\0') add(user, strait_cuda_tune_path(), 1);
+}

@@ -39,3 +39,8 @@ strait_err strait_cuda_get_info(struct strait_cuda_info *out) {
     (void)snprintf(out->problem, sizeof out->problem, "%s", reason);
     return STRAIT_OK;
 }
+
+void strait_cuda_paths(void *user, void (*add)(void *user, const char *path, int may_write)) {
+    (void)user;
+    (void)add;
+}

@@ -1,0 +1,54 @@
+#include "sandbox/sandbox.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Asks for the action instead of installing a filter: that cannot be undone. */
+static int can_filter(void) {
+    uint32_t action = SECCOMP_RET_ERRNO;
+    return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+void strait_sandbox_probe(strait_sandbox_support *out) {
+    *out = (strait_sandbox_support){.has_seccomp = can_filter()};
+    out->landlock_abi = strait_sandbox_landlock_abi(&out->no_landlock);
+}
+
+static void describe(const strait_sandbox_spec *spec, const strait_sandbox_support *support,
+                     char line[STRAIT_SANDBOX_LINE]) {
+    char files[STRAIT_SANDBOX_LINE / 2];
+    if (support->landlock_abi > 0)
+        (void)snprintf(files, sizeof files, "landlock (version %d: %s)", support->landlock_abi,
+                       spec->uses_cuda ? "reads system files and NVIDIA's devices only"
+                                       : "reads system files only, writes none");
+    else
+        (void)snprintf(files, sizeof files, "NO landlock (%s: files of this user can be read%s)",
+                       support->no_landlock, spec->uses_cuda ? " and changed" : "");
+    (void)snprintf(line, STRAIT_SANDBOX_LINE,
+                   "no new privileges, seccomp filter (starts no program%s), %s",
+                   spec->may_listen ? "" : ", accepts no connection", files);
+}
+
+/* Landlock first: the filter forbids its system calls. */
+strait_err strait_sandbox_enter(const strait_sandbox_spec *spec, char line[STRAIT_SANDBOX_LINE]) {
+    strait_sandbox_support support;
+    strait_sandbox_probe(&support);
+    if (!support.has_seccomp)
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "cannot confine this process: the kernel or the container allows no "
+                           "seccomp filters; use another machine, or --no-sandbox if you trust "
+                           "everyone in the run");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: no_new_privs: %s",
+                           strerror(errno));
+    if (support.landlock_abi > 0) STRAIT_TRY(strait_sandbox_landlock(spec, support.landlock_abi));
+    STRAIT_TRY(strait_sandbox_filter(spec));
+    describe(spec, &support, line);
+    return STRAIT_OK;
+}
