@@ -96,6 +96,10 @@ strait_err strait_assign(const strait_assign_spec *spec, int workers[STRAIT_RUN_
         return STRAIT_FAIL(STRAIT_EINVAL, "more than %d workers", WORKERS_MAX);
     fill_speeds(spec, speeds);
     const int n = choose(spec, speeds, is_taken);
+    if (n < spec->n_stages && n < spec->n_workers)
+        return STRAIT_FAIL(STRAIT_EAGAIN,
+                           "%d of %d workers have enough memory for a layer, which takes %.0f MB",
+                           n, spec->n_stages, spec->layer_bytes / 1e6);
     if (n < spec->n_stages)
         return STRAIT_FAIL(STRAIT_EAGAIN, "%d of %d workers are connected", n, spec->n_stages);
     for (int i = 0, stage = 0; i < spec->n_workers; i++) {

@@ -26,9 +26,10 @@
         field(BYTES, inventory.set.digests[2])
 _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "SNAPSHOTS lists three snapshots");
 
-#define PEER(side)                                                            \
-    TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key), \
-        TASK(FLAG, neighbours.side.must_listen), TASK(NAME, neighbours.side.address)
+#define PEER(side)                                                                    \
+    TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key),         \
+        TASK(FLAG, neighbours.side.is_near), TASK(FLAG, neighbours.side.must_listen), \
+        TASK(NAME, neighbours.side.address)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 static const strait_field join_fields[] = {JOIN(BYTES, token),
@@ -63,7 +64,6 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(U32, generation),
                                                  TASK_REPLY(U32, sequence),
                                                  TASK_REPLY(INT, err),
-                                                 TASK_REPLY(REASON, reason),
                                                  TASK_REPLY(INT, failed_side),
                                                  TASK_REPLY(INT, rejected_copies_prev),
                                                  TASK_REPLY(INT, rejected_copies_next)};

@@ -65,6 +65,7 @@ typedef enum strait_task_kind {
 typedef struct strait_task_peer {
     int is_present; // the stage has a neighbour on this side
     strait_fingerprint key;
+    int is_near;                      // the coordinator sees both workers at one public address
     int must_listen;                  // at `address`, a relay's, where the neighbour dials
     char address[STRAIT_ADDRESS_MAX]; // where to dial it; empty: it dials us
 } strait_task_peer;
@@ -97,9 +98,8 @@ typedef struct strait_task {
 typedef struct strait_task_reply {
     strait_task_kind kind;         // of the task
     uint32_t generation, sequence; // of the task
-    strait_err err;
-    const char *reason; // of an error
-    int failed_side;    // of an error: the neighbour it concerns, -1 previous, 1 next; 0: neither
+    strait_err err;  // a code alone: texts would tell about the worker's machine and network
+    int failed_side; // of an error: the neighbour it concerns, -1 previous, 1 next; 0: neither
     /* Snapshots copied from a neighbour and found unusable since the last reply. */
     int rejected_copies_prev, rejected_copies_next;
     union {

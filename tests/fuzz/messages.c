@@ -155,10 +155,8 @@ static void reply_honestly(int stage) {
                                              [STRAIT_PHASE_SNAPSHOT] = STRAIT_TASK_SNAPSHOT,
                                              [STRAIT_PHASE_HANDOVER] = 0};
     const struct strait_coordinator *c = &host.coordinator;
-    strait_task_reply task = {.kind = tasks[c->phase],
-                              .generation = c->generation,
-                              .sequence = c->sequence,
-                              .reason = ""};
+    strait_task_reply task = {
+        .kind = tasks[c->phase], .generation = c->generation, .sequence = c->sequence};
     if (task.kind == STRAIT_TASK_ASSIGN) task.assign.address = "127.0.0.1:1";
     const strait_stage_reply reply = {.kind = c->phase == STRAIT_PHASE_OPEN ? STRAIT_COMMAND_OPEN
                                                                             : host.work.kind,

@@ -85,12 +85,18 @@ static strait_err on_heartbeat(struct host *h, struct connection *connection,
 /* What a reply to any task or command reveals about the stage and its neighbours. */
 struct evidence {
     strait_err err;
-    const char *reason;
     int failed_side;                     // of an error: the neighbour it concerns
     double nonfinite;                    // non-finite values that the stage itself computed
     double rejected_prev, rejected_next; // values and snapshots rejected from each neighbour
     int is_source_bad;                   // the snapshot that it was to restore is another
 };
+
+/* Workers report codes, not texts. */
+static const char *describe_error(strait_err err) {
+    if (err == STRAIT_ENOMEM) return "the stage takes more memory than the worker lends";
+    if (err == STRAIT_ETIMEDOUT) return "a neighbour did not connect or answer in time";
+    return strait_err_text(err);
+}
 
 /* Logs what is wrong and passes the reply to the coordinator, which decides who is at fault. */
 static void report_reply(struct host *h, const struct connection *connection, int stage,
@@ -100,7 +106,9 @@ static void report_reply(struct host *h, const struct connection *connection, in
     const int blames_next = e->rejected_next > 0.0;
     const int is_blaming = blames_next || e->rejected_prev > 0.0;
     const int blamed = blames_next ? stage + 1 : stage - 1;
-    if (e->err != STRAIT_OK) strait_host_note(h, "%s, stage %d: %.300s", name, stage, e->reason);
+    if (e->err != STRAIT_OK)
+        strait_host_note(h, "%s, stage %d: %s (its own log says more)", name, stage,
+                         describe_error(e->err));
     if (e->nonfinite > 0.0)
         strait_host_note(h, "%s, stage %d: %.0f of its values were non-finite", name, stage,
                          e->nonfinite);
@@ -145,13 +153,9 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     /* A second reply must not overwrite the first, which the coordinator has accepted already. */
     if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
-    struct evidence e = {reply.err,
-                         reply.reason,
-                         reply.failed_side,
-                         0.0,
-                         reply.rejected_copies_prev,
-                         reply.rejected_copies_next,
-                         0};
+    struct evidence e = {
+        reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
+        0};
     if (is_working) {
         STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
         reply = h->work.channel.replies.items[stage];
@@ -187,13 +191,9 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
-    struct evidence e = {reply.err,
-                         reply.reason,
-                         reply.failed_side,
-                         0.0,
-                         reply.rejected_copies_prev,
-                         reply.rejected_copies_next,
-                         0};
+    struct evidence e = {
+        reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
+        0};
     if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
                        reply.err == STRAIT_OK ? reply.assign.address : "");

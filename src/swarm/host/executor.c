@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "config/run.h"
+#include "swarm/budget.h"
 #include "swarm/host/state.h"
 #include "train/pipeline.h"
 
@@ -185,16 +186,6 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
                              bytes);
 }
 
-/* Computes the memory of each stage with its snapshots, for the choice of workers. */
-static strait_err plan_memory(struct host *h, const struct strait_executor *executor) {
-    for (int i = 0; i < executor->plan.n_stages; i++) {
-        strait_runner_memory m;
-        STRAIT_TRY(strait_runner_plan(&executor->plan, i, 1, &m));
-        h->coordinator.config.need_bytes[i] = strait_snapshot_memory_bytes(&m);
-    }
-    return STRAIT_OK;
-}
-
 /* Stages are timed with one slot, since an earlier attempt may have left them more. */
 static strait_err time_and_open(struct strait_executor *executor) {
     int one[STRAIT_RUN_STAGES];
@@ -202,6 +193,7 @@ static strait_err time_and_open(struct strait_executor *executor) {
         one[i] = 1;
     STRAIT_TRY(strait_pipeline_open_stages(pipeline_of(executor), one, 1));
     STRAIT_TRY(strait_pipeline_choose_windows(pipeline_of(executor)));
+    STRAIT_TRY(strait_host_fit_windows(host_of(executor), executor));
     return strait_pipeline_open_stages(pipeline_of(executor), executor->windows, 1);
 }
 
@@ -215,17 +207,14 @@ static strait_err choose_windows(struct strait_executor *executor) {
     }
     STRAIT_TRY(err);
     memcpy(h->windows, executor->windows, sizeof h->windows);
+    STRAIT_TRY(strait_host_plan_memory(h, executor));
     return strait_host_save_run(h);
 }
 
 /* Stages whose window was not chosen get the fewest slots that keep a 1F1B pipeline full. */
 static void default_windows(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
-        const int64_t ahead = executor->plan.n_stages - i;
-        if (h->windows[i] > 0) continue;
-        h->windows[i] = (int)(ahead < executor->plan.n_microbatches
-                                  ? ahead
-                                  : executor->plan.n_microbatches);
+        if (h->windows[i] == 0) h->windows[i] = strait_budget_least_slots(&executor->plan, i);
     }
 }
 
@@ -238,7 +227,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
     STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(describe_run(h, executor));
-    STRAIT_TRY(plan_memory(h, executor));
+    STRAIT_TRY(strait_host_plan_memory(h, executor));
     STRAIT_TRY(strait_host_find_checkpoint(h));
     const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
     if (!is_new) default_windows(h, executor);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "net/core/reachability.h"
 #include "swarm/assign.h"
+#include "swarm/budget.h"
 #include "swarm/host/state.h"
 
 #include <stdarg.h>
@@ -213,9 +214,10 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
 static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, double *head_cost) {
     double sum = 0.0;
     for (int i = 0; i < plan->n_stages; i++) {
-        strait_runner_memory m;
-        STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
-        sum += strait_snapshot_memory_bytes(&m);
+        strait_budget budget;
+        const int n_slots = strait_budget_least_slots(plan, i);
+        STRAIT_TRY(strait_budget_plan(plan, i, n_slots, 0, &budget));
+        sum += strait_budget_sum(&budget);
     }
     *layer_bytes = sum / (double)plan->shape.layers;
     *head_cost = (double)(plan->shape.vocab * plan->shape.width) /

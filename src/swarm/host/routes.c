@@ -34,15 +34,15 @@ static struct host_route_memory *memory_of(struct host *h, int i) {
     return memory;
 }
 
-static int can_dial(struct host *h, int stage) {
-    const struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
-    return connection != NULL && connection->address[0] != '\0';
+static int can_dial(struct host *h, int from, int to) {
+    return strait_host_can_dial(strait_host_connection(h, h->coordinator.owner[from]),
+                                strait_host_connection(h, h->coordinator.owner[to]));
 }
 
 static int is_possible(struct host *h, int i, enum route route) {
     switch (route) {
-    case PREV_DIALS: return can_dial(h, i + 1);
-    case NEXT_DIALS: return can_dial(h, i);
+    case PREV_DIALS: return can_dial(h, i, i + 1);
+    case NEXT_DIALS: return can_dial(h, i + 1, i);
     default: return h->spec->relay != NULL;
     }
 }
@@ -96,6 +96,8 @@ void strait_host_describe_peer(struct host *h, int i, int is_next, strait_task_p
     const enum route route = (enum route)h->routes.chosen[i];
     peer->is_present = 1;
     peer->key = h->coordinator.workers[worker].key;
+    peer->is_near = strait_host_is_near(
+        connection, strait_host_connection(h, h->coordinator.owner[i + (is_next == 0)]));
     peer->must_listen = route == VIA_RELAY && !is_next;
     if (route == VIA_RELAY)
         memcpy(peer->address, h->routes.relay_address[i], sizeof peer->address);

@@ -246,6 +246,18 @@ strait_err strait_host_open_run_id(struct host *h, char out[STRAIT_HOST_RUN_ID])
 /* Removes it, for a run that never began, unless it may be another coordinator's. */
 void strait_host_discard_run_id(struct host *h);
 
+/* ---- memory.c ---- */
+/* Computes the memory of each stage with its snapshots and window, for the choice of workers. */
+strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor);
+/* Shrinks the windows of stages whose owners lend too little memory for them. */
+strait_err strait_host_fit_windows(struct host *h, struct strait_executor *executor);
+
+/* ---- reach.c ---- */
+/* Whether we see both workers at one public address: they are in one network behind it. */
+int strait_host_is_near(const struct connection *a, const struct connection *b);
+/* Whether the first worker will dial the address of the second. Either may be NULL. */
+int strait_host_can_dial(const struct connection *from, const struct connection *to);
+
 /* ---- rebalance.c ---- */
 /* Before a step: moves stages to faster spares if that saves time. */
 void strait_host_rebalance(struct host *h, int64_t step);

@@ -47,6 +47,7 @@ static strait_err before(void *user, const strait_stage_command *command) {
                            w->stage, w->stage + w->broken_side);
     }
     switch (command->kind) {
+    case STRAIT_COMMAND_OPEN: return strait_worker_check_slots(w, command->open.n_slots);
     case STRAIT_COMMAND_GRADIENTS:
         strait_worker_reach(w, STRAIT_WORKER_BEGIN, command->gradients.step);
         return STRAIT_OK;
@@ -58,7 +59,6 @@ static strait_err before(void *user, const strait_stage_command *command) {
         return STRAIT_OK;
     case STRAIT_COMMAND_TIME_PASSES: // the values do not matter: only the time is measured
         return strait_loader_put(strait_service_loader(w->service), 0, 0, NULL, NULL);
-    case STRAIT_COMMAND_OPEN:
     case STRAIT_COMMAND_SEND_SNAPSHOT:
     case STRAIT_COMMAND_PROPOSE_BASIS:
     case STRAIT_COMMAND_ADOPT_BASIS: return STRAIT_OK;

@@ -75,6 +75,8 @@ static void report_rejected(struct worker *w, int *prev, int *next) {
  * current inventory for that. */
 strait_err strait_worker_send_reply(struct worker *w, strait_stage_reply *reply) {
     struct strait_msg *msg = NULL;
+    if (reply->err != STRAIT_OK) strait_worker_note(w, "stage %d: %s", w->stage, reply->reason);
+    reply->reason = NULL; // the coordinator is sent the code alone (protocol.h)
     report_rejected(w, &reply->rejected_copies_prev, &reply->rejected_copies_next);
     strait_worker_send_heartbeat(w);
     STRAIT_TRY(strait_stage_reply_pack(strait_mesh_pool(w->control.mesh), reply, &msg));

@@ -110,7 +110,12 @@ strait_err strait_worker_send_snapshot(struct worker *w, struct strait_mesh *mes
     return err;
 }
 
-/* The rate of the link: what the kernel measured lately, or the emulated rate if that is lower. */
+static double lower(double bps, double limit) {
+    return limit > 0.0 && limit < bps ? limit : bps;
+}
+
+/* The rate of the link: what the kernel measured lately, but no more than the emulated rate and
+ * what our owner lends. */
 static double link_bps(struct worker *w, int peer) {
     const double emulated = strait_service_plan(w->service)->emulate.rate_bps;
     const int64_t now = strait_clock_ns();
@@ -122,7 +127,7 @@ static double link_bps(struct worker *w, int peer) {
         w->snapshots.rate_ns = now;
     }
     const double rate = w->snapshots.rate_bps > 0.0 ? w->snapshots.rate_bps : first_bps;
-    return emulated > 0.0 && emulated < rate ? emulated : rate;
+    return lower(lower(rate, emulated), w->spec->up_bps);
 }
 
 static double background_bps(double bps) {

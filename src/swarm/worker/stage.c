@@ -1,9 +1,7 @@
-/* stage.c - builds the stage that the coordinator assigns, connects it to its neighbours and
- * restores it to a step. */
+/* stage.c - builds the stage that the coordinator assigns and restores it to a step. */
 #include "base/alloc.h"
-#include "base/bytes.h"
 #include "base/clock.h"
-#include "net/core/reachability.h"
+#include "swarm/budget.h"
 #include "swarm/worker/state.h"
 
 #include <stdio.h>
@@ -11,9 +9,7 @@
 
 enum {
     RESTORE_MS = 600000, // without a piece of the snapshot to restore
-    POLL_MS = 20,
-    LINGER_MS = 300,
-    SILENCE_MS = 8000 // of a neighbour, at most, before its link counts as lost
+    POLL_MS = 20
 };
 
 static const double encrypt_bytes_per_s = 1e9; // of TLS on one core, approximately
@@ -47,15 +43,36 @@ static strait_err read_run(struct worker *w, const strait_task *task) {
     return STRAIT_OK;
 }
 
-/* Fails before the stage is allocated, instead of swapping later. */
-static strait_err check_memory(const struct worker *w) {
-    strait_runner_memory m;
-    STRAIT_TRY(strait_runner_plan(strait_service_plan(w->service), w->stage, 1, &m));
-    const double need = strait_snapshot_memory_bytes(&m);
-    if (w->report.memory_bytes <= 0.0 || need <= w->report.memory_bytes) return STRAIT_OK;
+/* Refuses a stage that takes more memory than this machine lends, before anything is allocated for
+ * it. */
+static strait_err check_memory(const struct worker *w, const strait_run_plan *plan, int stage,
+                               int n_slots) {
+    const double lent = w->report.memory_bytes;
+    strait_budget budget;
+    STRAIT_TRY(strait_budget_plan(plan, stage, n_slots, w->valid_windows, &budget));
+    const double need = strait_budget_sum(&budget);
+    if (lent <= 0.0 || need <= lent) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ENOMEM,
-                       "stage %d and its snapshots need %.0f MB, and %.0f MB are free", w->stage,
-                       need / 1e6, w->report.memory_bytes / 1e6);
+                       "stage %d with %d microbatches in flight needs %.0f MB (%.0f of them for "
+                       "snapshots, %.0f for token ids, %.0f for messages), and this machine %s "
+                       "%.0f MB",
+                       stage, n_slots, need / 1e6, budget.snapshots / 1e6, budget.ids / 1e6,
+                       budget.messages / 1e6, w->spec->memory_bytes > 0.0 ? "lends" : "has",
+                       lent / 1e6);
+}
+
+strait_err strait_worker_check_slots(const struct worker *w, int n_slots) {
+    return check_memory(w, strait_service_plan(w->service), w->stage, n_slots);
+}
+
+/* Checked with the fewest slots that a pipeline of this length uses; how many more the coordinator
+ * wants is known when it opens the stage. */
+static strait_err check_stage(struct worker *w, const strait_task *task) {
+    strait_run_plan plan;
+    w->valid_windows = task->assign.valid_windows;
+    STRAIT_TRY(strait_run_plan_init(&w->run, w->run.model.vocab, &plan));
+    return check_memory(w, &plan, task->assign.stage,
+                        strait_budget_least_slots(&plan, task->assign.stage));
 }
 
 static strait_err copy_text(struct worker *w, const char *text) {
@@ -68,6 +85,7 @@ static strait_err copy_text(struct worker *w, const char *text) {
 static strait_err open_service(struct worker *w, const strait_task *task) {
     struct strait_loader *loader = NULL;
     STRAIT_TRY(read_run(w, task));
+    STRAIT_TRY(check_stage(w, task));
     w->stage = task->assign.stage;
     STRAIT_TRY(strait_loader_open_remote(w->run.model.vocab, task->assign.valid_windows, &loader));
     const strait_service_spec spec = {
@@ -76,7 +94,6 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
     const strait_run_plan *plan = strait_service_plan(w->service);
     const size_t n = (size_t)(plan->microbatch * plan->shape.context);
     STRAIT_TRY(strait_alloc(2 * n, sizeof *w->ids, "ids", (void **)&w->ids));
-    STRAIT_TRY(check_memory(w));
     return copy_text(w, task->assign.run_text);
 }
 
@@ -99,38 +116,6 @@ static strait_err build_stage(struct worker *w, const strait_task *task) {
     return err;
 }
 
-/* Silence after which a neighbour's link counts as lost. It may be short, because the coordinator
- * then chooses another route or worker. */
-static int neighbour_timeout_ms(double deadline_s) {
-    return deadline_s * 1e3 < SILENCE_MS ? (int)(deadline_s * 1e3) : SILENCE_MS;
-}
-
-/* Opens a mesh for this generation only. Its run id combines those of run and generation, so that
- * workers that are still in another generation cannot connect. */
-static strait_err open_mesh(struct worker *w, char address[STRAIT_ADDRESS_MAX]) {
-    const strait_run *run = strait_service_get_run(w->service);
-    strait_mesh_config config = {
-        .scheme = "tls",
-        .transport = {.identity = w->spec->identity,
-                      .n_streams = (int)run->link.streams,
-                      .linger_ms = LINGER_MS,
-                      .peer_timeout_ms = neighbour_timeout_ms(run->link.deadline)}};
-    memcpy(config.transport.run, w->spec->invite.run, STRAIT_RUN_BYTES);
-    strait_put_u32(config.transport.run, strait_get_u32(config.transport.run) ^ w->generation);
-    (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", w->stage);
-    STRAIT_TRY(strait_mesh_open(&config, &w->mesh));
-    if (w->spec->cannot_listen) {
-        address[0] = '\0';
-        return STRAIT_OK;
-    }
-    char bound[STRAIT_ADDRESS_MAX];
-    char host[STRAIT_ADDRESS_MAX]; // the coordinator's, as it is reached from here
-    STRAIT_TRY(strait_mesh_listen(w->mesh, w->spec->listen, bound));
-    STRAIT_TRY(strait_mesh_last_address(w->control.mesh, 0, host));
-    strait_reachability_address(bound, w->spec->announce, host, address);
-    return STRAIT_OK;
-}
-
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]) {
     w->prev = w->next_peer = -1;
@@ -142,52 +127,9 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
     STRAIT_TRY(build_stage(w, task));
     STRAIT_TRY(strait_worker_expect_copies(w));
-    STRAIT_TRY(open_mesh(w, address));
+    STRAIT_TRY(strait_worker_open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
     return STRAIT_OK;
-}
-
-/* ---- neighbours ---- */
-
-/* `side` is -1 for the previous stage, 1 for the next. */
-static strait_err add_peer(struct worker *w, const strait_task_peer *peer, int dials_now, int side,
-                           int *out) {
-    const strait_emulate_spec emulate = strait_service_plan(w->service)->emulate;
-    const int dials = peer->address[0] != '\0' && !peer->must_listen;
-    strait_mesh_peer to = {
-        .key = peer->key, .address = dials ? peer->address : NULL, .emulate = &emulate};
-    char bound[STRAIT_ADDRESS_MAX];
-    if (!peer->is_present || dials != dials_now) return STRAIT_OK;
-    (void)snprintf(to.name, sizeof to.name, "stage %d", w->stage + side);
-    STRAIT_TRY(strait_mesh_add(w->mesh, &to, out));
-    return peer->must_listen ? strait_mesh_listen(w->mesh, peer->address, bound) : STRAIT_OK;
-}
-
-static strait_err wait_up(struct worker *w, int peer, int64_t until_ns) {
-    while (peer >= 0) {
-        const strait_err err = strait_mesh_wait_up(w->mesh, peer, POLL_MS);
-        if (err != STRAIT_ETIMEDOUT || strait_clock_ns() > until_ns) return err;
-        STRAIT_TRY(strait_worker_poll(w));
-    }
-    return STRAIT_OK;
-}
-
-strait_err strait_worker_connect(struct worker *w, const strait_task *task) {
-    const int dials = task->kind == STRAIT_TASK_CONNECT;
-    const int64_t until = strait_clock_ns() + task->neighbours.timeout_ms * INT64_C(1000000);
-    if (w->service == NULL)
-        return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
-    STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
-    STRAIT_TRY(add_peer(w, &task->neighbours.next, dials, 1, &w->next_peer));
-    /* Before waiting: a neighbour that is ready describes its codec while we wait for the other. */
-    strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
-    if (!dials) return STRAIT_OK; // the others dial once all listen
-    w->failed_side = -1;
-    STRAIT_TRY(wait_up(w, w->prev, until));
-    w->failed_side = 1;
-    STRAIT_TRY(wait_up(w, w->next_peer, until));
-    w->failed_side = 0;
-    return strait_service_greet(w->service);
 }
 
 /* ---- restoring ---- */

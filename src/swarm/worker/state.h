@@ -63,12 +63,16 @@ struct worker {
     int64_t step;        // steps that our stage has applied
     struct strait_msg *next; // the newest command or task, not yet executed; NULL: none
 
-    struct strait_service *service; // NULL: no stage was built
-    strait_run run;                 // what the service was built from
-    char *run_text;                 // the same as received, to detect a change; NULL: none
-    struct strait_mesh *mesh;       // to the neighbours, of this generation; NULL: none
-    int prev, next_peer;            // peers of `mesh`; -1: none
-    int32_t *ids;                   // memory for a microbatch of token ids
+    struct strait_service *service;     // NULL: no stage was built
+    strait_run run;                     // what the service was built from
+    char *run_text;                     // the same as received, to detect a change; NULL: none
+    struct strait_mesh *mesh;           // to the neighbours, of this generation; NULL: none
+    int prev, next_peer;                // peers of `mesh`; -1: none
+    int32_t *ids;                       // memory for a microbatch of token ids
+    int64_t valid_windows;              // sequences of a validation, as assigned
+    unsigned dial_classes;              // kinds of addresses dialled for others (address_class.h)
+    struct strait_bandwidth limits[2];  // what `up` and `down` point to
+    struct strait_bandwidth *up, *down; // bytes per second of all links; NULL: no limit
 
     struct worker_snapshots snapshots;
     uint32_t progress; // grows with all work done; heartbeats report it
@@ -90,14 +94,25 @@ void strait_worker_send_heartbeat(struct worker *w);
 strait_err strait_worker_send_reply(struct worker *w, strait_stage_reply *reply);
 strait_err strait_worker_send_task_reply(struct worker *w, strait_task_reply *reply);
 
-/* ---- stage.c: building a stage, connecting and restoring it ---- */
+/* ---- stage.c: building a stage ---- */
 /* Builds the stage of a task ASSIGN and opens its mesh. Writes the address that neighbours can
  * dial; empty: they cannot. */
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]);
+/* Refuses more microbatches in flight than the lent memory allows. STRAIT_ENOMEM. */
+strait_err strait_worker_check_slots(const struct worker *w, int n_slots);
+/* Frees the stage; snapshots stay. */
+void strait_worker_drop_stage(struct worker *w);
+
+/* ---- neighbours.c ---- */
+/* Opens the mesh of this generation. Writes the address that neighbours can dial; empty: they
+ * cannot. */
+strait_err strait_worker_open_mesh(struct worker *w, char address[STRAIT_ADDRESS_MAX]);
 /* LISTEN admits neighbours that will dial; CONNECT dials the others and waits for all. On an error
  * failed_side is the neighbour that did not connect. */
 strait_err strait_worker_connect(struct worker *w, const strait_task *task);
+
+/* ---- stage.c: restoring a stage, and its snapshots ---- */
 /* Restores the stage to the step of a task RESTORE, and sends neighbours their copies first. */
 strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                  strait_task_reply *reply);
@@ -106,8 +121,6 @@ strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapsh
 /* The same, and begins to copy it to a neighbour. is_urgent: without a rate limit, and before an
  * older one. */
 strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent);
-/* Frees the stage; snapshots stay. */
-void strait_worker_drop_stage(struct worker *w);
 
 /* ---- snapshots.c: snapshots kept, copied and sent ---- */
 /* Returns the complete snapshot of `stage` at `step`; NULL: there is none. */

@@ -195,7 +195,6 @@ static int execute_unanswered(struct worker *w, const strait_task *task) {
 static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     strait_task task;
     char address[STRAIT_ADDRESS_MAX] = "";
-    char reason[512];
     STRAIT_TRY(strait_task_unpack(msg, &task));
     const int is_late = task.generation < w->generation;
     if (is_late && task.kind != STRAIT_TASK_REFUSE) return STRAIT_OK;
@@ -212,8 +211,8 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     reply.err = execute_task(w, &task, address, &reply);
     if (reply.err != STRAIT_OK) reply.failed_side = w->failed_side;
     if (reply.err == STRAIT_EINTERRUPTED) return is_superseded(w) ? STRAIT_OK : reply.err;
-    (void)snprintf(reason, sizeof reason, "%s", reply.err != STRAIT_OK ? strait_err_detail() : "");
-    reply.reason = reason;
+    if (reply.err != STRAIT_OK && task.kind != STRAIT_TASK_ASSIGN) // whose failure assign() notes
+        strait_worker_note(w, "stage %d: %s", w->stage, strait_err_detail());
     return strait_worker_send_task_reply(w, &reply);
 }
 
@@ -298,7 +297,9 @@ static strait_err open_control(struct worker *w) {
                                  .transport = {.identity = w->spec->identity,
                                                .n_streams = 1,
                                                .handshake_ms = DIAL_MS,
-                                               .peer_timeout_ms = SILENCE_MS}};
+                                               .peer_timeout_ms = SILENCE_MS,
+                                               .up = w->up,
+                                               .down = w->down}};
     memcpy(config.transport.run, w->spec->invite.run, STRAIT_RUN_BYTES);
     (void)snprintf(config.transport.name, sizeof config.transport.name, "%s", w->spec->name);
     STRAIT_TRY(strait_mesh_open(&config, &w->control.mesh));
@@ -322,7 +323,25 @@ static void close_worker(struct worker *w) {
     strait_snapshot_fini(&s->incoming);
     strait_msg_close(&w->next);
     strait_mesh_close(&w->control.mesh);
+    if (w->up != NULL) strait_bandwidth_fini(w->up);
+    if (w->down != NULL) strait_bandwidth_fini(w->down);
     strait_alloc_free(w);
+}
+
+static struct strait_bandwidth *limit_bandwidth(struct strait_bandwidth *limit, double bps) {
+    if (bps <= 0.0) return NULL;
+    strait_bandwidth_init(limit, bps);
+    return limit;
+}
+
+/* Reports what is free, but no more than our owner lends. */
+static strait_err measure(struct worker *w) {
+    const strait_worker_spec *spec = w->spec;
+    STRAIT_TRY(strait_capability_measure(spec->device, spec->ordinal, spec->n_threads, &w->report));
+    const double lent = spec->memory_bytes;
+    if (lent > 0.0 && (w->report.memory_bytes <= 0.0 || w->report.memory_bytes > lent))
+        w->report.memory_bytes = lent;
+    return STRAIT_OK;
 }
 
 strait_err strait_worker_run(const strait_worker_spec *spec) {
@@ -332,8 +351,9 @@ strait_err strait_worker_run(const strait_worker_spec *spec) {
     w->prev = w->next_peer = -1;
     (void)snprintf(w->report.name, sizeof w->report.name, "%s", spec->name);
     w->report.is_reachable = !spec->cannot_listen;
-    strait_err err = strait_capability_measure(spec->device, spec->ordinal, spec->n_threads,
-                                               &w->report);
+    w->up = limit_bandwidth(&w->limits[0], spec->up_bps);
+    w->down = limit_bandwidth(&w->limits[1], spec->down_bps);
+    strait_err err = measure(w);
     if (err == STRAIT_OK) err = open_control(w);
     if (err == STRAIT_OK) err = run_loop(w);
     close_worker(w);

@@ -50,7 +50,9 @@ typedef struct strait_worker_spec {
     int cannot_listen;            // nobody can dial us: we dial all neighbours, or meet at a relay
     char device[STRAIT_RUN_NAME]; // cpu or cuda
     int ordinal, n_threads;
-    int64_t give_up_ms; // after the link to the coordinator broke; 0: never
+    double memory_bytes;     // that a stage may take; 0: what is free
+    double up_bps, down_bps; // bits per second of all links; 0: no limit
+    int64_t give_up_ms;      // after the link to the coordinator broke; 0: never
     strait_worker_events events;
 } strait_worker_spec;
 
