@@ -1,6 +1,8 @@
 /* cmd_join.c - strait join INVITE */
 #include "base/file.h"
 #include "commands.h"
+#include "confine.h"
+#include "lending.h"
 #include "net/core/reachability.h"
 #include "signals.h"
 #include "swarm/keys.h"
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -19,7 +22,10 @@ enum {
 static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
-static int cannot_listen;
+static int cannot_listen, has_no_sandbox;
+
+static strait_lending_flags lending_flags;
+static strait_lending lending;
 
 static const char *fault_text; // --fault, unparsed
 
@@ -38,12 +44,23 @@ static const strait_flag flags[] = {
     {"ordinal", 0, STRAIT_FLAG_INT, &ordinal, "N", "which device of its kind, from 0"},
     {"threads", 't', STRAIT_FLAG_INT, &n_threads, "N",
      "threads on the cpu (default 0: one per core)"},
+    {"memory", 0, STRAIT_FLAG_TEXT, &lending_flags.memory, "SIZE",
+     "memory to lend, such as 8GiB: larger stages are refused (default: what is free)"},
+    {"rate-up", 0, STRAIT_FLAG_TEXT, &lending_flags.rate_up, "RATE",
+     "how fast to send, all connections together, such as 20mbit (default: no limit)"},
+    {"rate-down", 0, STRAIT_FLAG_TEXT, &lending_flags.rate_down, "RATE",
+     "how fast to receive (default: no limit)"},
+    {"hours", 0, STRAIT_FLAG_TEXT, &lending_flags.hours, "RANGE",
+     "hours of the day to work in, local time, such as 22-7 or 9:30-17: leaves the run at the end "
+     "and joins again at the beginning"},
     {"listen", 0, STRAIT_FLAG_TEXT, &listen_at, "ADDR:PORT",
      "where neighbours connect (default 0.0.0.0:0, any free port; [::]:0 for IPv6)"},
     {"announce", 0, STRAIT_FLAG_TEXT, &announced, "HOST[:PORT]",
      "the address that neighbours dial, if it differs from --listen"},
     {"no-listen", 0, STRAIT_FLAG_SWITCH, &cannot_listen, NULL,
      "do not accept connections: dial the neighbours, or meet at a relay"},
+    {"no-sandbox", 0, STRAIT_FLAG_SWITCH, &has_no_sandbox, NULL,
+     "do not confine this process with seccomp and landlock"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
      "folder of this machine's key (default ~/.config/strait)"},
     {"give-up", 0, STRAIT_FLAG_REAL, &give_up, "SECONDS",
@@ -59,10 +76,35 @@ static void on_noted(void *user, const char *text) {
     fprintf(stderr, "%s\n", text);
 }
 
-/* Signal handlers only count; the worker asks at every poll. */
+/* Signal handlers only count; the worker asks at every poll. A signal counts more than the end of
+ * the hours: the second one leaves at once. */
 static int must_stop(void *user) {
     (void)user;
-    return strait_signals_count();
+    const int n_signals = strait_signals_count();
+    return n_signals > 0 ? n_signals : !strait_lending_is_open(&lending);
+}
+
+/* Waits for the hours in which this machine is lent. */
+static strait_err wait_until_open(void) {
+    const struct timespec second = {.tv_sec = 1};
+    if (!strait_lending_is_open(&lending))
+        fprintf(stderr, "outside --hours %s: joining at %d:%02d\n", lending_flags.hours,
+                lending.begin_minute / 60, lending.begin_minute % 60);
+    while (!strait_lending_is_open(&lending)) {
+        if (strait_signals_count() > 0)
+            return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while waiting for --hours");
+        (void)nanosleep(&second, NULL);
+    }
+    return STRAIT_OK;
+}
+
+/* Works until the run is over, in every range of hours in which this machine is lent. */
+static strait_err work(const strait_worker_spec *spec) {
+    for (;;) {
+        STRAIT_TRY(wait_until_open());
+        const strait_err err = strait_worker_run(spec);
+        if (err != STRAIT_EINTERRUPTED || strait_signals_count() > 0) return err;
+    }
 }
 
 /* SIGKILL cannot be handled: nothing is flushed or closed, as after a power cut. */
@@ -91,6 +133,19 @@ static strait_err parse_fault(void) {
                        fault_text);
 }
 
+/* From here on the process opens no file of its user: the key is open and locked. */
+static strait_err enter_sandbox(void) {
+    char line[512];
+    if (has_no_sandbox) {
+        fprintf(stderr, "sandbox: off (--no-sandbox): an attacker who finds a memory error in this "
+                        "program can act as this user\n");
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_confine(device, !cannot_listen, line, (int)sizeof line));
+    fprintf(stderr, "sandbox: %s\n", line);
+    return STRAIT_OK;
+}
+
 /* The lock on the key keeps two workers with one identity from replacing each other for ever. */
 static strait_err run_join(int n_args, const char **args) {
     static strait_worker_spec spec; // large
@@ -103,6 +158,8 @@ static strait_err run_join(int n_args, const char **args) {
                                                : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
     STRAIT_TRY(reach);
+    STRAIT_TRY(strait_args_check_threads(n_threads));
+    STRAIT_TRY(strait_lending_parse(&lending_flags, &lending));
     STRAIT_TRY(strait_invite_parse(args[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);
@@ -122,10 +179,14 @@ static strait_err run_join(int n_args, const char **args) {
     spec.n_threads = (int)n_threads;
     spec.ordinal = (int)ordinal;
     spec.give_up_ms = (int64_t)(give_up * 1e3);
+    spec.memory_bytes = (double)lending.memory_bytes;
+    spec.up_bps = lending.up_bps;
+    spec.down_bps = lending.down_bps;
     spec.events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
     if (fault_text != NULL) spec.events.reached = on_reached;
     strait_signals_listen(2); // the first hands the stage over, the second leaves at once
-    const strait_err err = strait_worker_run(&spec);
+    strait_err err = enter_sandbox();
+    if (err == STRAIT_OK) err = work(&spec);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
     return err;

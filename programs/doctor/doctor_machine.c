@@ -2,6 +2,7 @@
 #include "base/machine.h"
 #include "doctor.h"
 #include "progress.h"
+#include "sandbox/sandbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,10 +125,33 @@ static void look_at_clock(struct strait_doctor *doctor) {
         strait_doctor_fact(doctor, "clock", "%s", text);
 }
 
+/* What strait join can confine itself with. */
+static void look_at_sandbox(struct strait_doctor *doctor) {
+    strait_sandbox_support support;
+    strait_sandbox_probe(&support);
+    if (!support.has_seccomp)
+        strait_doctor_note(doctor, "sandbox",
+                           "allow the system call seccomp in the container, or join only runs "
+                           "that you trust, with --no-sandbox",
+                           "no seccomp filters: strait join cannot confine itself");
+    else if (support.landlock_abi == 0)
+        strait_doctor_note(doctor, "sandbox",
+                           "Linux 5.13 or newer with landlock in its list of security modules "
+                           "(boot with lsm=landlock,...)",
+                           "seccomp filters, but no landlock (%s): a worker can read this user's "
+                           "files",
+                           support.no_landlock);
+    else
+        strait_doctor_fact(doctor, "sandbox",
+                           "seccomp filters and landlock (version %d): strait join confines itself",
+                           support.landlock_abi);
+}
+
 /* In the order in which a user would fix problems. */
 void strait_doctor_machine(struct strait_doctor *doctor) {
     look_at_processor(doctor);
     look_at_memory(doctor);
     look_at_disk(doctor);
     look_at_clock(doctor);
+    look_at_sandbox(doctor);
 }

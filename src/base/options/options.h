@@ -109,6 +109,11 @@ const char *strait_options_renamed(const strait_options *table, const char *old_
 /* The row of a key, or NULL. */
 const strait_option *strait_options_find(const strait_options *table, const char *key);
 
+/* Parses `text` into the field of `object` that the row names; relative paths start at `folder`,
+ * NULL: they stay relative. STRAIT_ECONFIG says what is expected; the caller names the key. */
+strait_err strait_option_parse(const strait_option *option, const char *text, const char *folder,
+                               void *object);
+
 /* The value of a field as a file would have it, without quotes. */
 void strait_options_show(const strait_option *option, const void *object,
                          char out[STRAIT_OPTION_TEXT_MAX]);

@@ -47,11 +47,6 @@ const char *strait_option_quote(const char *text, char out[STRAIT_OPTION_QUOTE])
 /* options_key.c: the first row of a section such as "train", or NULL. */
 const strait_option *strait_option_section(const strait_options *table, const char *key);
 
-/* options_parse.c: sets the option's field in `object` from text. Relative paths are joined to
- * `folder` unless it is NULL. The error describes the value only; the caller adds its place. */
-strait_err strait_option_parse(const strait_option *option, const char *text, const char *folder,
-                               void *object);
-
 /* options_yaml.c: appends the settings of the file to `list`, in their order. Keys are checked,
  * values are not. */
 strait_err strait_option_read_yaml(const strait_options *table, const strait_options_source *source,
