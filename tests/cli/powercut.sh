@@ -6,16 +6,13 @@
 . "$(dirname "$0")/swarm_lib.sh"
 SHIM=$3
 RESTORE=$4
-SEED=${STRAIT_SEED:-1}
-CUTS=${STRAIT_CUTS:-16}
+SEEDS=${SEEDS:-1}
+CUTS=${CUTS:-16}
 
 make_corpus
 make_run run.yaml 2 150
 sets="--set stages.count=2 --set train.save_every=7"
 runs train run.yaml --out straight $sets
-mkdir disk shadow
-"$RESTORE" disk shadow 0 || fail "the empty disk cannot be described"
-
 # start_host N: starts the host on the disk; its power is cut at the N-th sync. 0: never.
 start_host() {
     LD_PRELOAD=$SHIM POWERCUT_DISK=$SCRATCH/disk POWERCUT_SHADOW=$SCRATCH/shadow POWERCUT_AT=$1
@@ -40,28 +37,34 @@ wait_for_cut() {
     wait "$HOST" 2>/dev/null
     code=$?
     [ ! -s run.invite ] || [ ! -s first.invite ] || cmp -s run.invite first.invite ||
-        fail "cut $cut: the invite is another one after the power cut"
+        fail "seed $seed, cut $cut: the invite is another one after the power cut"
 }
 
-draw_from "$SEED"
-cut=0
-while [ $cut -lt "$CUTS" ]; do
-    cut=$((cut + 1))
-    draw 60
-    [ $cut -gt 6 ] || drawn=$((2 * cut)) # first the creation of the key, the folder and the journal
-    start_host $((drawn + 1))
+# survives_cuts SEED: a run with that many power cuts, at syncs that the seed chooses.
+survives_cuts() {
+    rm -rf disk shadow keys-? run.port run.invite first.invite
+    mkdir disk shadow
+    "$RESTORE" disk shadow 0 || fail "the empty disk cannot be described"
+    draw_from "$1"
+    cut=0
+    while [ $cut -lt "$CUTS" ]; do
+        cut=$((cut + 1))
+        draw 60
+        [ $cut -gt 6 ] || drawn=$((2 * cut)) # first the creation of the key, the folder and the journal
+        start_host $((drawn + 1))
+        wait_for_cut
+        [ "$code" -ne 0 ] || fail "seed $1: the run was over after $cut cuts"
+        [ "$code" -eq 137 ] || { tail -n 5 "$HOST_LOG" >&2; fail "seed $1, cut $cut: the host ended with $code"; }
+        draw 3
+        kept=$((drawn * ($1 * 1000 + cut))) # a third of the cuts keep nothing that was not synced
+        "$RESTORE" disk shadow $kept || fail "seed $1, cut $cut: the disk cannot be restored"
+        echo "seed $1, cut $cut: $kept, $(wc -l 2>/dev/null <disk/run/metrics.jsonl || echo no) lines"
+    done
+    start_host 0
     wait_for_cut
-    [ "$code" -ne 0 ] || break
-    [ "$code" -eq 137 ] || { tail -n 5 "$HOST_LOG" >&2; fail "cut $cut: the host ended with $code"; }
-    draw 3
-    kept=$((drawn * (SEED * 1000 + cut))) # a third of the cuts keep nothing that was not synced
-    "$RESTORE" disk shadow $kept || fail "cut $cut: the disk cannot be restored"
-    echo "cut $cut: seed $kept, $(wc -l 2>/dev/null <disk/run/metrics.jsonl || echo no) lines, $(ls -A disk disk/run 2>/dev/null | tr '\n' ' ')"
-done
-[ $cut -ge "$CUTS" ] || fail "the run was over after $cut cuts"
-start_host 0
-wait_for_cut
-[ "$code" -eq 0 ] || { tail -n 5 "$HOST_LOG" >&2; fail "the run ended with $code after the last cut"; }
-same_metrics straight disk/run
-same_weights straight disk/run
-wait_all_exited
+    [ "$code" -eq 0 ] || { tail -n 5 "$HOST_LOG" >&2; fail "seed $1: the run ended with $code after the last cut"; }
+    same_metrics straight disk/run
+    same_weights straight disk/run
+    wait_all_exited
+}
+for seed in $SEEDS; do survives_cuts "$seed"; done

@@ -105,12 +105,6 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
 
 /* ---- the event loop ---- */
 
-strait_err strait_host_check_folder(struct host *h) {
-    const strait_err err = strait_folder_lock_check(&h->lock);
-    if (err != STRAIT_OK) strait_host_fail(h, err);
-    return err;
-}
-
 void strait_host_report_status(struct host *h) {
     if (h->spec->events.changed == NULL || strait_host_check_folder(h) != STRAIT_OK) return;
     h->clock.status_ns = strait_clock_ns();
@@ -199,7 +193,12 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
                        h->spec->listen, old_port);
     else
         (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
-    STRAIT_TRY(strait_transport_listen(h->t, listen, address));
+    const strait_err listening = strait_transport_listen(h->t, listen, address);
+    if (listening != STRAIT_OK && h->persistence.was_begun)
+        strait_err_prefix("if another coordinator of this run hangs on this machine, give this one "
+                          "a port of its own (--listen) and announce both (--announce)");
+    STRAIT_TRY(listening);
+    STRAIT_TRY(strait_host_take_folder(h)); // not before the port, which it needs too
     list_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
@@ -298,11 +297,6 @@ static strait_err prepare(struct host *h, int *is_finished) {
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
     strait_loader_close(&loader);
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
-    if (err == STRAIT_OK)
-        err = strait_folder_lock_take(&h->lock, h->spec->folder,
-                                      strait_metastore_term(h->persistence.metastore));
-    if (err == STRAIT_OK && h->lock.fd == 0)
-        strait_host_note(h, "took over %s from a coordinator that hangs", h->spec->folder);
     /* A run of "strait train" is continued only on request. Checked before any worker joins. */
     if (err == STRAIT_OK)
         err = strait_session_check_folder(h->spec->folder,
@@ -340,11 +334,7 @@ static void close_host(struct host *h) {
         strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_msg_pool_close(&h->pool);
-    if (strait_session_check_folder(h->spec->folder, 0) == STRAIT_OK) { // the run never began
-        if (!h->is_open && !h->persistence.was_begun) strait_host_discard_run_id(h);
-        strait_folder_lock_discard(&h->lock);
-    }
-    strait_folder_lock_release(&h->lock);
+    strait_host_leave_folder(h);
     if (h->persistence.metastore != NULL)
         strait_metastore_discard(h->persistence.metastore); // if the run never began
     strait_metastore_close(&h->persistence.metastore);

@@ -101,12 +101,6 @@ static void log_pause(struct host *h, strait_err err) {
     strait_host_report_status(h);
 }
 
-/* The folder follows the term, which is a new one if our lease had expired. */
-static strait_err keep_folder(struct host *h) {
-    if (h->lock.folder[0] == '\0') return STRAIT_OK; // not taken yet
-    return strait_folder_lock_renew(&h->lock, strait_metastore_term(h->persistence.metastore));
-}
-
 /* Waits without limit for space on a full disk, since no other host could continue meanwhile; for
  * an unreachable metastore at most store_wait_s. */
 static strait_err retry(struct host *h, const char *key, const void *data, size_t bytes) {
@@ -121,7 +115,7 @@ static strait_err retry(struct host *h, const char *key, const void *data, size_
             if (err == STRAIT_OK && h->persistence.is_paused)
                 strait_host_note(h, "continuing: the metastore is back after %.0f s", waited);
             h->persistence.is_paused = 0;
-            return err == STRAIT_OK ? keep_folder(h) : err;
+            return err == STRAIT_OK ? strait_host_keep_folder(h) : err;
         }
         if (!h->persistence.is_paused && err != STRAIT_EDEPOSED) log_pause(h, err);
         if (err != STRAIT_EIO && waited > h->spec->store_wait_s)
@@ -154,7 +148,7 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns) {
     h->persistence.renew_ns = now_ns;
     struct request request = {.host = h};
     const strait_err err = strait_host_run_async(h, put_or_renew, &request, keep_links);
-    if (err == STRAIT_OK) return keep_folder(h);
+    if (err == STRAIT_OK) return strait_host_keep_folder(h);
     /* An unreachable metastore matters only once our lease may have expired. */
     if (err == STRAIT_ETIMEDOUT && strait_metastore_lease_left_ms(h->persistence.metastore) > 0)
         return STRAIT_OK;

@@ -154,9 +154,6 @@ void strait_host_note(struct host *h, const char *format, ...)
 void strait_host_fail(struct host *h, strait_err err);
 /* Passes an event to the coordinator and executes its actions. */
 void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *event);
-/* Checks that another coordinator has not taken the run's folder, before something is written
- * there. Otherwise the run ends. */
-strait_err strait_host_check_folder(struct host *h);
 /* Runs the event loop once: waits for the network for at most timeout_ms, handles messages, ticks
  * the coordinator. An error ends the run. */
 strait_err strait_host_pump(struct host *h, int timeout_ms);
@@ -238,6 +235,17 @@ strait_err strait_host_renew(struct host *h, int64_t now_ns);
 strait_err strait_host_open_metastore(struct host *h);
 strait_err strait_host_save_state(struct host *h);
 strait_err strait_host_save_run(struct host *h);
+
+/* ---- folder.c ---- */
+/* Takes the run's folder in the metastore's term, also from a coordinator that hangs. */
+strait_err strait_host_take_folder(struct host *h);
+/* Checks that another coordinator has not taken it, before something is written there. Otherwise
+ * the run ends. */
+strait_err strait_host_check_folder(struct host *h);
+/* Checks it after a call to the metastore, whose term is a new one if the lease had expired. */
+strait_err strait_host_keep_folder(struct host *h);
+/* Gives it up, and removes what this host created there if the run never began. */
+void strait_host_leave_folder(struct host *h);
 
 /* ---- run_id.c ---- */
 /* Reads or creates what follows the run's name in a metastore that several runs share; "" where

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/etcd_lib.sh"
 
 make_corpus
-make_run run.yaml 2 120
+make_run run.yaml 2 200
 sets="--set stages.count=2 --set link.emulate.delay=10ms --set train.save_every=10"
 runs train run.yaml --out straight $sets
 
@@ -19,11 +19,30 @@ both="--store $store --announce 127.0.0.1:$first,127.0.0.1:$second"
 host_begin swarm run.yaml $sets $both
 old=$HOST
 for i in 1 2; do join_begin swarm $i; done
-env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets $both --listen "127.0.0.1:$second" \
-    --keys keys-host >second.out 2>second.err </dev/null &
-standby=$!
-wait_for_text second.err 'standing by'
-wait_steps swarm 15
+wait_steps swarm 5
+
+# stand_by NAME PORT: starts another coordinator of the run, process $standby, log NAME.err.
+stand_by() {
+    env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets $both --listen "127.0.0.1:$2" \
+        --keys keys-host >"$1.out" 2>"$1.err" </dev/null &
+    standby=$!
+    wait_for_text "$1.err" 'standing by'
+}
+
+# A standby that needs the port of the process that hangs cannot lead: it says so, and leaves the folder to
+# the old leader, which continues when it wakes up.
+stand_by portless "$first"
+kill -STOP "$old"
+wait "$standby"
+code=$?
+kill -CONT "$old"
+[ "$code" -ne 0 ] || fail "a standby without a port took over"
+says portless.err '^strait: .*give this one a port of its own .*address already in use'
+steps=$(wc -l <swarm/metrics.jsonl)
+wait_steps swarm $((steps + 5))
+is_running || fail "the old leader ended although nobody took over: $(tail -n 1 "$HOST_LOG")"
+
+stand_by second "$second"
 is_running || fail "was done before the coordinator could be stopped"
 
 kill -STOP "$old"
