@@ -274,6 +274,11 @@ int strait_coordinator_find(const struct strait_coordinator *c, const strait_fin
 /* Returns the slot of this key and takes a free one if it has none; -1: the swarm is full. */
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
 
+/* Returns whether the owner of stage `giver`, if that exists and has an owner, holds a copy of
+ * `stage` at `step` that is what the owner of `stage` took. */
+int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, int stage,
+                                int64_t step);
+
 /* Returns the number of connected workers that own no stage and may be given one. */
 int strait_coordinator_count_spares(const struct strait_coordinator *c);
 

@@ -121,11 +121,6 @@ void strait_coordinator_record(struct strait_coordinator *c, int slot,
                                const strait_snapshot_set *own, int64_t now,
                                strait_swarm_actions *out);
 
-/* Returns whether the owner of stage `giver`, if that exists and has an owner, holds a copy of
- * `stage` at `step` that is what the owner of `stage` took. */
-int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, int stage,
-                                int64_t step);
-
 /* Chooses the newest step that every stage can restore, and enters the phase. */
 void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
                                       strait_swarm_actions *out);

@@ -70,23 +70,14 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
 static const strait_field assigned[] = {TASK_REPLY(REASON, assign.address)};
 static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_source_bad)};
 
-enum {
-    LAYOUT_JOIN,
-    LAYOUT_HEARTBEAT,
-    LAYOUT_PIECE,
-    LAYOUT_SNAPSHOT_REQUEST,
-    LAYOUT_TASK,
-    LAYOUT_TASK_REPLY,
-    N_LAYOUTS
-};
-
-static const strait_layout layouts[N_LAYOUTS] = {
-    [LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
-    [LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
-    [LAYOUT_PIECE] = STRAIT_LAYOUT("snapshot", piece_fields), // the bytes of the piece follow
-    [LAYOUT_SNAPSHOT_REQUEST] = STRAIT_LAYOUT("snapshot_request", request_fields),
-    [LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields), // one of `tasks` follows
-    [LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
+static const strait_layout layouts[STRAIT_LAYOUTS] = {
+    [STRAIT_LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
+    [STRAIT_LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
+    [STRAIT_LAYOUT_PIECE] = STRAIT_LAYOUT("snapshot",
+                                          piece_fields), // the bytes of the piece follow
+    [STRAIT_LAYOUT_SNAPSHOT_REQUEST] = STRAIT_LAYOUT("snapshot_request", request_fields),
+    [STRAIT_LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields), // one of `tasks` follows
+    [STRAIT_LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
 };
 
 static const strait_layout tasks[STRAIT_TASK_KINDS] = {
@@ -114,8 +105,12 @@ const strait_layout *strait_task_reply_layout(strait_task_kind kind) {
     return (int)kind > 0 && kind < STRAIT_TASK_KINDS ? &task_replies[kind] : NULL;
 }
 
+int strait_task_is_answered(strait_task_kind kind) {
+    return kind != STRAIT_TASK_RELEASE && kind != STRAIT_TASK_REFUSE && kind != STRAIT_TASK_END;
+}
+
 const strait_layout *strait_swarm_layout(int i) {
-    return i >= 0 && i < N_LAYOUTS ? &layouts[i] : NULL;
+    return i >= 0 && i < STRAIT_LAYOUTS ? &layouts[i] : NULL;
 }
 
 /* ---- packing by table ---- */
@@ -162,12 +157,12 @@ static int is_inventory(const strait_snapshot_inventory *inventory) {
 
 strait_err strait_join_pack(struct strait_msg_pool *pool, const strait_join *join,
                             struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_JOIN, &layouts[LAYOUT_JOIN], &nothing, join, out);
+    return pack(pool, STRAIT_MSG_JOIN, &layouts[STRAIT_LAYOUT_JOIN], &nothing, join, out);
 }
 
 strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    strait_layout_read(&layouts[LAYOUT_JOIN], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_JOIN], &r, no_floats, out);
     out->report.memory_bytes = plausible(out->report.memory_bytes);
     out->report.flops = plausible(out->report.flops);
     return r.is_short || r.left != 0 || !is_inventory(&out->inventory)
@@ -177,12 +172,13 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
 
 strait_err strait_heartbeat_pack(struct strait_msg_pool *pool, const strait_heartbeat *heartbeat,
                                  struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_HEARTBEAT, &layouts[LAYOUT_HEARTBEAT], &nothing, heartbeat, out);
+    return pack(pool, STRAIT_MSG_HEARTBEAT, &layouts[STRAIT_LAYOUT_HEARTBEAT], &nothing, heartbeat,
+                out);
 }
 
 strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbeat *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    strait_layout_read(&layouts[LAYOUT_HEARTBEAT], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_HEARTBEAT], &r, no_floats, out);
     return r.is_short || r.left != 0 || !is_inventory(&out->inventory) ? malformed("heartbeat")
                                                                        : STRAIT_OK;
 }
@@ -191,7 +187,7 @@ strait_err strait_heartbeat_unpack(const struct strait_msg *msg, strait_heartbea
 
 strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *task,
                             struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_TASK, &layouts[LAYOUT_TASK], &tasks[task->kind], task, out);
+    return pack(pool, STRAIT_MSG_TASK, &layouts[STRAIT_LAYOUT_TASK], &tasks[task->kind], task, out);
 }
 
 /* Checks the fields that a worker uses as an index, a size or a step. */
@@ -212,7 +208,7 @@ static int is_task(const strait_task *task) {
 strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out) {
     strait_reader r = {msg->body, msg->size, 0};
     memset(out, 0, sizeof *out);
-    strait_layout_read(&layouts[LAYOUT_TASK], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_TASK], &r, no_floats, out);
     const strait_layout *body = strait_task_layout(out->kind);
     if (body != NULL) strait_layout_read(body, &r, no_floats, out);
     return body == NULL || r.is_short || r.left != 0 || !is_task(out) ? malformed("task")
@@ -221,14 +217,14 @@ strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out) {
 
 strait_err strait_task_reply_pack(struct strait_msg_pool *pool, const strait_task_reply *reply,
                                   struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_TASK_REPLY, &layouts[LAYOUT_TASK_REPLY],
+    return pack(pool, STRAIT_MSG_TASK_REPLY, &layouts[STRAIT_LAYOUT_TASK_REPLY],
                 &task_replies[reply->kind], reply, out);
 }
 
 strait_err strait_task_reply_unpack(struct strait_msg *msg, strait_task_reply *out) {
     strait_reader r = {msg->body, msg->size, 0};
     memset(out, 0, sizeof *out);
-    strait_layout_read(&layouts[LAYOUT_TASK_REPLY], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_TASK_REPLY], &r, no_floats, out);
     const strait_layout *body = strait_task_reply_layout(out->kind);
     if (body != NULL) strait_layout_read(body, &r, no_floats, out);
     return body == NULL || r.is_short || r.left != 0 ? malformed("reply to a task") : STRAIT_OK;
@@ -295,7 +291,7 @@ strait_err strait_batch_ids_unpack(const struct strait_msg *msg, int32_t *memory
 /* The bytes follow the table without a length: they are the rest of the message. */
 strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *piece,
                              struct strait_msg **out) {
-    const strait_layout *layout = &layouts[LAYOUT_PIECE];
+    const strait_layout *layout = &layouts[STRAIT_LAYOUT_PIECE];
     STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_SNAPSHOT,
                                strait_layout_bytes(layout, piece) + piece->bytes, out));
     (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
@@ -309,7 +305,7 @@ strait_err strait_piece_pack(struct strait_msg_pool *pool, const strait_piece *p
 strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) {
     strait_reader r = {msg->body, msg->size, 0};
     *out = (strait_piece){.must_keep = (msg->flags & STRAIT_SNAPSHOT_KEEP) != 0};
-    strait_layout_read(&layouts[LAYOUT_PIECE], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_PIECE], &r, no_floats, out);
     out->data = r.at;
     out->bytes = r.left;
     if (r.is_short || out->stage < 0 || out->stage >= STRAIT_RUN_STAGES || out->step < 0 ||
@@ -321,13 +317,13 @@ strait_err strait_piece_unpack(const struct strait_msg *msg, strait_piece *out) 
 strait_err strait_snapshot_request_pack(struct strait_msg_pool *pool,
                                         const strait_snapshot_request *request,
                                         struct strait_msg **out) {
-    return pack(pool, STRAIT_MSG_SNAPSHOT_REQUEST, &layouts[LAYOUT_SNAPSHOT_REQUEST], &nothing,
-                request, out);
+    return pack(pool, STRAIT_MSG_SNAPSHOT_REQUEST, &layouts[STRAIT_LAYOUT_SNAPSHOT_REQUEST],
+                &nothing, request, out);
 }
 
 strait_err strait_snapshot_request_unpack(const struct strait_msg *msg,
                                           strait_snapshot_request *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    strait_layout_read(&layouts[LAYOUT_SNAPSHOT_REQUEST], &r, no_floats, out);
+    strait_layout_read(&layouts[STRAIT_LAYOUT_SNAPSHOT_REQUEST], &r, no_floats, out);
     return r.is_short ? malformed("request for a snapshot") : STRAIT_OK;
 }

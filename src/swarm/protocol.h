@@ -177,8 +177,20 @@ strait_err strait_snapshot_request_pack(struct strait_msg_pool *pool,
 strait_err strait_snapshot_request_unpack(const struct strait_msg *msg,
                                           strait_snapshot_request *out);
 
+/* Returns whether a worker replies to a task of this kind. */
+int strait_task_is_answered(strait_task_kind kind);
+
 /* The tables, for tests that compare them with docs/wire.md; NULL for an unknown kind. */
 const strait_layout *strait_task_layout(strait_task_kind kind);
 const strait_layout *strait_task_reply_layout(strait_task_kind kind);
 /* Those without kinds, and the headers of tasks and their replies; NULL past the last. */
+typedef enum strait_swarm_layout_kind {
+    STRAIT_LAYOUT_JOIN,
+    STRAIT_LAYOUT_HEARTBEAT,
+    STRAIT_LAYOUT_PIECE,
+    STRAIT_LAYOUT_SNAPSHOT_REQUEST,
+    STRAIT_LAYOUT_TASK,
+    STRAIT_LAYOUT_TASK_REPLY,
+    STRAIT_LAYOUTS
+} strait_swarm_layout_kind;
 const strait_layout *strait_swarm_layout(int i);

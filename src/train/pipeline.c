@@ -18,7 +18,7 @@ struct strait_pipeline {
     /* What the accessors report, kept because the next command overwrites the replies. */
     double busy_s[STRAIT_RUN_STAGES];
     int nonfinite_stage;
-    double snapshot_s, copy_s;
+    double snapshot_s, copy_s[STRAIT_RUN_STAGES];
 };
 
 strait_err strait_pipeline_open(struct strait_executor *executor,
@@ -191,10 +191,10 @@ strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float
     const strait_stage_command command = {.kind = STRAIT_COMMAND_UPDATE,
                                           .update = {.step = step, .factor = factor}};
     STRAIT_TRY(command_all(p, &command));
-    p->snapshot_s = p->copy_s = 0.0;
+    p->snapshot_s = 0.0;
     for (int i = 0; i < p->n_stages; i++) {
         p->snapshot_s = fmax(p->snapshot_s, reply_of(p, i)->update.snapshot_s);
-        p->copy_s = fmax(p->copy_s, reply_of(p, i)->update.copy_s);
+        p->copy_s[i] = reply_of(p, i)->update.copy_s;
     }
     if (!strait_run_plan_updates_basis(&p->executor->plan, step + 1)) return STRAIT_OK;
     return update_basis(p, step + 1);
@@ -219,8 +219,8 @@ double strait_pipeline_snapshot_seconds(const struct strait_pipeline *p) {
     return p->snapshot_s;
 }
 
-double strait_pipeline_copy_seconds(const struct strait_pipeline *p) {
-    return p->copy_s;
+double strait_pipeline_copy_seconds(const struct strait_pipeline *p, int stage) {
+    return p->copy_s[stage];
 }
 
 /* ---- files: of stages that share a disk with the coordinator ---- */

@@ -46,7 +46,7 @@ int strait_pipeline_nonfinite_stage(const struct strait_pipeline *pipeline);
 /* Of the last gradients: seconds that a stage computed, without waiting. */
 double strait_pipeline_busy_seconds(const struct strait_pipeline *pipeline, int stage);
 
-/* Of the last update, the largest over all stages: what keeping a snapshot cost (0: none was
- * kept), and how long copying one to a neighbour would take. */
+/* Of the last update: what keeping a snapshot cost, the largest over all stages (0: none was kept),
+ * and how long copying that of one stage to a neighbour would take. */
 double strait_pipeline_snapshot_seconds(const struct strait_pipeline *pipeline);
-double strait_pipeline_copy_seconds(const struct strait_pipeline *pipeline);
+double strait_pipeline_copy_seconds(const struct strait_pipeline *pipeline, int stage);

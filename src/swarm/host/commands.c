@@ -14,10 +14,12 @@ enum {
  * for lack of memory is like a lost one: the phase times out. */
 static void send_task(struct host *h, int worker, strait_task *task) {
     struct strait_msg *msg = NULL;
+    struct connection *connection = strait_host_connection(h, worker);
     task->generation = h->coordinator.generation;
     task->sequence = h->coordinator.sequence;
-    if (strait_task_pack(h->pool, task, &msg) == STRAIT_OK)
-        strait_host_send(h, strait_host_connection(h, worker), &msg);
+    if (strait_task_pack(h->pool, task, &msg) != STRAIT_OK) return;
+    if (connection != NULL) connection->n_owed += strait_task_is_answered(task->kind);
+    strait_host_send(h, connection, &msg);
 }
 
 void strait_host_send_task(struct host *h, int worker, strait_task_kind kind) {
@@ -54,10 +56,12 @@ static void send_assign(struct host *h, const strait_swarm_action *a) {
 
 static void send_command(struct host *h, int worker, strait_stage_command *command) {
     struct strait_msg *msg = NULL;
+    struct connection *connection = strait_host_connection(h, worker);
     command->generation = h->coordinator.generation;
     command->sequence = h->coordinator.sequence;
     if (strait_stage_command_pack(h->pool, command, &msg) != STRAIT_OK) return;
-    strait_host_send(h, strait_host_connection(h, worker), &msg);
+    if (connection != NULL) connection->n_owed++;
+    strait_host_send(h, connection, &msg);
 }
 
 /* ---- token ids ---- */

@@ -33,7 +33,10 @@ static strait_err on_join(struct host *h, struct connection *connection,
     strait_join join;
     if (connection->worker >= 0)
         return STRAIT_OK; // repeated: sent before the last link broke, and again on this one
+    strait_claims_finding finding = {0};
     STRAIT_TRY(strait_join_unpack(msg, &join));
+    strait_claims_check(strait_swarm_layout(STRAIT_LAYOUT_JOIN), &join, &(strait_claims_limits){0},
+                        &finding);
     /* A copy: the link may close while admitting it waits for the metastore. */
     const strait_fingerprint key = connection->link->peer;
     struct host_applicant applicant = {.key = key, .token = join.token, .name = join.report.name};
@@ -44,6 +47,9 @@ static strait_err on_join(struct host *h, struct connection *connection,
         return err;
     }
     if (connection->link == NULL) return STRAIT_OK;
+    if (finding.field != NULL)
+        strait_host_note(h, "%s: reported %s = %g, which is too much; using less", join.report.name,
+                         finding.field, finding.value);
     /* An older link of the same key is detached first, so that its end does not count as a loss. */
     const int known = strait_coordinator_find(&h->coordinator, &key);
     struct connection *older = strait_host_connection(h, known);
@@ -150,6 +156,7 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     const int is_working = h->coordinator.phase == STRAIT_PHASE_WORK;
     strait_stage_reply reply;
     STRAIT_TRY(strait_stage_reply_peek(*msg, &reply));
+    strait_host_count_reply(h, connection);
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     /* A second reply must not overwrite the first, which the coordinator has accepted already. */
     if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
@@ -160,6 +167,12 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
         STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
         reply = h->work.channel.replies.items[stage];
     }
+    if (!strait_host_check_claims(
+            h, connection->worker, &strait_stage_reply_header,
+            is_working && reply.err == STRAIT_OK ? strait_stage_reply_layout(reply.kind) : NULL,
+            &reply))
+        return STRAIT_OK;
+    if (is_working) h->work.channel.replies.items[stage] = reply;
     if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_GRADIENTS)
         add_faults(&e, &reply.gradients.faults);
     if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_VALIDATE)
@@ -184,13 +197,17 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
                                 struct strait_msg *msg) {
     strait_task_reply reply;
     STRAIT_TRY(strait_task_reply_unpack(msg, &reply));
+    strait_host_count_reply(h, connection);
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     const strait_swarm_phase phase = h->coordinator.phase;
-    if (stage < 0) return STRAIT_OK; // late
+    if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
     /* In phase WAITING, replies of the abandoned generation still arrive, which is not a fault. */
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",
                            (int)reply.kind);
+    if (!strait_host_check_claims(h, connection->worker,
+                                  strait_swarm_layout(STRAIT_LAYOUT_TASK_REPLY), NULL, &reply))
+        return STRAIT_OK;
     struct evidence e = {
         reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
         0};

@@ -38,14 +38,48 @@ static void note_times(struct strait_executor *executor, double began) {
         h->pace.busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
 }
 
+/* Notes how long the copies of the latest snapshot took: until a neighbour reported to have them.
+ */
+static void note_copies(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (h->pace.kept_step == 0) return;
+    const double since_s = (double)(strait_clock_ns() - h->pace.kept_ns) * 1e-9;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const int holder = i + 1 < c->config.n_stages ? i + 1 : i - 1;
+        if (!h->pace.is_copied[i] && strait_coordinator_can_give(c, holder, i, h->pace.kept_step)) {
+            h->pace.is_copied[i] = 1;
+            h->pace.copied_s[i] = since_s;
+        }
+    }
+}
+
+/* Returns how long the slowest copy takes. A worker estimates it for its own stage, and snapshots
+ * are the rarer the longer it is: an estimate counts no more than twice what the last copy took. */
+static double copy_seconds(const struct host *h) {
+    double longest = 0.0;
+    for (int i = 0; i < h->coordinator.config.n_stages; i++) {
+        double copy_s = strait_pipeline_copy_seconds(pipeline_of(h->executor), i);
+        const double took_s = h->pace.copied_s[i];
+        if (took_s > 0.0) copy_s = fmin(copy_s, 2.0 * took_s);
+        longest = fmax(longest, copy_s);
+    }
+    return longest;
+}
+
 /* Chooses the steps between snapshots: as many as make their cost a small share of the time, but no
  * more than the work that may be lost, and at least as many as a copy takes. A copy that arrives
  * after all workers hold newer snapshots could never be restored from. */
 static void choose_interval(struct host *h) {
     const struct strait_pipeline *pipeline = pipeline_of(h->executor);
-    const double copy_s = strait_pipeline_copy_seconds(pipeline);
+    note_copies(h);
+    const double copy_s = copy_seconds(h);
     h->pace.snapshot_s = fmax(h->pace.snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
-    if (copy_s > 0.0) h->pace.copy_s = copy_s; // 0 before the first snapshot
+    if (copy_s > 0.0) h->pace.copy_s = copy_s;   // 0 before the first snapshot
+    if (h->work.queue[0].update.keep_snapshot) { // of the update that has just ended
+        h->pace.kept_step = h->work.step;
+        h->pace.kept_ns = strait_clock_ns();
+        memset(h->pace.is_copied, 0, sizeof h->pace.is_copied);
+    }
     if (h->pace.step_s <= 0.0) return;
     const double least = ceil(h->pace.snapshot_s / snapshot_share / h->pace.step_s);
     const double most = floor(h->spec->max_lost_work_s / h->pace.step_s);
@@ -71,27 +105,9 @@ strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step)
     return STRAIT_OK;
 }
 
-/* Returns where `step` is recorded as one that had non-finite values; NULL: it is not. */
-static int64_t *find_suspect(struct host *h, int64_t step) {
-    for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
-        if (h->suspects.steps[i] == step) return &h->suspects.steps[i];
-    return NULL;
-}
-
-/* A worker's report of non-finite values is verified by recomputing the step, on a spare if there
- * is one; steps replayed on the way there are verified too. STRAIT_EAGAIN: the step has to be
- * recomputed. */
-static strait_err verify(struct strait_executor *executor, int64_t step) {
-    struct host *h = host_of(executor);
-    const int stage = strait_pipeline_nonfinite_stage(pipeline_of(executor));
-    int64_t *suspect = find_suspect(h, step);
-    if (suspect != NULL && stage < 0) *suspect = -1; // the values are finite this time
-    if (suspect != NULL || stage < 0) return STRAIT_OK;
-    h->suspects.steps[h->suspects.n++ % STRAIT_HOST_SUSPECTS] = step;
-    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE,
-                                                          .worker = h->coordinator.owner[stage]});
-    STRAIT_TRY(strait_host_wait_ready(h));
-    return STRAIT_EAGAIN;
+static strait_err verify(struct strait_executor *executor, int64_t step, int is_replay) {
+    return strait_host_verify_step(
+        host_of(executor), step, strait_pipeline_nonfinite_stage(pipeline_of(executor)), is_replay);
 }
 
 /* Recomputes a step whose losses the trainer already has: same data, same bits. */
@@ -99,7 +115,7 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     strait_executor_report report;
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
-    STRAIT_TRY(verify(executor, step));
+    STRAIT_TRY(verify(executor, step, 1));
     const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
     if (isfinite(loss) && isfinite(report.norm))
         STRAIT_TRY(
@@ -120,7 +136,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
         if (err == STRAIT_OK) note_times(executor, began);
-        if (err == STRAIT_OK) err = verify(executor, step);
+        if (err == STRAIT_OK) err = verify(executor, step, 0);
     }
     /* The trainer skips the update of a non-finite step, so the step ends here. */
     if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm)))
@@ -142,7 +158,9 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
 static strait_err validate(struct strait_executor *executor, int64_t step, double *loss_sum) {
     for (;;) {
         STRAIT_TRY(strait_host_replay_to(executor, step));
-        const strait_err err = strait_pipeline_validate(pipeline_of(executor), step, loss_sum);
+        strait_err err = strait_pipeline_validate(pipeline_of(executor), step, loss_sum);
+        if (err == STRAIT_OK)
+            err = strait_host_verify_validation(host_of(executor), step, *loss_sum);
         if (err != STRAIT_EAGAIN) return err;
     }
 }
@@ -226,6 +244,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
     STRAIT_TRY(strait_host_channel_open(h, &executor->plan));
     STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
+    STRAIT_TRY(strait_host_open_claims(h));
     STRAIT_TRY(describe_run(h, executor));
     STRAIT_TRY(strait_host_plan_memory(h, executor));
     STRAIT_TRY(strait_host_find_checkpoint(h));
@@ -247,6 +266,7 @@ static void close_swarm(struct strait_executor *executor) {
     struct swarm *swarm = executor->state;
     h->executor = NULL;
     strait_alloc_free(h->ids);
+    strait_host_close_claims(h);
     h->ids = NULL;
     strait_pipeline_close(&swarm->pipeline);
     strait_stage_channel_close(&h->work.channel);

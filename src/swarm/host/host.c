@@ -355,8 +355,8 @@ strait_err strait_host(const strait_host_spec *spec) {
     h->run = *spec->run;
     h->pace.snapshot_every = 1;
     h->checkpoint.saving = -1;
-    for (int i = 0; i < STRAIT_HOST_SUSPECTS; i++)
-        h->suspects.steps[i] = -1;
+    for (int i = 0; i < STRAIT_HOST_SUSPICIONS; i++)
+        h->claims.suspicions[i].step = -1;
     h->invite.uses = spec->uses;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         h->links.of_worker[i] = -1;

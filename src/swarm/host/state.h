@@ -7,6 +7,7 @@
 #include "net/core/priority_queue.h"
 #include "stage/channel.h"
 #include "swarm/host/admission.h"
+#include "swarm/host/claims.h"
 #include "swarm/host/host.h"
 #include "swarm/protocol.h"
 #include "swarm/snapshot.h"
@@ -16,7 +17,7 @@
 enum {
     STRAIT_HOST_CONNECTIONS = 320,           // links at once, joined or not
     STRAIT_HOST_ROUTES = 256,                // pairs of workers whose routes are remembered
-    STRAIT_HOST_SUSPECTS = 64,               // steps; more than a trainer skips in a row
+    STRAIT_HOST_SUSPICIONS = 64,             // more than the steps a trainer skips in a row
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
     STRAIT_HOST_RUN_ID = 24,                 // with a hyphen and the final zero
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_GENERATIONS * 8 +
@@ -38,6 +39,7 @@ struct connection {
     int has_validation_ids;               // the ids of the validation were sent in this generation
     int must_close;
     int n_early;                 // messages received before it joined
+    int n_owed;                  // commands and tasks sent, less replies received
     int was_probed;              // its request to measure the link was answered
     double allowance;            // of its rate limit: messages it may send, as of received_ns
     int64_t received_ns;         // when its last message arrived
@@ -85,10 +87,13 @@ struct host_work {
 
 /* Measured durations of steps, snapshots and copies, and the snapshot interval they lead to. */
 struct host_pace {
-    int snapshot_every;                // steps between snapshots
-    double step_s, snapshot_s, copy_s; // seconds that each takes
-    double busy_s[STRAIT_RUN_STAGES];  // compute time of each stage in the last step
-    int64_t assigned_ns, restored_ns;  // when the stages were assigned, and when ready
+    int snapshot_every;                 // steps between snapshots
+    double step_s, snapshot_s, copy_s;  // seconds that each takes
+    double busy_s[STRAIT_RUN_STAGES];   // compute time of each stage in the last step
+    double copied_s[STRAIT_RUN_STAGES]; // what the last copy of each took at most; 0: unknown
+    int is_copied[STRAIT_RUN_STAGES];   // a neighbour has the latest snapshot
+    int64_t kept_step, kept_ns;         // the latest snapshot, and when it was taken
+    int64_t assigned_ns, restored_ns;   // when the stages were assigned, and when ready
 };
 
 /* Which routes between the owners of two neighbouring stages have failed; routes.c. */
@@ -103,6 +108,24 @@ struct host_routes {
     unsigned n_memories;                                       // so far; the oldest is overwritten
     int chosen[STRAIT_RUN_STAGES];                             // enum route
     char relay_address[STRAIT_RUN_STAGES][STRAIT_ADDRESS_MAX]; // for this generation
+};
+
+/* Non-finite or implausible values that a worker reported: the step was recomputed. */
+struct host_suspicion {
+    int64_t step; // -1: unused
+    int stage, is_validation;
+    strait_fingerprint key; // of the worker
+    int is_settled;         // another worker has computed the step
+};
+
+/* What the reports of workers are compared with; verify.c. */
+struct host_claims {
+    int n_params[STRAIT_RUN_STAGES];
+    strait_claims_level loss, valid_loss, squares[STRAIT_RUN_STAGES];
+    float *last_squares; // of each stage, replies.capacity values
+    struct host_suspicion suspicions[STRAIT_HOST_SUSPICIONS];
+    int n_suspicions;                      // so far; the oldest is overwritten
+    uint32_t warned[STRAIT_SWARM_WORKERS]; // the generation in which a clamped report was logged
 };
 
 struct host {
@@ -121,15 +144,11 @@ struct host {
     struct host_work work;
     struct host_pace pace;
     struct host_routes routes;
+    struct host_claims claims;
     struct {
         struct strait_checkpoint *source; // what workers restore from; NULL: not open
         int64_t saving;                   // step of the one being written; -1: none
     } checkpoint;
-    /* Steps with non-finite values, which were recomputed to verify them. -1: free. */
-    struct {
-        int64_t steps[STRAIT_HOST_SUSPECTS];
-        int n; // recorded so far; the oldest is overwritten
-    } suspects;
     struct {
         int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
     } clock;
@@ -287,6 +306,25 @@ strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan);
 /* Waits until all stages have an owner and are at step h->work.step. */
 strait_err strait_host_wait_ready(struct host *h);
+
+/* ---- verify.c: reports that cannot be believed ---- */
+/* Prepares h->claims for the plan of h->executor, whose channel is open. */
+strait_err strait_host_open_claims(struct host *h);
+void strait_host_close_claims(struct host *h);
+/* Checks a message of the owner of a stage against its bounds and clamps it in place; `body` may be
+ * NULL. Returns 0 if it is impossible: that was logged and counts as a violation. */
+int strait_host_check_claims(struct host *h, int worker, const strait_layout *header,
+                             const strait_layout *body, void *message);
+/* A reply arrived. Several more than commands were sent are a violation. */
+void strait_host_count_reply(struct host *h, struct connection *connection);
+
+/* The gradients of a step were computed. Verifies a worker's report of non-finite or implausible
+ * values by recomputing the step, on a spare if there is one; replayed steps are compared with
+ * nothing, as losses were higher then. STRAIT_EAGAIN: the step has to be recomputed. */
+strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
+                                   int is_replay);
+/* The same for the loss of a validation after `step` steps. */
+strait_err strait_host_verify_validation(struct host *h, int64_t step, double loss_sum);
 
 /* ---- executor.c ---- */
 extern const struct strait_executor_ops strait_swarm_executor; // its user is the host

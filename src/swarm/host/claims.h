@@ -1,0 +1,67 @@
+/* claims.h - bounds on what workers report, and levels that tell when a report is implausible.
+ *
+ * A worker may report anything. Each number of its messages therefore has a row in one table
+ * (claims.c) that says what an honest worker can report at most. Three things happen to others:
+ *
+ *   impossible    no honest worker reports it, such as a negative time: a violation
+ *   clamped       an honest worker might, but it must not decide more than the bound allows
+ *   implausible   it may be true, as the loss of a diverging run: verified by recomputing the step
+ *
+ * A field without a row fails tests/unit/swarm/claims.c. What is within the bounds and close to
+ * earlier values is believed: a slightly wrong loss is not found here. */
+#pragma once
+
+#include "base/layout.h"
+
+/* What the coordinator knows itself while it reads a message. */
+typedef struct strait_claims_limits {
+    int is_last;           // the sender owns the last stage
+    double elapsed_s;      // since the command was sent
+    double tokens;         // of a step, or of a validation
+    double crossing_bytes; // most that a step receives in one direction
+    double snapshot_bytes; // of the stage, with its state
+    int n_squares;         // parameters of the stage
+    int n_basis;           // values of the codec's basis
+} strait_claims_limits;
+
+/* The first field that is out of bounds; an impossible one counts before those that were clamped.
+ */
+typedef struct strait_claims_finding {
+    const char *field; // NULL: there is none
+    int is_impossible;
+    double value; // as it was reported
+} strait_claims_finding;
+
+/* Checks the fields of `object` that `layout` lists, and clamps them in place. Adds to *out, which
+ * the caller zeroes: a message may have several layouts. */
+void strait_claims_check(const strait_layout *layout, void *object,
+                         const strait_claims_limits *limits, strait_claims_finding *out);
+
+/* Returns whether the table has a row for a field of this name. */
+int strait_claims_has_bound(const char *field);
+
+/* The recent level of a positive quantity that changes little from step to step, on a logarithmic
+ * scale. Zeroed: nothing seen. */
+typedef struct strait_claims_level {
+    double level, last; // base 2
+    double widest;      // the largest distance that was found to be true
+    int n_seen;
+} strait_claims_level;
+
+/* Returns whether `value` is within a factor of 2^octaves of the level or of the last value, or as
+ * far away as one that was confirmed. The first values always are. */
+int strait_claims_is_plausible(const strait_claims_level *level, double octaves, double value);
+
+/* Returns whether enough values were seen to compare others with. */
+int strait_claims_is_settled(const strait_claims_level *level);
+
+/* Adds a value that is believed. One that was not plausible has been confirmed by recomputation,
+ * and from now on values as far away are plausible too: an honest run is not verified again and
+ * again. */
+void strait_claims_accept(strait_claims_level *level, double value);
+
+/* The mean distance, in octaves, between the squared gradients of a stage and those of `memory`,
+ * which has as many values and keeps them on a logarithmic scale. Their sum alone could be right
+ * although none of them is. */
+double strait_claims_distance(const float *memory, const strait_floats *squares);
+void strait_claims_remember(float *memory, const strait_floats *squares);

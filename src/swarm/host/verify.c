@@ -1,0 +1,221 @@
+/* verify.c - what the host does about reports that are out of bounds or implausible (claims.h).
+ *
+ * An impossible report is a violation at once. An implausible one is verified: the coordinator
+ * moves the stage to a spare, the step is recomputed, and the two results decide. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "swarm/host/state.h"
+#include "train/pipeline.h"
+
+#include <math.h>
+
+enum {
+    STRAYS_MAX = 8,     // replies without a command that broken links can explain
+    FRAME_BYTES = 1024, // of a crossing, besides what the codec encodes
+    OTHER_BYTES = 1 << 20,
+    BYTES_FACTOR = 4 // between what a step receives and what counts as too much
+};
+
+/* Octaves that a quantity may differ from its level before it is verified. */
+static const double loss_octaves = 0.7;    // a factor of 1.6
+static const double squares_octaves = 4.0; // of a stage: a factor of 4 in the norm
+static const double mean_octaves = 7.0;    // of its parameters, each by itself
+static const double most_loss = 4.0;       // times that of a uniform guess
+
+strait_err strait_host_open_claims(struct host *h) {
+    const strait_run_plan *plan = &h->executor->plan;
+    for (int i = 0; i < plan->n_stages; i++) {
+        strait_runner_memory m;
+        STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
+        h->claims.n_params[i] = m.n_params;
+    }
+    return strait_alloc((size_t)h->work.channel.replies.capacity * (size_t)plan->n_stages,
+                        sizeof(float), "squares of the last step",
+                        (void **)&h->claims.last_squares);
+}
+
+void strait_host_close_claims(struct host *h) {
+    strait_alloc_free(h->claims.last_squares);
+    h->claims.last_squares = NULL;
+}
+
+/* ---- out of bounds ---- */
+
+static strait_claims_limits limits_of(const struct host *h, int stage) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const strait_run_plan *plan = &h->executor->plan;
+    const double wire = (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD) +
+                        (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD);
+    const int is_validation = h->work.kind == STRAIT_COMMAND_VALIDATE;
+    return (strait_claims_limits){
+        .is_last = stage == plan->n_stages - 1,
+        .elapsed_s = (double)(strait_clock_ns() - c->phase_began_ns) * 1e-9,
+        .tokens = is_validation ? (double)(strait_loader_valid_windows(h->executor->loader) *
+                                           plan->shape.context)
+                                : (double)h->run.train.batch_tokens,
+        .crossing_bytes = BYTES_FACTOR * ((double)plan->n_microbatches * (wire + FRAME_BYTES) +
+                                          c->config.need_bytes[stage] + OTHER_BYTES),
+        .snapshot_bytes = c->config.need_bytes[stage],
+        .n_squares = h->claims.n_params[stage],
+        .n_basis = (int)(plan->codec.cols * plan->codec.keep)};
+}
+
+int strait_host_check_claims(struct host *h, int worker, const strait_layout *header,
+                             const strait_layout *body, void *message) {
+    const strait_swarm_worker *sender = &h->coordinator.workers[worker];
+    const strait_claims_limits limits = limits_of(h, sender->stage);
+    strait_claims_finding finding = {0};
+    strait_claims_check(header, message, &limits, &finding);
+    if (body != NULL) strait_claims_check(body, message, &limits, &finding);
+    if (finding.field == NULL) return 1;
+    if (!finding.is_impossible) { // once per generation: it may be so in every step
+        if (h->claims.warned[worker] != h->coordinator.generation)
+            strait_host_note(h, "%s, stage %d: reported %s = %g, which is too much; using less",
+                             sender->report.name, sender->stage, finding.field, finding.value);
+        h->claims.warned[worker] = h->coordinator.generation;
+        return 1;
+    }
+    strait_host_note(h, "%s, stage %d: reported an impossible %s (%g)", sender->report.name,
+                     sender->stage, finding.field, finding.value);
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
+    return 0;
+}
+
+void strait_host_count_reply(struct host *h, struct connection *connection) {
+    if (--connection->n_owed >= -STRAYS_MAX) return;
+    connection->n_owed = 0;
+    strait_host_note(h, "%s: sent %d replies that nobody asked for",
+                     h->coordinator.workers[connection->worker].report.name, STRAYS_MAX + 1);
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = connection->worker});
+}
+
+/* ---- implausible ---- */
+
+static struct host_suspicion *find_suspicion(struct host *h, int64_t step, int stage,
+                                             int is_validation) {
+    for (int i = 0; i < STRAIT_HOST_SUSPICIONS; i++) {
+        struct host_suspicion *s = &h->claims.suspicions[i];
+        if (s->step == step && s->stage == stage && s->is_validation == is_validation) return s;
+    }
+    return NULL;
+}
+
+/* The coordinator may have abandoned the generation. STRAIT_EAGAIN: it has. */
+static strait_err wait_if_abandoned(struct host *h) {
+    if (h->coordinator.phase == STRAIT_PHASE_READY) return STRAIT_OK;
+    STRAIT_TRY(strait_host_wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
+static strait_err suspect(struct host *h, const struct host_suspicion *what) {
+    const int owner = h->coordinator.owner[what->stage];
+    struct host_suspicion *s = &h->claims
+                                    .suspicions[h->claims.n_suspicions++ % STRAIT_HOST_SUSPICIONS];
+    *s = *what;
+    s->key = h->coordinator.workers[owner].key;
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = owner});
+    return wait_if_abandoned(h);
+}
+
+/* The step was recomputed: tells the coordinator whether the first report was true. A confirmed
+ * suspicion is kept, so that a step that is replayed later is not verified again. */
+static strait_err settle(struct host *h, struct host_suspicion *s, int is_flagged) {
+    const int slot = strait_coordinator_find(&h->coordinator, &s->key);
+    const int is_same = slot >= 0 && h->coordinator.owner[s->stage] == slot;
+    const strait_swarm_event event = {.kind = is_flagged ? STRAIT_SWARM_CONFIRMED
+                                                         : STRAIT_SWARM_CONTRADICTED,
+                                      .worker = slot,
+                                      .stage = s->stage};
+    if (s->is_settled) return STRAIT_OK;
+    s->is_settled = 1;
+    if (!is_flagged) s->step = -1;
+    if (is_flagged && is_same)
+        strait_host_note(h,
+                         "step %lld, stage %d: the values are the same again, but no other worker "
+                         "could verify them",
+                         (long long)s->step, s->stage);
+    if (slot >= 0 && !(is_flagged && is_same)) strait_host_feed_coordinator(h, &event);
+    return wait_if_abandoned(h);
+}
+
+static strait_err verify(struct host *h, const struct host_suspicion *what, int is_flagged) {
+    struct host_suspicion *s = find_suspicion(h, what->step, what->stage, what->is_validation);
+    if (s != NULL) return settle(h, s, is_flagged);
+    return is_flagged ? suspect(h, what) : STRAIT_OK;
+}
+
+static const strait_floats *squares_of(const struct host *h, int stage) {
+    return &h->work.channel.replies.items[stage].gradients.squares;
+}
+
+static float *last_squares(const struct host *h, int stage) {
+    return h->claims.last_squares + (size_t)stage * (size_t)h->work.channel.replies.capacity;
+}
+
+static double sum_squares(const struct host *h, int stage) {
+    const strait_floats *squares = squares_of(h, stage);
+    double sum = 0.0;
+    for (int i = 0; i < squares->n; i++)
+        sum += (double)squares->data[i];
+    return sum;
+}
+
+/* The first steps are not representative: parameters that begin with zeros get no gradients. */
+static int are_squares_plausible(const struct host *h, int stage) {
+    const strait_claims_level *level = &h->claims.squares[stage];
+    return strait_claims_is_plausible(level, squares_octaves, sum_squares(h, stage)) &&
+           (!strait_claims_is_settled(level) ||
+            strait_claims_distance(last_squares(h, stage), squares_of(h, stage)) <= mean_octaves);
+}
+
+static int is_loss_plausible(const struct host *h, const strait_claims_level *level, double loss) {
+    return loss <= most_loss * log((double)h->executor->plan.shape.vocab) &&
+           strait_claims_is_plausible(level, loss_octaves, loss);
+}
+
+static double step_loss(const struct host *h) {
+    const int last = h->executor->plan.n_stages - 1;
+    return h->work.channel.replies.items[last].gradients.loss_sum /
+           (double)h->run.train.batch_tokens;
+}
+
+static int is_plausible(const struct host *h, int stage) {
+    const int is_last = stage == h->executor->plan.n_stages - 1;
+    return are_squares_plausible(h, stage) &&
+           (!is_last || is_loss_plausible(h, &h->claims.loss, step_loss(h)));
+}
+
+strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
+                                   int is_replay) {
+    const int n = h->executor->plan.n_stages;
+    for (int i = 0; i < n; i++) {
+        const struct host_suspicion what = {.step = step, .stage = i};
+        /* Non-finite values of one stage make the others' implausible. */
+        const int is_flagged = nonfinite_stage >= 0 ? i == nonfinite_stage
+                                                    : !is_replay && !is_plausible(h, i);
+        STRAIT_TRY(verify(h, &what, is_flagged));
+    }
+    if (nonfinite_stage >= 0 || is_replay) return STRAIT_OK;
+    strait_claims_accept(&h->claims.loss, step_loss(h));
+    for (int i = 0; i < n; i++) {
+        strait_claims_accept(&h->claims.squares[i], sum_squares(h, i));
+        strait_claims_remember(last_squares(h, i), squares_of(h, i));
+    }
+    return STRAIT_OK;
+}
+
+/* The first validation is compared with the training loss. */
+strait_err strait_host_verify_validation(struct host *h, int64_t step, double loss_sum) {
+    const struct host_suspicion what = {
+        .step = step, .stage = h->executor->plan.n_stages - 1, .is_validation = 1};
+    const double n_tokens = (double)(strait_loader_valid_windows(h->executor->loader) *
+                                     h->executor->plan.shape.context);
+    strait_claims_level *level = &h->claims.valid_loss;
+    if (level->n_seen == 0) *level = h->claims.loss;
+    STRAIT_TRY(verify(h, &what, !is_loss_plausible(h, level, loss_sum / n_tokens)));
+    strait_claims_accept(level, loss_sum / n_tokens);
+    return STRAIT_OK;
+}

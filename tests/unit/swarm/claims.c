@@ -1,0 +1,185 @@
+/* Bounds on what workers report. */
+#include "swarm/host/claims.h"
+
+#include "check.h"
+#include "stage/commands.h"
+#include "swarm/protocol.h"
+
+#include <math.h>
+
+static const strait_claims_limits limits = {.is_last = 1,
+                                            .elapsed_s = 2.0,
+                                            .tokens = 100.0,
+                                            .crossing_bytes = 1000.0,
+                                            .snapshot_bytes = 125e3,
+                                            .n_squares = 3,
+                                            .n_basis = 2};
+
+static void has_bounds(const strait_layout *layout) {
+    for (int i = 0; i < layout->n_fields; i++)
+        if (!strait_claims_has_bound(layout->fields[i].name))
+            fail_msg("%s: the field %s has no row in swarm/host/claims.c", layout->name,
+                     layout->fields[i].name);
+}
+
+static void bounds_every_field_that_a_worker_sends(void **state) {
+    (void)state;
+    has_bounds(&strait_stage_reply_header);
+    for (int k = 1; k < STRAIT_COMMAND_KINDS; k++)
+        has_bounds(strait_stage_reply_layout((strait_stage_command_kind)k));
+    for (int k = 1; k < STRAIT_TASK_KINDS; k++)
+        has_bounds(strait_task_reply_layout((strait_task_kind)k));
+    for (int i = 0; strait_swarm_layout(i) != NULL; i++) {
+        const char *name = strait_swarm_layout(i)->name;
+        if (strcmp(name, "join") == 0 || strcmp(name, "heartbeat") == 0 ||
+            strcmp(name, "task_reply") == 0)
+            has_bounds(strait_swarm_layout(i));
+    }
+    assert_false(strait_claims_has_bound("gradients.los"));
+    assert_false(strait_claims_has_bound("gradients.loss_sum2"));
+}
+
+static const float some_squares[] = {1.0f, 0.0f, INFINITY};
+
+static strait_stage_reply honest(void) {
+    strait_stage_reply reply = {.kind = STRAIT_COMMAND_GRADIENTS};
+    reply.gradients.loss_sum = 500.0;
+    reply.gradients.times = (strait_step_times){0.1, 0.2, 0.3, 0.0, 1.0, 1.9};
+    reply.gradients.forward_bytes = reply.gradients.backward_bytes = 1000;
+    reply.gradients.residual_forward = NAN;
+    reply.gradients.squares = (strait_floats){some_squares, 3};
+    return reply;
+}
+
+static strait_claims_finding check(strait_stage_reply *reply, const strait_claims_limits *with) {
+    strait_claims_finding finding = {0};
+    strait_claims_check(&strait_stage_reply_header, reply, with, &finding);
+    strait_claims_check(strait_stage_reply_layout(reply->kind), reply, with, &finding);
+    return finding;
+}
+
+static void accepts_what_honest_workers_report(void **state) {
+    (void)state;
+    strait_stage_reply reply = honest();
+    assert_null(check(&reply, &limits).field);
+    reply.gradients.loss_sum = NAN; // verified by recomputing the step
+    assert_null(check(&reply, &limits).field);
+    reply = (strait_stage_reply){.kind = STRAIT_COMMAND_UPDATE, .update = {0.1, INFINITY}};
+    assert_int_equal(check(&reply, &limits).is_impossible, 0); // no bandwidth measured yet
+    assert_true(reply.update.copy_s == 11.0);
+}
+
+static void is_impossible(strait_stage_reply reply, const char *field) {
+    const strait_claims_finding finding = check(&reply, &limits);
+    if (finding.field == NULL) fail_msg("%s was accepted", field);
+    assert_string_equal(finding.field, field);
+    assert_int_equal(finding.is_impossible, 1);
+}
+
+static void finds_impossible_values(void **state) {
+    (void)state;
+    static const double wrong[] = {-1.0, NAN, INFINITY, -INFINITY};
+    static const float negative[] = {1.0f, -1.0f, 1.0f};
+    for (int i = 0; i < 4; i++) {
+        strait_stage_reply reply = honest();
+        reply.gradients.times.weights = wrong[i];
+        is_impossible(reply, "gradients.times.weights");
+        reply = honest();
+        reply.gradients.faults.rejected_next = wrong[i];
+        is_impossible(reply, "gradients.faults.rejected_next");
+    }
+    strait_stage_reply reply = honest();
+    reply.gradients.loss_sum = -1.0;
+    is_impossible(reply, "gradients.loss_sum");
+    reply = honest();
+    reply.gradients.squares.n = 2;
+    is_impossible(reply, "gradients.squares");
+    reply.gradients.squares = (strait_floats){negative, 3};
+    is_impossible(reply, "gradients.squares");
+    reply = honest();
+    reply.rejected_copies_next = -1;
+    is_impossible(reply, "rejected_copies_next");
+    reply = (strait_stage_reply){.kind = STRAIT_COMMAND_PROPOSE_BASIS};
+    reply.propose_basis.basis = (strait_floats){some_squares, 2};
+    assert_null(check(&reply, &limits).field);
+    reply.propose_basis.basis = (strait_floats){some_squares + 1, 2};
+    is_impossible(reply, "propose_basis.basis");
+}
+
+static void accepts_a_loss_from_the_last_stage_only(void **state) {
+    (void)state;
+    strait_claims_limits first = limits;
+    first.is_last = 0;
+    strait_stage_reply reply = honest();
+    assert_int_equal(check(&reply, &first).is_impossible, 1);
+    reply.gradients.loss_sum = 0.0;
+    assert_null(check(&reply, &first).field);
+    reply = (strait_stage_reply){.kind = STRAIT_COMMAND_VALIDATE, .validate = {.loss_sum = 1.0}};
+    assert_string_equal(check(&reply, &first).field, "validate.loss_sum");
+    assert_null(check(&reply, &limits).field);
+}
+
+static void clamps_what_may_be_an_error(void **state) {
+    (void)state;
+    strait_stage_reply reply = honest();
+    reply.gradients.times.wall = 1e300;
+    reply.gradients.forward_bytes = UINT64_MAX;
+    reply.device_free = UINT64_MAX;
+    const strait_claims_finding finding = check(&reply, &limits);
+    assert_string_equal(finding.field, "device_free"); // the first
+    assert_int_equal(finding.is_impossible, 0);
+    assert_true(reply.gradients.times.wall == 2.0);
+    assert_int_equal(reply.gradients.forward_bytes, 1000);
+    assert_int_equal(reply.device_free, (uint64_t)1e15);
+    reply.gradients.times.wall = -1.0; // an impossible value is the one that is reported
+    reply.device_free = UINT64_MAX;
+    assert_string_equal(check(&reply, &limits).field, "gradients.times.wall");
+    strait_join join = {.report = {.flops = 1e29, .memory_bytes = 1e29}};
+    strait_claims_finding joined = {0};
+    strait_claims_check(strait_swarm_layout(STRAIT_LAYOUT_JOIN), &join, &limits, &joined);
+    assert_true(join.report.flops == 1e18);
+    assert_true(join.report.memory_bytes == 1e15);
+}
+
+static void compares_values_with_their_level(void **state) {
+    (void)state;
+    strait_claims_level level = {0};
+    for (int i = 0; i < 20; i++) { // falls quickly, as at the start of a run
+        const double value = 100.0 / (1.0 + 0.3 * i);
+        assert_true(strait_claims_is_plausible(&level, 0.7, value));
+        strait_claims_accept(&level, value);
+    }
+    assert_false(strait_claims_is_plausible(&level, 0.7, 2.0 * 100.0 / 6.7));
+    assert_false(strait_claims_is_plausible(&level, 0.7, 0.0));
+    assert_false(strait_claims_is_plausible(&level, 0.7, NAN));
+    assert_true(strait_claims_is_plausible(&level, 3.0, 100.0));
+    strait_claims_accept(&level, 60.0); // was confirmed
+    strait_claims_accept(&level, 100.0 / 6.7);
+    assert_true(strait_claims_is_plausible(&level, 0.7, 60.0));
+    assert_false(strait_claims_is_plausible(&level, 0.7, 600.0));
+}
+
+static void compares_the_squares_of_every_parameter(void **state) {
+    (void)state;
+    static const float before[] = {1e-3f, 1e-5f, 0.0f, 1.0f};
+    static const float after[] = {2e-3f, 4e-5f, 0.0f, 2.0f};
+    static const float alike[] = {0.25f, 0.25f, 0.25f, 0.25f}; // the same sum
+    float memory[4];
+    strait_claims_remember(memory, &(strait_floats){before, 4});
+    assert_true(strait_claims_distance(memory, &(strait_floats){before, 4}) < 1e-3);
+    assert_true(strait_claims_distance(memory, &(strait_floats){after, 4}) < 1.1);
+    assert_true(strait_claims_distance(memory, &(strait_floats){alike, 4}) > 7.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_every_field_that_a_worker_sends),
+        cmocka_unit_test(accepts_what_honest_workers_report),
+        cmocka_unit_test(finds_impossible_values),
+        cmocka_unit_test(accepts_a_loss_from_the_last_stage_only),
+        cmocka_unit_test(clamps_what_may_be_an_error),
+        cmocka_unit_test(compares_values_with_their_level),
+        cmocka_unit_test(compares_the_squares_of_every_parameter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
