@@ -9,7 +9,7 @@
 #define REPLY_NS      (10 * SECOND_NS) // for any reply, besides the work it needs
 #define REPLY_MAX_NS  (30 * SECOND_NS) // with the end of the action that a worker is computing
 #define SETUP_NS      (30 * SECOND_NS) // to load a device's libraries, before any allocation
-#define CONNECT_NS    (4 * SECOND_NS)  // for two neighbours to connect, in the first attempts
+#define CONNECT_NS    (3 * SECOND_NS)  // for two neighbours to connect, in the first attempts
 #define REPLY_ACTIONS 4                // recent durations added to a reply outside of work
 #define WORK_FACTOR   8                // recent durations that a goal may take
 #define LEASE_FACTOR  8                // leases cover this many times the longest gap seen

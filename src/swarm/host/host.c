@@ -86,6 +86,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
         h->work.has_rolled_back = 1;
         h->pace.restored_ns = strait_clock_ns();
         strait_host_keep_owners(h);
+        strait_host_routes_work(h);
         strait_host_note(h, "generation %u: all stages ready at step %lld",
                          h->coordinator.generation, (long long)a->step);
         break;

@@ -34,25 +34,34 @@ static struct host_route_memory *memory_of(struct host *h, int i) {
     return memory;
 }
 
-static int can_dial(struct host *h, int from, int to) {
-    return strait_host_can_dial(strait_host_connection(h, h->coordinator.owner[from]),
-                                strait_host_connection(h, h->coordinator.owner[to]));
+/* Returns the connection of the worker that is dialled on a route of boundary `i`; NULL: it is the
+ * relay, or the worker is gone. */
+static struct connection *listener_of(struct host *h, int i, enum route route) {
+    if (route == VIA_RELAY) return NULL;
+    return strait_host_connection(h, h->coordinator.owner[route == PREV_DIALS ? i + 1 : i]);
 }
 
 static int is_possible(struct host *h, int i, enum route route) {
-    switch (route) {
-    case PREV_DIALS: return can_dial(h, i, i + 1);
-    case NEXT_DIALS: return can_dial(h, i + 1, i);
-    default: return h->spec->relay != NULL;
-    }
+    const int dials = h->coordinator.owner[route == PREV_DIALS ? i : i + 1];
+    if (route == VIA_RELAY) return h->spec->relay != NULL;
+    return strait_host_can_dial(strait_host_connection(h, dials), listener_of(h, i, route));
 }
 
-/* Returns the first possible route of boundary `i` that has not failed; -1: all have. */
+/* Returns the best possible route of boundary `i` that has not failed; -1: all have. A worker that
+ * others could not dial dials itself, if possible; the relay comes before such a worker. */
 static int find_route(struct host *h, int i) {
     const unsigned failed = memory_of(h, i)->failed;
-    for (int route = 0; route < N_ROUTES; route++)
-        if ((failed >> route & 1u) == 0 && is_possible(h, i, (enum route)route)) return route;
-    return -1;
+    int best = -1;
+    int fewest = 0;
+    for (int route = 0; route < N_ROUTES; route++) {
+        const struct connection *listener = listener_of(h, i, (enum route)route);
+        const int n_missed = listener != NULL ? 2 * listener->n_missed : 1;
+        if ((failed >> route & 1u) != 0 || !is_possible(h, i, (enum route)route)) continue;
+        if (best >= 0 && n_missed >= fewest) continue;
+        best = route;
+        fewest = n_missed;
+    }
+    return best;
 }
 
 /* When all have failed they are tried again: the coordinator leaves the pair together only if there
@@ -73,8 +82,17 @@ int strait_host_route_failed(struct host *h, int i) {
     if (i < 0 || i + 1 >= h->coordinator.config.n_stages || h->coordinator.owner[i] < 0 ||
         h->coordinator.owner[i + 1] < 0)
         return 0;
+    struct connection *listener = listener_of(h, i, (enum route)h->routes.chosen[i]);
+    if (listener != NULL && h->coordinator.phase == STRAIT_PHASE_CONNECT) listener->n_missed++;
     memory_of(h, i)->failed |= 1u << h->routes.chosen[i];
     return find_route(h, i) >= 0;
+}
+
+void strait_host_routes_work(struct host *h) {
+    for (int i = 0; i + 1 < h->coordinator.config.n_stages; i++) {
+        struct connection *listener = listener_of(h, i, (enum route)h->routes.chosen[i]);
+        if (listener != NULL) listener->n_missed = 0;
+    }
 }
 
 /* Draws an address at the relay with a random token, which only the two neighbours learn. */

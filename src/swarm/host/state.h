@@ -36,6 +36,7 @@ struct connection {
     int is_paused;                        // nothing is read until `in` has been handled
     struct strait_snapshot snapshot;      // being received, for a checkpoint
     char address[STRAIT_ADDRESS_MAX];     // where its neighbours can dial it; empty: they cannot
+    int n_missed;                         // dials there that failed since one succeeded
     int has_validation_ids;               // the ids of the validation were sent in this generation
     int must_close;
     int n_early;                 // messages received before it joined
@@ -220,6 +221,8 @@ void strait_host_close_source(struct host *h);
 /* Describes one end of boundary `i` to the other: with is_next the next stage to the previous one,
  * else the reverse. In phase LISTEN it chooses the route between them. */
 void strait_host_describe_peer(struct host *h, int i, int is_next, strait_task_peer *peer);
+/* All boundaries are connected: the addresses that were dialled are right. */
+void strait_host_routes_work(struct host *h);
 /* The route chosen for boundary `i` did not serve. Returns whether its ends have another. */
 int strait_host_route_failed(struct host *h, int i);
 

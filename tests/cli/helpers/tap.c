@@ -5,6 +5,7 @@
  *
  *   cut I MS      resets connections of link I, and new ones, for MS milliseconds
  *   hold I MS     forwards nothing and keeps the connections open
+ *   mute I MS     the same for what the target sends; what clients send is forwarded
  *   half I MS     resets the connections to the target; clients notice only when the fault ends
  *   back I MS     resets the connections to the clients; the target notices only when it ends
  *   slow I MS D   delays every byte by D ms
@@ -57,6 +58,7 @@ typedef enum fault {
     NO_FAULT,
     CUT,
     HOLD,
+    MUTE,
     HALF,
     BACK,
     SLOW
@@ -192,7 +194,8 @@ static void serve_connections(const struct pollfd *fds) {
         struct connection *c = &connections[k];
         int is_alive = 1;
         if (!c->is_used || links[c->link].fault == HOLD) continue;
-        for (int i = 0; i < 2 && is_alive; i++) {
+        const int n_open = links[c->link].fault == MUTE ? 1 : 2; // directions
+        for (int i = 0; i < n_open && is_alive; i++) {
             const struct pollfd *seen = &fds[2 * k + i];
             const int is_ready = seen->fd == c->fd[i] && seen->revents != 0;
             if (c->fd[i] >= 0 && is_ready && can_read(c, i)) is_alive = read_some(c, i);
@@ -216,7 +219,7 @@ static void set_fault(int at, fault now) {
 }
 
 static void execute(const char *command) {
-    static const char *const names[] = {"none", "cut", "hold", "half", "back", "slow"};
+    static const char *const names[] = {"none", "cut", "hold", "mute", "half", "back", "slow"};
     const size_t n = strcspn(command, " ");
     char *end = NULL;
     const long number = strtol(command + n, &end, 10);
@@ -258,7 +261,9 @@ static void run(void) {
     for (;;) {
         for (int k = 0; k < 2 * CONNECTIONS; k++) {
             const struct connection *c = &connections[k / 2];
-            const int listens = c->is_used && links[c->link].fault != HOLD && can_read(c, k % 2);
+            const fault held = links[c->link].fault;
+            const int is_held = held == HOLD || (held == MUTE && k % 2 == 1);
+            const int listens = c->is_used && !is_held && can_read(c, k % 2);
             fds[k] = (struct pollfd){.fd = listens ? c->fd[k % 2] : -1, .events = POLLIN};
         }
         for (int i = 0; i < n_links; i++)
