@@ -80,7 +80,13 @@ typedef struct strait_trainer_report {
     /* Per boundary, the share of activations and of gradients that its codec lost. */
     int n_boundaries;
     const double *residual_forward, *residual_backward;
-    const char *warning;  // a boundary that loses more than it used to; NULL: there is none
+    /* Codec subspace; `leak` is NULL for others. Per boundary, the share of activations outside the
+     * subspace and how often weights were projected because of it; then the largest and the mean
+     * principal angle of the last basis update in radians, and the largest entry of U^T U - I. */
+    const double *leak, *corrections;
+    double basis_angle, basis_mean_angle, basis_error;
+    const char *warning;  // a boundary that loses more than it used to, or whose weights were
+                          // projected back to their subspace; NULL: there is none
     const char *limit;    // the bottleneck: "compute", "bubble", "serialisation", ...
     double meter_seconds; // the step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
     int is_skipped;       // the gradient was not finite: weights were left unchanged

@@ -18,6 +18,12 @@ int strait_codec_basis_is_due(const strait_codec_spec *spec, int64_t step) {
     return every > 0 && step % every == 0;
 }
 
+/* A codec that only carries what the model computed has a basis, but neither leaks nor angles. */
+int strait_codec_has_basis(const strait_codec_spec *spec) {
+    const struct strait_codec_ops *ops = strait_codec_find(spec->name, spec->variant);
+    return ops != NULL && ops->basis != NULL && !(strait_codec_traits(spec) & STRAIT_CODEC_CODE);
+}
+
 strait_err strait_codec_basis_view(const struct strait_codec *c, strait_tensor *basis,
                                    strait_tensor *fixed) {
     const struct strait_codec_basis_ops *ops;

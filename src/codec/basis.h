@@ -35,6 +35,9 @@ struct strait_codec_basis_ops {
  * checked. */
 int strait_codec_basis_is_due(const strait_codec_spec *spec, int64_t step);
 
+/* Whether the codec of a checked spec measures leaks and angles of a basis. */
+int strait_codec_has_basis(const strait_codec_spec *spec);
+
 /* What a model with requirements.subspace reads: the basis [d x k], and the fixed part of the
  * embedding [vocab x d], both on the device and owned by the codec. After join. STRAIT_EINVAL for
  * codecs without a basis, as for all functions below. */

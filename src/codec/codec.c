@@ -169,12 +169,17 @@ strait_err strait_codec_restored(struct strait_codec *c, struct strait_stream *s
 
 strait_err strait_codec_read_metrics(struct strait_codec *c, struct strait_stream *s,
                                      strait_codec_metrics *out) {
-    float totals[6]; // squared error, squared size, non-finite: of packing, then of unpacking
+    float totals[STRAIT_METER_KINDS][3]; // squared error, squared size, non-finite
     STRAIT_TRY(strait_meter_read(&c->meter, s, totals));
-    const double size = (double)totals[1];
-    *out = (strait_codec_metrics){.residual = size > 0 ? sqrt((double)totals[0] / size) : 0,
-                                  .non_finite = (double)totals[2],
-                                  .rejected = (double)totals[5]};
+    const float *packed = totals[STRAIT_METER_PACK], *leak = totals[STRAIT_METER_LEAK];
+    /* Where a leak was measured, the whole is the stream and not its code. What leaks is orthogonal
+     * to what is packed, so that squared errors add. */
+    const double size = (double)(leak[1] > 0 ? leak[1] : packed[1]);
+    const double lost = (double)packed[0] + (double)leak[0];
+    *out = (strait_codec_metrics){.residual = size > 0 ? sqrt(lost / size) : 0,
+                                  .non_finite = (double)packed[2] + (double)leak[2],
+                                  .rejected = (double)totals[STRAIT_METER_UNPACK][2],
+                                  .basis = {.leak = size > 0 ? sqrt((double)leak[0] / size) : 0}};
     return c->ops->metrics != NULL ? c->ops->metrics(c, s, out) : STRAIT_OK;
 }
 

@@ -163,11 +163,21 @@ typedef struct strait_codec_copy {
     strait_regroup_params layout;
 } strait_codec_copy;
 
+/* Codecs with a basis that all stages share; all 0 for others. */
+typedef struct strait_codec_basis_metrics {
+    double leak;        // sender: share of the stream outside the subspace, since the last read
+    double corrections; // sender: updates after which weights were projected because of a leak
+    double angle;       // largest principal angle of the last basis update since open, in radians
+    double mean_angle;  // root mean square of its principal angles
+    double error;       // largest entry of U^T U - I
+} strait_codec_basis_metrics;
+
 /* What one side measured since the last read. */
 typedef struct strait_codec_metrics {
-    double residual;   // ||packed - restored|| / ||packed||
+    double residual;   // ||packed - restored|| / ||packed||; a leak counts as lost
     double non_finite; // values that were not finite when packed
     double rejected;   // values on the wire that were not finite; they were read as 0
+    strait_codec_basis_metrics basis;
 } strait_codec_metrics;
 
 struct strait_codec {
@@ -244,9 +254,9 @@ struct strait_codec_ops {
     strait_err (*param_grads)(struct strait_codec *c, const strait_crossing *at);
 
     strait_codec_weights_fn project_gradients, after_update; // sender
-    /* Gets what a step measured, to correct what it can. */
+    /* Gets what a step measured, to correct what it can, and adds what only the codec knows. */
     strait_err (*metrics)(struct strait_codec *c, struct strait_stream *s,
-                          const strait_codec_metrics *seen);
+                          strait_codec_metrics *seen);
     /* A checkpoint has overwritten the states. */
     strait_err (*restored)(struct strait_codec *c, struct strait_stream *s);
     uint32_t (*version)(const struct strait_codec *c); // default 0

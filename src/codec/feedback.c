@@ -48,7 +48,7 @@ strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec 
 }
 
 strait_err strait_feedback_metrics(struct strait_codec *c, struct strait_stream *s,
-                                   const strait_codec_metrics *seen) {
+                                   strait_codec_metrics *seen) {
     if (!c->spec.has_feedback || seen->non_finite == 0) return STRAIT_OK;
     return c->backend->kernels->fill(s, c->states[0].tensor, 0.0f);
 }

@@ -31,7 +31,7 @@ strait_err strait_feedback_plan(struct strait_feedback *fb, struct strait_codec 
 /* For ops->metrics: resets the residual after a non-finite crossing. Otherwise the residual would
  * stay non-finite, and with it every later crossing. */
 strait_err strait_feedback_metrics(struct strait_codec *c, struct strait_stream *s,
-                                   const strait_codec_metrics *seen);
+                                   strait_codec_metrics *seen);
 
 /* For ops->act_pack: packs x, plus the residual with feedback, and updates residual and meter. */
 strait_err strait_feedback_send(struct strait_feedback *fb, struct strait_codec *c,

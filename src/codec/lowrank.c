@@ -163,7 +163,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
 }
 
 static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
-                          const strait_codec_metrics *seen) {
+                          strait_codec_metrics *seen) {
     const struct lowrank *st = c->state;
     STRAIT_TRY(strait_feedback_metrics(c, s, seen));
     if (seen->non_finite == 0) return STRAIT_OK;

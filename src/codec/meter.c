@@ -17,7 +17,8 @@ strait_tensor strait_meter_stats(const struct strait_meter *meter, int which, in
 }
 
 /* Reading resets the statistics: each report covers the crossings since the last. */
-strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s, float out[6]) {
+strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s,
+                             float out[STRAIT_METER_KINDS][3]) {
     const struct strait_backend_ops *ops = s->backend->ops;
     const struct strait_kernels *k = s->backend->kernels;
     for (int i = 0; i < STRAIT_METER_KINDS; i++) {

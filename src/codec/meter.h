@@ -10,6 +10,7 @@
 
 enum {
     STRAIT_METER_PACK,   // error of packing; values that were not finite before
+    STRAIT_METER_LEAK,   // subspace: what of the stream the code cannot hold
     STRAIT_METER_UNPACK, // only the count of values on the wire that were not finite
     STRAIT_METER_KINDS
 };
@@ -28,5 +29,6 @@ strait_err strait_meter_start(struct strait_meter *meter, struct strait_stream *
 /* Where a kernel adds its measurements of `rows` rows. `which` is one of the kinds above. */
 strait_tensor strait_meter_stats(const struct strait_meter *meter, int which, int64_t rows);
 
-/* Reads the three totals of each kind, in order, and resets them. Waits for the stream. */
-strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s, float out[6]);
+/* Reads the three totals of each kind and resets them. Waits for the stream. */
+strait_err strait_meter_read(struct strait_meter *meter, struct strait_stream *s,
+                             float out[STRAIT_METER_KINDS][3]);

@@ -165,6 +165,14 @@ static void put_reals(line *l, const char *key, const double *values, int n) {
     put(l, "]");
 }
 
+/* Counts are written in full, where put_reals would round them. */
+static void put_counts(line *l, const char *key, const double *values, int n) {
+    put(l, ",\"%s\":[", key);
+    for (int i = 0; i < n; i++)
+        put(l, "%s%.0f", i > 0 ? "," : "", values[i]);
+    put(l, "]");
+}
+
 /* Queues the line behind what a short write left, so that lines are never interleaved, then writes.
  * A full queue is synced to empty it. If that fails the whole line is dropped, never a part of it.
  */
@@ -197,6 +205,13 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
     put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
     put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
+    if (step->leak != NULL) {
+        put_reals(&l, "leak", step->leak, step->n_boundaries);
+        put_counts(&l, "corrections", step->corrections, step->n_boundaries);
+        put_real(&l, "basis_angle", 6, step->basis_angle);
+        put_real(&l, "basis_mean_angle", 6, step->basis_mean_angle);
+        put_real(&l, "basis_error", 6, step->basis_error);
+    }
     return append(metrics, &l);
 }
 

@@ -25,6 +25,8 @@ typedef struct strait_metrics_step {
     double meter_seconds; // omitted when 0
     int n_boundaries;     // up to 63; with 0 the residuals are omitted
     const double *residual_forward, *residual_backward;
+    const double *leak, *corrections; // per boundary; with a NULL leak these five are omitted
+    double basis_angle, basis_mean_angle, basis_error;
 } strait_metrics_step;
 
 struct strait_metrics;

@@ -71,14 +71,14 @@ static const strait_field reply_header[] = {REPLY(INT, kind),
                                             REPLY(INT, rejected_copies_next)};
 static const strait_field opened[] = {REPLY(REASON, open.device)};
 static const strait_field timed[] = {TIMES(time_passes), REPLY(F64, time_passes.next_delay_s)};
-static const strait_field computed[] = {REPLY(F64, gradients.loss_sum),
-                                        TIMES(gradients),
-                                        REPLY(U64, gradients.forward_bytes),
-                                        REPLY(U64, gradients.backward_bytes),
-                                        REPLY(F64, gradients.residual_forward),
-                                        REPLY(F64, gradients.residual_backward),
-                                        FAULTS(gradients),
-                                        REPLY(FLOATS, gradients.squares)};
+static const strait_field computed[] = {
+    REPLY(F64, gradients.loss_sum),         TIMES(gradients),
+    REPLY(U64, gradients.forward_bytes),    REPLY(U64, gradients.backward_bytes),
+    REPLY(F64, gradients.residual_forward), REPLY(F64, gradients.residual_backward),
+    REPLY(F64, gradients.basis.leak),       REPLY(F64, gradients.basis.corrections),
+    REPLY(F64, gradients.basis.angle),      REPLY(F64, gradients.basis.mean_angle),
+    REPLY(F64, gradients.basis.error),      FAULTS(gradients),
+    REPLY(FLOATS, gradients.squares)};
 static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64, update.copy_s)};
 static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(validate)};
 static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/layout.h"
+#include "codec/codec.h"
 #include "net/core/mesh.h"
 #include "plan/step_times.h"
 
@@ -116,6 +117,7 @@ typedef struct strait_stage_reply {
             strait_step_times times;
             uint64_t forward_bytes, backward_bytes;     // received for this step
             double residual_forward, residual_backward; // relative error of what its codecs sent
+            strait_codec_basis_metrics basis;           // of its sender
             strait_stage_faults faults;
             strait_floats squares; // sum of squared gradients, per parameter
         } gradients;

@@ -136,12 +136,14 @@ static void forget_bytes(struct strait_service *s) {
 /* Adds what one codec side counted. The sender's side receives from the next stage, the receiver's
  * from the previous one. */
 static strait_err read_codec(struct strait_service *s, struct strait_boundary *boundary,
-                             double *residual, strait_stage_faults *faults) {
+                             double *residual, strait_codec_basis_metrics *basis,
+                             strait_stage_faults *faults) {
     strait_codec_metrics metrics;
     if (boundary == NULL) return STRAIT_OK;
     struct strait_codec *codec = strait_boundary_codec(boundary);
     STRAIT_TRY(strait_codec_read_metrics(codec, strait_stage_stream(s->runner->model), &metrics));
     *residual = metrics.residual;
+    *basis = metrics.basis;
     faults->nonfinite += metrics.non_finite;
     if (codec->side == STRAIT_SENDER)
         faults->rejected_next = metrics.rejected;
@@ -232,19 +234,21 @@ static strait_err execute_gradients(struct strait_service *s, int64_t step,
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
-    STRAIT_TRY(read_codec(s, s->runner->receiver, &reply->gradients.residual_backward,
+    strait_codec_basis_metrics received; // the sender's say all
+    STRAIT_TRY(read_codec(s, s->runner->receiver, &reply->gradients.residual_backward, &received,
                           &reply->gradients.faults));
     return read_codec(s, s->runner->sender, &reply->gradients.residual_forward,
-                      &reply->gradients.faults);
+                      &reply->gradients.basis, &reply->gradients.faults);
 }
 
 static strait_err execute_validate(struct strait_service *s, int64_t step,
                                    strait_stage_reply *reply) {
     double residual = 0.0; // of gradients: a validation sends none
+    strait_codec_basis_metrics basis;
     STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
-    return read_codec(s, s->runner->receiver, &residual, &reply->validate.faults);
+    return read_codec(s, s->runner->receiver, &residual, &basis, &reply->validate.faults);
 }
 
 static strait_err execute_adopt_basis(struct strait_service *s,

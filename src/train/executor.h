@@ -22,6 +22,9 @@ typedef struct strait_executor_report {
     double bubble; // share of the step in which stages waited, averaged over stages
     /* Relative error of each boundary's codec, for activations and for gradients. */
     double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
+    /* Codecs with a basis: of each boundary; and of the basis, which is the same on all stages. */
+    double leak[STRAIT_RUN_STAGES], corrections[STRAIT_RUN_STAGES];
+    double basis_angle, basis_mean_angle, basis_error;
     const char *limit; // the bottleneck of the step
     double metered_s;  // duration on the emulated meter (link.meter); 0: no meter is set
     int is_updated; // the update is queued already; the device skips it if the norm is not finite

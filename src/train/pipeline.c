@@ -149,9 +149,15 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
         if (forward > report->forward_bytes) report->forward_bytes = forward;
         if (backward > report->backward_bytes) report->backward_bytes = backward;
         report->residual_forward[i] = reply->gradients.residual_forward;
+        report->leak[i] = reply->gradients.basis.leak;
+        report->corrections[i] = reply->gradients.basis.corrections;
         if (i > 0) report->residual_backward[i - 1] = reply->gradients.residual_backward;
         n_faults += faults->nonfinite + faults->rejected_next + faults->rejected_prev;
     }
+    const strait_codec_basis_metrics *basis = &reply_of(p, 0)->gradients.basis;
+    report->basis_angle = basis->angle;
+    report->basis_mean_angle = basis->mean_angle;
+    report->basis_error = basis->error;
     /* Codecs replaced faulty values by 0, so the gradients are finite but not those of the model:
      * without a norm the trainer skips the update. */
     report->norm = n_faults > 0.0 ? NAN : all_norm(p);

@@ -269,7 +269,12 @@ static strait_err take_step(struct session *s) {
                                       .meter_seconds = report.meter_seconds,
                                       .n_boundaries = report.n_boundaries,
                                       .residual_forward = report.residual_forward,
-                                      .residual_backward = report.residual_backward};
+                                      .residual_backward = report.residual_backward,
+                                      .leak = report.leak,
+                                      .corrections = report.corrections,
+                                      .basis_angle = report.basis_angle,
+                                      .basis_mean_angle = report.basis_mean_angle,
+                                      .basis_error = report.basis_error};
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     s->is_diverged = !isfinite(report.loss) || !isfinite(report.grad_norm);
     handle_write(s, strait_metrics_put_step(s->metrics, &line));

@@ -2,9 +2,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "codec/basis.h"
 #include "config/description.h"
 #include "config/flops.h"
 #include "stage/limits.h"
+#include "train/correction_monitor.h"
 #include "train/executor.h"
 #include "train/residual_monitor.h"
 
@@ -31,6 +33,7 @@ struct strait_trainer {
     char note[NOTE_BYTES];
     strait_executor_report last; // of the last step
     strait_residual_monitors alarms;
+    strait_correction_monitor corrections;
     char alarm[NOTE_BYTES];
 };
 
@@ -221,9 +224,16 @@ static double ratio(const struct strait_trainer *t, double bytes_per_token) {
 /* Also for skipped steps: a codec that loses much more is a likely cause of them. */
 static const char *watch(struct strait_trainer *t) {
     const double *const residuals[2] = {t->last.residual_forward, t->last.residual_backward};
-    const int is_raised = strait_residual_monitors_watch(
-        &t->alarms, residuals, t->plan.n_stages - 1, t->alarm, sizeof t->alarm);
-    return is_raised ? t->alarm : NULL;
+    const int n = t->plan.n_stages - 1;
+    const int is_raised = strait_residual_monitors_watch(&t->alarms, residuals, n, t->alarm,
+                                                         sizeof t->alarm);
+    const int is_corrected = strait_correction_monitor_watch(
+        &t->corrections, t->last.corrections, t->last.leak, n, t->alarm, sizeof t->alarm);
+    return is_raised || is_corrected ? t->alarm : NULL;
+}
+
+static int has_basis(const struct strait_trainer *t) {
+    return t->plan.n_stages > 1 && strait_codec_has_basis(&t->plan.codec);
 }
 
 strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *out) {
@@ -243,6 +253,11 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .n_boundaries = t->plan.n_stages - 1,
         .residual_forward = last->residual_forward,
         .residual_backward = last->residual_backward,
+        .leak = has_basis(t) ? last->leak : NULL,
+        .corrections = last->corrections,
+        .basis_angle = last->basis_angle,
+        .basis_mean_angle = last->basis_mean_angle,
+        .basis_error = last->basis_error,
         .warning = watch(t),
         .limit = last->limit,
     };

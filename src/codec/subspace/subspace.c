@@ -28,15 +28,23 @@ static strait_err check(strait_codec_spec *spec) {
     if (!is_code(spec)) STRAIT_TRY(strait_codec_need_vocab(spec));
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
     STRAIT_TRY(strait_codec_need(spec, "widest", &spec->widest, 4 * spec->cols, INT32_MAX));
-    if (spec->leak_limit == 0) spec->leak_limit = 1e-5;
     if (spec->grassmann_rate == 0) spec->grassmann_rate = 0.1;
-    if (!(spec->leak_limit > 0) || !(spec->grassmann_rate > 0) || spec->confine_every < 0 ||
+    if (!(spec->leak_limit >= 0) || !(spec->grassmann_rate > 0) || spec->confine_every < 0 ||
         spec->grassmann_every < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "codec subspace: leak_limit, grassmann_rate, "
                            "confine_every and grassmann_every must not be negative");
     STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 16);
+}
+
+/* Every addition to the stream rounds it, and errors of n additions grow with sqrt(n): eight units
+ * of the last place allow for 64. For bf16 that is 0.03; for f32 it would be 1e-6, little more than
+ * what row-wise AdamW itself drifts in a thousand steps. The default depends on the precision of
+ * the machine, so it is not written to the spec, which both sides of a boundary compare. */
+double strait_subspace_leak_limit(const strait_codec_spec *spec) {
+    if (spec->leak_limit > 0) return spec->leak_limit;
+    return spec->precision == STRAIT_BF16 ? 8 * 0x1p-8 : 1e-5;
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
@@ -130,6 +138,7 @@ static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     STRAIT_TRY(strait_codec_draw_basis(
         c, s, c->states[SUBSPACE_BASIS].tensor,
         (strait_codec_basis_init){"subspace.basis", c->states[SUBSPACE_BASIS].tensor.cols, 1, 0}));
+    STRAIT_TRY(strait_subspace_measure_basis(c, s));
     return owns_fixed(c) ? draw_fixed(c, s) : STRAIT_OK;
 }
 
@@ -189,11 +198,9 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
                            "boundary %d: strait_codec_join must come before the first crossing",
                            c->spec.boundary);
     STRAIT_TRY(encode(c, at, x, &buf));
-    /* The residual of this codec is the leak, not the rounding of the code: no stats here. */
-    STRAIT_TRY(k->pack_rows(at->stream, wire, (strait_tensor){0}, buf.crossing,
-                            strait_payload_params(c, at, c->spec.bits)));
+    STRAIT_TRY(strait_payload_pack(c, at, wire, buf.crossing));
     if (at->is_evaluation) return STRAIT_OK;
-    return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_PACK, x.rows), x,
+    return k->measure_rows(at->stream, strait_meter_stats(&c->meter, STRAIT_METER_LEAK, x.rows), x,
                            st->wide);
 }
 
@@ -263,9 +270,14 @@ static strait_err after_update(struct strait_codec *c, struct strait_stream *s,
 }
 
 static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
-                          const strait_codec_metrics *seen) {
+                          strait_codec_metrics *seen) {
     struct strait_subspace *st = c->state;
-    const int leaks = seen->residual > c->spec.leak_limit && seen->non_finite == 0;
+    const int leaks = seen->basis.leak > strait_subspace_leak_limit(&c->spec) &&
+                      seen->non_finite == 0;
+    seen->basis.corrections = st->counters[COUNTER_CORRECTIONS];
+    seen->basis.angle = st->angle;
+    seen->basis.mean_angle = st->mean_angle;
+    seen->basis.error = st->error;
     if (st->has_gram && seen->non_finite > 0)
         return c->backend->kernels->fill(s, c->states[SUBSPACE_GRAM].tensor, 0.0f);
     if (c->side != STRAIT_SENDER || !is_full(&c->spec) || !leaks) return STRAIT_OK;
@@ -278,7 +290,7 @@ static strait_err restored(struct strait_codec *c, struct strait_stream *s) {
     const struct strait_backend_ops *ops = c->backend->ops;
     STRAIT_TRY(ops->download(s, st->counters, c->states[SUBSPACE_COUNTERS].tensor.data,
                              sizeof st->counters));
-    return ops->wait(s);
+    return strait_subspace_measure_basis(c, s);
 }
 
 static uint32_t version(const struct strait_codec *c) {

@@ -26,6 +26,8 @@ struct strait_subspace {
     int32_t counters[COUNTER_ENTRIES]; // the valid copy; the state on the device follows it
     int has_gram;                      // whether this side collects gradients for basis updates
     int is_same_basis;                 // the last basis adopted was the one already held
+    double angle, mean_angle;          // of the last update since open
+    double error;                      // of U, as in strait_codec_basis_metrics
     strait_tensor fixed;  // T_fixed [vocab x d]; a sender on a middle stage borrows its receiver's
     strait_tensor wide;   // [N x d], of the stream's type where padded
     strait_tensor code;   // [N x k]
@@ -54,6 +56,13 @@ strait_err strait_subspace_propose(struct strait_codec *receiver, struct strait_
                                    float *out);
 strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s,
                                  const float *basis, uint32_t version);
+
+/* Reads U and measures how far it is from orthonormal. Allocates: for open and restored. */
+strait_err strait_subspace_measure_basis(struct strait_codec *c, struct strait_stream *s);
+
+/* The largest leak that is tolerated: leak_limit of the spec, or what the rounding of the stream's
+ * type explains. */
+double strait_subspace_leak_limit(const strait_codec_spec *spec);
 
 /* Writes the counters to the device, so that checkpoints see them. */
 strait_err strait_subspace_write_counters(struct strait_codec *c, struct strait_stream *s);

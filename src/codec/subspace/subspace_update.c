@@ -97,6 +97,17 @@ static double off_orthonormal(const float *u, int64_t d, int64_t k) {
     return worst;
 }
 
+strait_err strait_subspace_measure_basis(struct strait_codec *c, struct strait_stream *s) {
+    struct strait_subspace *st = c->state;
+    const int64_t d = c->spec.cols, k = c->spec.keep;
+    float *u = NULL;
+    STRAIT_TRY(strait_alloc((size_t)(d * k), sizeof *u, "basis", (void **)&u));
+    const strait_err err = fetch(s, c->states[SUBSPACE_BASIS].tensor, u);
+    if (err == STRAIT_OK) st->error = off_orthonormal(u, d, k);
+    strait_alloc_free(u);
+    return err;
+}
+
 /* R = U^T U_new and the squares of its entries. */
 static strait_err write_rotation(struct strait_codec *c, struct strait_stream *s, const float *old,
                                  const float *basis) {
@@ -133,15 +144,18 @@ strait_err strait_subspace_adopt(struct strait_codec *c, struct strait_stream *s
             c->spec.boundary, (unsigned long)version, (long)st->counters[COUNTER_VERSION]);
     /* The basis comes from another machine. One that is not orthonormal would damage all weights.
      */
-    if (!(off_orthonormal(basis, d, k) < 1e-4))
+    const double error = off_orthonormal(basis, d, k);
+    if (!(error < 1e-4))
         return STRAIT_FAIL(STRAIT_EDATA, "boundary %d: basis version %lu is not orthonormal",
                            c->spec.boundary, (unsigned long)version);
     float *old = NULL;
     strait_err err = strait_alloc((size_t)(d * k), sizeof *old, "basis", (void **)&old);
     if (err == STRAIT_OK) err = fetch(s, held, old);
     if (err == STRAIT_OK) err = write_rotation(c, s, old, basis);
+    if (err == STRAIT_OK) err = strait_basis_angles(old, basis, d, k, &st->angle, &st->mean_angle);
     if (err == STRAIT_OK) err = ops->upload(s, held.data, basis, strait_tensor_bytes(held));
     if (err == STRAIT_OK) {
+        st->error = error;
         st->is_same_basis = memcmp(old, basis, strait_tensor_bytes(held)) == 0;
         st->counters[COUNTER_VERSION] = (int32_t)version;
         err = strait_subspace_write_counters(c, s);

@@ -186,6 +186,60 @@ static void leaks_are_corrected_and_counted(void **state) {
     assert_int_equal(corrections, 0);
 }
 
+/* Opens a layer whose weights lie in the subspace, lets x cross once, rounded to bf16 if asked to,
+ * and returns what the sender measured; *out_error is ||restored - x|| / ||x||. */
+static strait_codec_metrics cross_once(int bits, int is_rounded, double *out_error) {
+    struct toy toy = {0};
+    strait_codec_metrics seen;
+    strait_codec_spec spec = spec_of("full");
+    spec.bits = bits;
+    toy_open(&toy, "adamw-rows", spec);
+    CHECK_OK(strait_codec_after_update(toy.p.sender, &toy.p.stream, toy.params, 3));
+    toy_forward(&toy, 1);
+    CHECK_OK(strait_codec_read_metrics(toy.p.sender, &toy.p.stream, &seen));
+    for (int i = 0; is_rounded && i < N * D; i++) {
+        uint32_t word;
+        memcpy(&word, &f32(toy.x)[i], sizeof word);
+        word = (word + 0x7fff + (word >> 16 & 1)) & 0xffff0000;
+        memcpy(&f32(toy.x)[i], &word, sizeof word);
+    }
+    const strait_tensor y = pair_tensor(N, D);
+    pair_forward(&toy.p, y, toy.x);
+    CHECK_OK(strait_codec_read_metrics(toy.p.sender, &toy.p.stream, &seen));
+    *out_error = distance(toy.x, y);
+    free(y.data);
+    toy_close(&toy);
+    return seen;
+}
+
+/* The residual is all that the next stage does not get, the leak only what no code could hold. */
+static void rounding_of_the_code_counts_in_the_residual(void **state) {
+    (void)state;
+    double error;
+    const strait_codec_metrics exact = cross_once(32, 0, &error);
+    CHECK(exact.residual < 1e-6 && exact.basis.leak < 1e-6 && error < 1e-6);
+    const strait_codec_metrics coarse = cross_once(4, 0, &error);
+    CHECK(error > 0.01);
+    CHECK(fabs(coarse.residual / error - 1) < 1e-3);
+    CHECK(coarse.basis.leak < 1e-6);
+    CHECK(coarse.basis.error > 0 && coarse.basis.error < 1e-6);
+}
+
+/* The leak of a stream that is rounded to bf16 is within the limit for bf16, and far above the one
+ * for f32, under which every step would project the weights. */
+static void the_limit_of_leaks_fits_the_type(void **state) {
+    (void)state;
+    double error;
+    strait_codec_spec spec = spec_of("full");
+    const double leak = cross_once(32, 1, &error).basis.leak;
+    CHECK(leak > 10 * strait_subspace_leak_limit(&spec));
+    spec.precision = STRAIT_BF16;
+    CHECK(leak < 0.1 * strait_subspace_leak_limit(&spec));
+    CHECK(strait_subspace_leak_limit(&spec) < 0.06); // where plain AdamW arrives
+    spec.leak_limit = 0.5;
+    CHECK(strait_subspace_leak_limit(&spec) == 0.5);
+}
+
 /* Form (c) into form (a): W = U Z, table = E U^T + T_fixed: the same function, without a leak. */
 static void factored_weights_convert_to_full_ones(void **state) {
     (void)state;
@@ -232,6 +286,8 @@ int main(void) {
         cmocka_unit_test(reconstruction_is_exact),
         cmocka_unit_test(row_wise_adamw_stays_in_the_span),
         cmocka_unit_test(leaks_are_corrected_and_counted),
+        cmocka_unit_test(rounding_of_the_code_counts_in_the_residual),
+        cmocka_unit_test(the_limit_of_leaks_fits_the_type),
         cmocka_unit_test(factored_weights_convert_to_full_ones),
         cmocka_unit_test(rejects_weights_of_other_shapes),
     };

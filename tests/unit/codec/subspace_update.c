@@ -85,6 +85,10 @@ static void carries_weights_over_by_projection(void **state) {
     CHECK(distance(u, next) > 0.01);
     CHECK_OK(strait_codec_basis_adopt(full.sender, &full.stream, f32(next), 1));
     CHECK_OK(strait_codec_basis_adopt(factored.sender, &factored.stream, f32(next), 1));
+    strait_codec_metrics moved;
+    CHECK_OK(strait_codec_read_metrics(full.sender, &full.stream, &moved));
+    CHECK(moved.basis.angle > 0.01 && moved.basis.angle > moved.basis.mean_angle);
+    CHECK(moved.basis.mean_angle > 0.001);
     /* Expected: the old weights, projected on the new basis. */
     const strait_tensor across = transposed(w), seen = projected(across, next),
                         expected_w = transposed(seen), expected_table = projected(table, next);
@@ -146,6 +150,9 @@ static void keeps_second_moments(void **state) {
         strait_codec_basis_carry_over(factored.sender, &factored.stream, embedding, square, rows));
     CHECK_OK(strait_codec_basis_carry_over(full.sender, &full.stream, out, square, wide));
     CHECK(fabs((double)f32(own)[0] - 9 * 0.8) < 1e-5);
+    strait_codec_metrics seen; // a turn inside the span leaves the span where it was
+    CHECK_OK(strait_codec_read_metrics(full.sender, &full.stream, &seen));
+    CHECK(seen.basis.angle < 1e-6 && seen.basis.mean_angle < 1e-6 && seen.basis.error < 1e-6);
     CHECK(fabs((double)f32(own)[INPUTS] - 9 * 0.2) < 1e-5);
     CHECK(fabs((double)f32(own)[2 * INPUTS]) < 1e-5);
     CHECK(f32(shared)[3] == 4 && f32(rows)[5] == 4 && f32(wide)[7] == 4);

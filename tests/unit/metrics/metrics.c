@@ -85,6 +85,11 @@ static void test_writes_the_documented_keys(void **state) {
     s.n_boundaries = 2;
     s.residual_forward = (const double[]){0.123456, 0};
     s.residual_backward = (const double[]){(double)NAN, 1e-7};
+    s.leak = (const double[]){2e-6, 0.25};
+    s.corrections = (const double[]){0, 1234567};
+    s.basis_angle = 0.125;
+    s.basis_mean_angle = 0.01;
+    s.basis_error = 1e-7;
     CHECK_OK(strait_metrics_put_step(m, &s));
     strait_metrics_close(&m);
     char *text = read_all(path);
@@ -99,7 +104,8 @@ static void test_writes_the_documented_keys(void **state) {
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
               "\"bubble\":0.02,\"limit\":\"link \\\"a\\\"\\\\b\",\"seconds\":0.5,"
               "\"meter_seconds\":19.889,\"residual_forward\":[0.1235,0],\"residual_backward\":["
-              "null,1e-07]}\n");
+              "null,1e-07],\"leak\":[2e-06,0.25],\"corrections\":[0,1234567],"
+              "\"basis_angle\":0.125,\"basis_mean_angle\":0.01,\"basis_error\":1e-07}\n");
     strait_alloc_free(text);
     scratch_close(&dir);
 }

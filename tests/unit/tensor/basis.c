@@ -3,6 +3,8 @@
 
 #include "check.h"
 
+#include <math.h>
+
 enum {
     D = 40,
     K = 12
@@ -53,9 +55,35 @@ static void rejects_dependent_columns(void **state) {
     CHECK_FAILS(strait_basis_orthonormalise(nan, 1, 2), STRAIT_EDATA, "column 1 of 2");
 }
 
+/* Two columns turned out of the span by known angles; the others stay. */
+static void measures_principal_angles(void **state) {
+    (void)state;
+    float all[D * (K + 2)], a[D * K], b[D * K];
+    const double turns[K] = {[2] = 0.5, [7] = 1e-5};
+    double largest, mean;
+    CHECK_OK(strait_basis_draw((strait_rng){5, 1}, D, K + 2, all));
+    for (int i = 0; i < D * K; i++) {
+        const float *row = all + (ptrdiff_t)(i / K) * (K + 2);
+        const int c = i % K;
+        a[i] = row[c];
+        b[i] = (float)(cos(turns[c]) * (double)row[c] +
+                       sin(turns[c]) * (double)row[c == 2 ? K : K + 1]);
+    }
+    CHECK_OK(strait_basis_angles(a, b, D, K, &largest, &mean));
+    CHECK_NEAR(largest, 0.5, 1e-5);
+    CHECK_NEAR(sin(mean), sin(0.5) / sqrt(K), 1e-5);
+    CHECK_OK(strait_basis_angles(a, a, D, K, &largest, &mean));
+    CHECK(largest < 1e-6 && mean < 1e-6);
+    for (int i = 0; i < D; i++) // only the small turn is left: too small to see in its cosine
+        b[i * K + 2] = a[i * K + 2];
+    CHECK_OK(strait_basis_angles(a, b, D, K, &largest, &mean));
+    CHECK_NEAR(largest, 1e-5, 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_orthonormal_columns),
+        cmocka_unit_test(measures_principal_angles),
         cmocka_unit_test(separates_nearly_parallel_columns),
         cmocka_unit_test(rejects_dependent_columns),
     };
