@@ -146,13 +146,8 @@ static strait_err enter_sandbox(void) {
     return STRAIT_OK;
 }
 
-/* The lock on the key keeps two workers with one identity from replacing each other for ever. */
-static strait_err run_join(int n_args, const char **args) {
-    static strait_worker_spec spec; // large
-    struct strait_identity *identity = NULL;
-    int lock = 0;
-    STRAIT_TRY(strait_args_expect_one(
-        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_args, args));
+/* All flags but the invite: a mistake in them is found before anything is opened. */
+static strait_err check_flags(void) {
     STRAIT_TRY(strait_args_check_device(device));
     const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
                                                : STRAIT_OK;
@@ -160,30 +155,45 @@ static strait_err run_join(int n_args, const char **args) {
     STRAIT_TRY(reach);
     STRAIT_TRY(strait_args_check_threads(n_threads));
     STRAIT_TRY(strait_lending_parse(&lending_flags, &lending));
-    STRAIT_TRY(strait_invite_parse(args[0], &spec.invite));
     if (!(give_up >= 0.0 && give_up <= GIVE_UP_MAX))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--give-up %g: expected seconds; 0: never", give_up);
-    if (fault_text != NULL) STRAIT_TRY(parse_fault());
+    return fault_text != NULL ? parse_fault() : STRAIT_OK;
+}
+
+/* Fills in everything but invite and identity. */
+static void fill_spec(strait_worker_spec *spec) {
+    if (worker_name != NULL)
+        (void)snprintf(spec->name, sizeof spec->name, "%s", worker_name);
+    else if (gethostname(spec->name, sizeof spec->name - 1) != 0)
+        (void)snprintf(spec->name, sizeof spec->name, "worker");
+    (void)snprintf(spec->listen, sizeof spec->listen, "%s", listen_at);
+    (void)snprintf(spec->announce, sizeof spec->announce, "%s", announced != NULL ? announced : "");
+    (void)snprintf(spec->device, sizeof spec->device, "%s", device);
+    spec->cannot_listen = cannot_listen;
+    spec->n_threads = (int)n_threads;
+    spec->ordinal = (int)ordinal;
+    spec->give_up_ms = (int64_t)(give_up * 1e3);
+    spec->memory_bytes = (double)lending.memory_bytes;
+    spec->up_bps = lending.up_bps;
+    spec->down_bps = lending.down_bps;
+    spec->events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
+    if (fault_text != NULL) spec->events.reached = on_reached;
+}
+
+/* The lock on the key keeps two workers with one identity from replacing each other for ever. */
+static strait_err run_join(int n_args, const char **args) {
+    static strait_worker_spec spec; // large
+    struct strait_identity *identity = NULL;
+    int lock = 0;
+    STRAIT_TRY(strait_args_expect_one(
+        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_args, args));
+    STRAIT_TRY(check_flags());
+    STRAIT_TRY(strait_invite_parse(args[0], &spec.invite));
     const strait_err opened = strait_keys_open_worker(key_folder, &lock, &identity);
     if (opened != STRAIT_OK) strait_err_prefix("--keys DIR");
     STRAIT_TRY(opened);
     spec.identity = identity;
-    if (worker_name != NULL)
-        (void)snprintf(spec.name, sizeof spec.name, "%s", worker_name);
-    else if (gethostname(spec.name, sizeof spec.name - 1) != 0)
-        (void)snprintf(spec.name, sizeof spec.name, "worker");
-    (void)snprintf(spec.listen, sizeof spec.listen, "%s", listen_at);
-    (void)snprintf(spec.announce, sizeof spec.announce, "%s", announced != NULL ? announced : "");
-    (void)snprintf(spec.device, sizeof spec.device, "%s", device);
-    spec.cannot_listen = cannot_listen;
-    spec.n_threads = (int)n_threads;
-    spec.ordinal = (int)ordinal;
-    spec.give_up_ms = (int64_t)(give_up * 1e3);
-    spec.memory_bytes = (double)lending.memory_bytes;
-    spec.up_bps = lending.up_bps;
-    spec.down_bps = lending.down_bps;
-    spec.events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
-    if (fault_text != NULL) spec.events.reached = on_reached;
+    fill_spec(&spec);
     strait_signals_listen(2); // the first hands the stage over, the second leaves at once
     strait_err err = enter_sandbox();
     if (err == STRAIT_OK) err = work(&spec);
@@ -198,7 +208,8 @@ const strait_command strait_cmd_join = {
     .summary = "contribute this machine to a run as a worker",
     .about = "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
              "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
-             "over before leaving; a second Ctrl-C leaves at once.",
+             "over before leaving; a second Ctrl-C leaves at once. The process confines itself:\n"
+             "it starts no program, reads no file of yours and writes none (--no-sandbox).",
     .flags = flags,
     .run = run_join,
 };

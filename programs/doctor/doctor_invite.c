@@ -2,11 +2,10 @@
  * neighbours can reach this machine. It does not join the run. */
 #include "base/clock.h"
 #include "doctor.h"
+#include "net/core/address_class.h"
 #include "net/core/reachability.h"
 #include "swarm/protocol.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -185,13 +184,6 @@ static void dial_all(struct strait_doctor *doctor, const strait_invite *invite,
     f->err = strstr(f->fix, "another coordinator") != NULL ? STRAIT_EAUTH : STRAIT_ETIMEDOUT;
 }
 
-static int is_private(const char *host) {
-    struct in_addr in;
-    if (inet_pton(AF_INET, host, &in) != 1) return 0;
-    const uint32_t a = ntohl(in.s_addr);
-    return a >> 24 == 10 || a >> 20 == 0xac1 || a >> 16 == 0xc0a8 || a >> 22 == (0x64400000u >> 22);
-}
-
 static void host_part(const char *address, char out[STRAIT_ADDRESS_MAX]) {
     const char *colon = strrchr(address, ':');
     (void)snprintf(out, STRAIT_ADDRESS_MAX, "%.*s",
@@ -203,11 +195,11 @@ static void host_part(const char *address, char out[STRAIT_ADDRESS_MAX]) {
 static void look_at_address(struct strait_doctor *doctor, const char *towards) {
     char own[STRAIT_ADDRESS_MAX];
     char ours[STRAIT_ADDRESS_MAX];
-    char theirs[STRAIT_ADDRESS_MAX];
+    const strait_address_class theirs = strait_address_class_of(towards); // NONE: a name
     strait_reachability_address("0.0.0.0:1", "", towards, own);
     host_part(own, ours);
-    host_part(towards, theirs);
-    if (is_private(ours) && !is_private(theirs) && strncmp(theirs, "127.", 4) != 0)
+    if (strait_address_class_of(own) == STRAIT_ADDRESS_PRIVATE &&
+        (theirs == STRAIT_ADDRESS_PUBLIC || theirs == STRAIT_ADDRESS_NONE))
         strait_doctor_note(
             doctor, "address",
             "forward a port to this machine and use join --listen 0.0.0.0:PORT "

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -87,8 +86,7 @@ static strait_err finish(struct filter *f) {
     if (f->status == 0) f->status = seccomp_load(f->context);
     seccomp_release(f->context);
     if (f->status == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: seccomp: %s",
-                       strerror(-f->status));
+    return strait_sandbox_fail("seccomp", -f->status);
 }
 
 static void refuse_open(struct filter *f, const char *name, unsigned at) {

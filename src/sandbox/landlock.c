@@ -86,8 +86,7 @@ static strait_err add_path(void *user, const char *path, strait_sandbox_access a
     const int why = errno;
     if (strncmp(path, "/proc/", 6) != 0) (void)close(fd);
     if (!failed) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: landlock rule for %s: %s",
-                       path, strerror(why));
+    return strait_sandbox_fail(path, why);
 }
 
 static strait_err add_all(struct ruleset *r, const strait_sandbox_spec *spec) {
@@ -110,13 +109,10 @@ strait_err strait_sandbox_landlock(const strait_sandbox_spec *spec, int abi) {
     if (abi >= 6) attr.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL;
     struct ruleset r = {.fd = (int)syscall(CREATE_RULESET, &attr, sizeof attr, 0),
                         .handled = attr.handled_access_fs};
-    if (r.fd < 0)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: landlock: %s",
-                           strerror(errno));
+    if (r.fd < 0) return strait_sandbox_fail("landlock", errno);
     strait_err err = add_all(&r, spec);
     if (err == STRAIT_OK && syscall(RESTRICT_SELF, r.fd, 0) != 0)
-        err = STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: landlock: %s",
-                          strerror(errno));
+        err = strait_sandbox_fail("landlock", errno);
     (void)close(r.fd);
     return err;
 }

@@ -64,8 +64,9 @@ static strait_err add_devices(void *user, add_function add) {
     strait_err err = STRAIT_OK;
     DIR *folder = opendir("/dev");
     if (folder == NULL) return STRAIT_OK; // no device can be used then, either
-    for (const struct dirent *entry = readdir(folder); entry != NULL && err == STRAIT_OK;
-         entry = readdir(folder)) // NOLINT(concurrency-mt-unsafe): a stream of our own
+    const struct dirent *entry = NULL;
+    while (err == STRAIT_OK &&
+           (entry = readdir(folder)) != NULL) // NOLINT(concurrency-mt-unsafe): a stream of our own
         err = add_device(entry->d_name, user, add);
     (void)closedir(folder);
     return err;

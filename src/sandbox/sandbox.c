@@ -35,6 +35,12 @@ static void describe(const strait_sandbox_spec *spec, const strait_sandbox_suppo
                    spec->may_listen ? "" : ", accepts no connection", files);
 }
 
+strait_err strait_sandbox_fail(const char *what, int number) {
+    const char *why = strerrordesc_np(number);
+    return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: %s: %s", what,
+                       why != NULL ? why : "unknown error");
+}
+
 /* Landlock first: the filter forbids its system calls. */
 strait_err strait_sandbox_enter(const strait_sandbox_spec *spec, char line[STRAIT_SANDBOX_LINE]) {
     strait_sandbox_support support;
@@ -45,8 +51,7 @@ strait_err strait_sandbox_enter(const strait_sandbox_spec *spec, char line[STRAI
                            "seccomp filters; use another machine, or --no-sandbox if you trust "
                            "everyone in the run");
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "cannot confine this process: no_new_privs: %s",
-                           strerror(errno));
+        return strait_sandbox_fail("no_new_privs", errno);
     if (support.landlock_abi > 0) STRAIT_TRY(strait_sandbox_landlock(spec, support.landlock_abi));
     STRAIT_TRY(strait_sandbox_filter(spec));
     describe(spec, &support, line);

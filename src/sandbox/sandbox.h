@@ -43,6 +43,8 @@ void strait_sandbox_probe(strait_sandbox_support *out);
 strait_err strait_sandbox_enter(const strait_sandbox_spec *spec, char line[STRAIT_SANDBOX_LINE]);
 
 /* ---- for the files of this module ---- */
+/* sandbox.c: the error of a system call, by its errno. */
+strait_err strait_sandbox_fail(const char *what, int number);
 /* filter.c: installs the filter for all threads. */
 strait_err strait_sandbox_filter(const strait_sandbox_spec *spec);
 /* landlock.c: the version of the interface; 0 and why there is none. */

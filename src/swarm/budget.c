@@ -32,8 +32,8 @@ size_t strait_budget_queue(const strait_run_plan *plan) {
 /* What a loader without shards holds (stage/loader.c), and the worker's copy of one message. */
 static double ids_bytes(const strait_run_plan *plan, int64_t valid_windows) {
     const double each = (double)plan->microbatch * (double)plan->shape.context;
-    const double n_valid = (double)((valid_windows + plan->microbatch - 1) / plan->microbatch);
-    return 2.0 * sizeof(int32_t) * each * ((double)plan->n_microbatches + n_valid + 1.0);
+    const int64_t n_valid = (valid_windows + plan->microbatch - 1) / plan->microbatch;
+    return 2.0 * sizeof(int32_t) * each * (double)(plan->n_microbatches + n_valid + 1);
 }
 
 strait_err strait_budget_plan(const strait_run_plan *plan, int stage, int n_slots,

@@ -48,8 +48,7 @@ static void try_programs(void) {
     if (child > 0) (void)waitpid(child, NULL, 0);
 }
 
-static void try_files(void) {
-    const char *file = getenv("INTRUDER_FILE");
+static void try_files(const char *file) {
     char beside[512];
     (void)snprintf(beside, sizeof beside, "%s.new", file);
     try_open("read", file, O_RDONLY);
@@ -78,10 +77,11 @@ static void try_kernel(void) {
 
 strait_err __wrap_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply) {
     static int has_tried;
-    if (!has_tried && getenv("INTRUDER_FILE") != NULL) {
+    const char *file = getenv("INTRUDER_FILE"); // NOLINT(concurrency-mt-unsafe) never changed
+    if (!has_tried && file != NULL) {
         has_tried = 1;
         try_programs();
-        try_files();
+        try_files(file);
         try_kernel();
     }
     return __real_strait_worker_send_reply(w, reply);
