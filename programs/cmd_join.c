@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "commands.h"
 #include "confine.h"
+#include "invite_source.h"
 #include "lending.h"
 #include "net/core/reachability.h"
 #include "signals.h"
@@ -23,6 +24,7 @@ static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announce
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
 static int cannot_listen, has_no_sandbox;
+static const char *invite_file;
 
 static strait_lending_flags lending_flags;
 static strait_lending lending;
@@ -37,6 +39,8 @@ static struct {
 } fault;
 
 static const strait_flag flags[] = {
+    {"invite-file", 0, STRAIT_FLAG_TEXT, &invite_file, "FILE",
+     "read the invite from FILE; INVITE - reads it from standard input"},
     {"name", 'n', STRAIT_FLAG_TEXT, &worker_name, "NAME",
      "name of this worker in logs (default: the host name)"},
     {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND",
@@ -185,10 +189,8 @@ static strait_err run_join(int n_args, const char **args) {
     static strait_worker_spec spec; // large
     struct strait_identity *identity = NULL;
     int lock = 0;
-    STRAIT_TRY(strait_args_expect_one(
-        &strait_cmd_join, "invite, the line that \"strait host\" printed", NULL, n_args, args));
     STRAIT_TRY(check_flags());
-    STRAIT_TRY(strait_invite_parse(args[0], &spec.invite));
+    STRAIT_TRY(strait_invite_from(&strait_cmd_join, n_args, args, invite_file, &spec.invite));
     const strait_err opened = strait_keys_open_worker(key_folder, &lock, &identity);
     if (opened != STRAIT_OK) strait_err_prefix("--keys DIR");
     STRAIT_TRY(opened);
@@ -204,12 +206,16 @@ static strait_err run_join(int n_args, const char **args) {
 
 const strait_command strait_cmd_join = {
     .name = "join",
-    .usage = "INVITE [flags]",
+    .usage = "[INVITE | -] [flags]",
     .summary = "contribute this machine to a run as a worker",
     .about = "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
              "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
              "over before leaving; a second Ctrl-C leaves at once. The process confines itself:\n"
-             "it starts no program, reads no file of yours and writes none (--no-sandbox).",
+             "it starts no program, reads no file of yours and writes none (--no-sandbox).\n"
+             "\n"
+             "Other users of this machine can see the arguments of a program, and the invite is a\n"
+             "secret: INVITE \"-\" reads it from standard input, --invite-file from a file, and\n"
+             "without any of them it is taken from the environment variable STRAIT_INVITE.",
     .flags = flags,
     .run = run_join,
 };

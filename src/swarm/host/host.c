@@ -2,9 +2,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/core/local_socket.h"
 #include "net/core/reachability.h"
 #include "swarm/assign.h"
 #include "swarm/budget.h"
+#include "swarm/host/operator.h"
 #include "swarm/host/state.h"
 
 #include <stdarg.h>
@@ -106,19 +108,23 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
 
 /* ---- the event loop ---- */
 
-void strait_host_report_status(struct host *h) {
-    if (h->spec->events.changed == NULL || strait_host_check_folder(h) != STRAIT_OK) return;
-    h->clock.status_ns = strait_clock_ns();
+strait_host_status strait_host_status_now(struct host *h) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const struct connection *connection = strait_host_connection(h, i);
         memset(&h->links.stats[i], 0, sizeof h->links.stats[i]);
         if (connection != NULL) h->t->ops->stats(connection->link, &h->links.stats[i]);
     }
-    const strait_host_status status = {.coordinator = &h->coordinator,
-                                       .links = h->links.stats,
-                                       .n_refused = h->links.n_refused,
-                                       .ids_bytes = h->ids_bytes,
-                                       .is_paused = h->persistence.is_paused};
+    return (strait_host_status){.coordinator = &h->coordinator,
+                                .links = h->links.stats,
+                                .n_refused = h->links.n_refused,
+                                .ids_bytes = h->ids_bytes,
+                                .is_paused = h->persistence.is_paused};
+}
+
+void strait_host_report_status(struct host *h) {
+    if (h->spec->events.changed == NULL || strait_host_check_folder(h) != STRAIT_OK) return;
+    h->clock.status_ns = strait_clock_ns();
+    const strait_host_status status = strait_host_status_now(h);
     h->spec->events.changed(h->spec->events.user, &status);
 }
 
@@ -141,6 +147,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         strait_host_check_newcomers(h, now);
         strait_host_trim_memory(h, now);
         strait_host_sum_up(h, now);
+        strait_host_serve_operator(h);
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         const strait_err err = strait_host_renew(h, now);
         if (err != STRAIT_OK) strait_host_fail(h, err);
@@ -205,6 +212,7 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     h->is_open = 1;
+    strait_host_open_operator(h);
     if (h->spec->events.invited != NULL) h->spec->events.invited(h->spec->events.user, line);
     return STRAIT_OK;
 }
@@ -330,6 +338,7 @@ static void end_workers(struct host *h) {
 
 static void close_host(struct host *h) {
     h->is_ending = 1;
+    strait_local_close(&h->operator_socket);
     strait_transport_close(&h->t);
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
         strait_host_connection_fini(&h->links.items[i]);

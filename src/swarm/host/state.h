@@ -137,6 +137,7 @@ struct host {
     struct strait_folder_lock lock; // of the run's folder, in the metastore's term
     struct strait_transport *t;
     struct strait_msg_pool *pool;
+    struct strait_local_server *operator_socket; // operator.c; NULL: none
     struct strait_coordinator coordinator;
     strait_swarm_actions actions;
     struct host_links links;
@@ -177,6 +178,8 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
 /* Runs the event loop once: waits for the network for at most timeout_ms, handles messages, ticks
  * the coordinator. An error ends the run. */
 strait_err strait_host_pump(struct host *h, int timeout_ms);
+/* The status now; it borrows from the host. */
+strait_host_status strait_host_status_now(struct host *h);
 /* Calls events.changed with the status; _if_due: only if the last call was a second ago. */
 void strait_host_report_status(struct host *h);
 void strait_host_report_status_if_due(struct host *h, int64_t now_ns);

@@ -58,17 +58,21 @@ static json_t *pack_worker(const strait_status_worker *m) {
                      "rate", m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
 }
 
-/* Replaced as a whole, so that a reader never sees half a file. */
-strait_err strait_status_save(const strait_status *status, const char *folder) {
-    char path[STRAIT_PATH_MAX];
+json_t *strait_status_pack(const strait_status *status) {
     json_t *workers = json_array();
     for (int i = 0; i < status->n_workers; i++)
         (void)json_array_append_new(workers, pack_worker(&status->workers[i]));
-    json_t *document = json_pack("{ss sI sI sI si sI sf so}", "phase", status->phase, "generation",
-                                 (json_int_t)status->generation, "step", (json_int_t)status->step,
-                                 "committed", (json_int_t)status->committed, "stages",
-                                 status->n_stages, "refused", (json_int_t)status->refused,
-                                 "ids_bytes", status->ids_bytes, "workers", workers);
+    return json_pack("{ss sI sI sI si sI sf so}", "phase", status->phase, "generation",
+                     (json_int_t)status->generation, "step", (json_int_t)status->step, "committed",
+                     (json_int_t)status->committed, "stages", status->n_stages, "refused",
+                     (json_int_t)status->refused, "ids_bytes", status->ids_bytes, "workers",
+                     workers);
+}
+
+/* Replaced as a whole, so that a reader never sees half a file. */
+strait_err strait_status_save(const strait_status *status, const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    json_t *document = strait_status_pack(status);
     if (document == NULL)
         return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for the status of the swarm");
     strait_err err = strait_file_path(path, "%s/swarm.json", folder);

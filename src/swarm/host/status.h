@@ -3,6 +3,7 @@
  * The host replaces it about once a second; `strait watch` shows it. */
 #pragma once
 
+#include "base/json.h"
 #include "swarm/host/host.h"
 
 typedef struct strait_status_worker {
@@ -27,6 +28,8 @@ typedef struct strait_status {
 
 /* Copies the status of a running host. */
 void strait_status_collect(const strait_host_status *from, strait_status *out);
+/* The status as JSON, which the caller releases; NULL: no memory. */
+json_t *strait_status_pack(const strait_status *status);
 /* Replaces the file. STRAIT_EIO, STRAIT_ENOMEM. */
 strait_err strait_status_save(const strait_status *status, const char *folder);
 /* Reads the file. STRAIT_EIO when there is none yet, STRAIT_EDATA when it is not JSON. */

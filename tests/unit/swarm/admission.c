@@ -1,0 +1,109 @@
+/* The keys that a host remembers, and the requests of its operator. */
+#include "swarm/host/admission.h"
+
+#include "check.h"
+#include "swarm/host/operator.h"
+#include "swarm/host/state.h"
+
+#include <stdlib.h>
+
+static struct host h; // large
+
+static strait_fingerprint key_of(int i) {
+    strait_fingerprint key = {{0}};
+    memcpy(key.bytes, &i, sizeof i);
+    return key;
+}
+
+static struct host_key *add(int i, int64_t seen_ns) {
+    const strait_fingerprint key = key_of(i);
+    struct host_key *added = strait_host_add_key(&h, &key);
+    CHECK(added != NULL);
+    added->seen_ns = seen_ns;
+    return added;
+}
+
+static int is_remembered(int i) {
+    const strait_fingerprint key = key_of(i);
+    return strait_host_find_key(&h, &key) != NULL;
+}
+
+/* However many keys come, there is a place for the next one. */
+static void forgets_keys_without_work_first(void **state) {
+    (void)state;
+    memset(&h, 0, sizeof h);
+    add(0, 1)->must_keep = 1;
+    add(1, 2)->is_banned = 1;
+    for (int i = 2; i < STRAIT_HOST_KEYS_MAX; i++)
+        (void)add(i, 10000 - i);
+    for (int i = 0; i < 1000; i++)
+        (void)add(STRAIT_HOST_KEYS_MAX + i, 20000 + i);
+    CHECK(h.admission.n_keys == STRAIT_HOST_KEYS_MAX);
+    CHECK(is_remembered(0) && is_remembered(1) && is_remembered(2));
+    CHECK(!is_remembered(STRAIT_HOST_KEYS_MAX - 1)); // it was gone longest
+    CHECK(is_remembered(STRAIT_HOST_KEYS_MAX + 999));
+}
+
+static void forgets_workers_before_banned_keys(void **state) {
+    (void)state;
+    memset(&h, 0, sizeof h);
+    add(0, 1)->is_banned = 1;
+    for (int i = 1; i < STRAIT_HOST_KEYS_MAX; i++)
+        add(i, 10 + i)->must_keep = 1;
+    (void)add(STRAIT_HOST_KEYS_MAX, 9999);
+    CHECK(is_remembered(0) && !is_remembered(1) && is_remembered(2));
+}
+
+static void expect_request(const char *text, const char *reason) {
+    strait_operator_request request;
+    const strait_err err = strait_operator_parse(text, &request);
+    if (err != STRAIT_ECONFIG || strstr(strait_err_detail(), reason) == NULL)
+        fail_msg("%s: %s", text, strait_err_detail());
+}
+
+static void refuses_malformed_requests(void **state) {
+    (void)state;
+    expect_request("", "");
+    expect_request("kick", "");
+    expect_request("[]", "object");
+    expect_request("{}", "unknown command ''");
+    expect_request("{\"command\": \"erase\"}", "unknown command 'erase'");
+    expect_request("{\"command\": 3}", "unknown command");
+    expect_request("{\"command\": \"kick\"}", "no worker is named");
+    expect_request("{\"command\": \"ban\", \"target\": \"\"}", "no worker is named");
+    expect_request("{\"command\": \"kick\", \"target\": \"w\", \"seconds\": -1}", "\"seconds\"");
+    expect_request("{\"command\": \"kick\", \"target\": \"w\", \"seconds\": \"1\"}", "\"seconds\"");
+    expect_request("{\"command\": \"invite\", \"uses\": 4294967296}", "\"uses\"");
+    expect_request("{\"command\": \"revoke\", \"id\": 1e300}", "\"id\"");
+    char text[256];
+    (void)snprintf(text, sizeof text, "{\"command\": \"kick\", \"target\": \"%065d\"}", 0);
+    expect_request(text, "more than 64");
+}
+
+static void requests_survive_being_sent(void **state) {
+    (void)state;
+    for (int kind = 0; kind < STRAIT_OPERATOR_KINDS; kind++) {
+        const strait_operator_request sent = {.kind = (strait_operator_kind)kind,
+                                              .target = "a \"name\"",
+                                              .seconds = 2.5,
+                                              .uses = UINT32_MAX,
+                                              .id = 7};
+        strait_operator_request got;
+        char *text = strait_operator_format(&sent);
+        CHECK(text != NULL && strchr(text, '\n') == NULL);
+        CHECK_OK(strait_operator_parse(text, &got));
+        CHECK(got.kind == sent.kind && strcmp(got.target, sent.target) == 0 &&
+              got.seconds == sent.seconds && got.uses == sent.uses && got.id == sent.id);
+        free(text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forgets_keys_without_work_first),
+        cmocka_unit_test(forgets_workers_before_banned_keys),
+        cmocka_unit_test(refuses_malformed_requests),
+        cmocka_unit_test(requests_survive_being_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
