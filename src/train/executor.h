@@ -3,7 +3,7 @@
  * The trainer asks an executor for gradients, updates, validation, saving and loading, and need not
  * know whether the stages share its thread, are processes or threads of this machine, or belong to
  * the workers of a swarm. One thread uses an executor. After an error of any function except
- * `write` an executor can only be closed. */
+ * `write` an executor can only be closed, unless `survives_data_error` is set. */
 #pragma once
 
 #include <strait/trainer.h>
@@ -45,7 +45,8 @@ struct strait_executor {
 };
 
 struct strait_executor_ops {
-    size_t state_size; // of executor->state
+    size_t state_size;       // of executor->state
+    int survives_data_error; // after STRAIT_EDATA from gradients, write saves the steps before
     strait_err (*open)(struct strait_executor *executor);
     void (*close)(struct strait_executor *executor); // also after a failed open
     /* Forward and backward of all microbatches of `step`, from 0. */
@@ -89,6 +90,10 @@ strait_err strait_trainer_run_async(struct strait_trainer *trainer, strait_err (
 /* STRAIT_EDATA if the data of the run was truncated since it was opened. Called between steps, so
  * that the run can be saved before a stage fails on it. */
 strait_err strait_trainer_check_data(const struct strait_trainer *trainer);
+
+/* Whether the steps so far can be saved after strait_trainer_step returned `err`: no stage has
+ * changed its weights since. */
+int strait_trainer_can_save_after(const struct strait_trainer *trainer, strait_err err);
 
 /* From now on the trainer checks before it installs a checkpoint that the folder is still owned.
  * Borrows the lock until close. */

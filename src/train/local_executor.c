@@ -70,6 +70,7 @@ static strait_err trace(struct strait_executor *executor, const char *path) {
 
 const struct strait_executor_ops strait_local_executor = {
     .state_size = sizeof(struct local),
+    .survives_data_error = 1, // reading comes before the update, in this thread
     .open = open_local,
     .close = close_local,
     .gradients = gradients,

@@ -250,10 +250,26 @@ static strait_err validate(struct session *s) {
     return STRAIT_OK;
 }
 
+/* Data that was truncated ends the run; what was trained since the last checkpoint is saved. */
+static strait_err save_and_end(struct session *s, strait_err err) {
+    char reason[512];
+    (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
+    if (s->saved_step != strait_trainer_step_count(s->trainer) && !s->is_diverged)
+        note_fault(s, save(s));
+    return STRAIT_FAIL(err, "%s", reason);
+}
+
+static strait_err check_data(struct session *s) {
+    const strait_err err = strait_trainer_check_data(s->trainer);
+    return err == STRAIT_OK ? STRAIT_OK : save_and_end(s, err);
+}
+
 static strait_err take_step(struct session *s) {
     strait_trainer_report report;
     if (s->spec->waits_for_disk) STRAIT_TRY(settle(s));
-    STRAIT_TRY(strait_trainer_step(s->trainer, &report));
+    const strait_err err = strait_trainer_step(s->trainer, &report);
+    if (strait_trainer_can_save_after(s->trainer, err)) return save_and_end(s, err);
+    STRAIT_TRY(err);
     const strait_metrics_step line = {.step = report.step,
                                       .loss = report.loss,
                                       .learning_rate = report.learning_rate,
@@ -281,17 +297,6 @@ static strait_err take_step(struct session *s) {
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.warning != NULL) note(s, report.warning);
     return STRAIT_OK;
-}
-
-/* Data that was truncated ends the run; what was trained since the last checkpoint is saved. */
-static strait_err check_data(struct session *s) {
-    char reason[512];
-    const strait_err err = strait_trainer_check_data(s->trainer);
-    if (err == STRAIT_OK) return STRAIT_OK;
-    (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
-    if (s->saved_step != strait_trainer_step_count(s->trainer) && !s->is_diverged)
-        note_fault(s, save(s));
-    return STRAIT_FAIL(err, "%s", reason);
 }
 
 /* An interval of 0 turns the action off. */

@@ -297,6 +297,10 @@ strait_err strait_trainer_check_data(const struct strait_trainer *trainer) {
     return strait_loader_check(trainer->loader);
 }
 
+int strait_trainer_can_save_after(const struct strait_trainer *trainer, strait_err err) {
+    return err == STRAIT_EDATA && trainer->executor->ops->survives_data_error;
+}
+
 void strait_trainer_guard(struct strait_trainer *trainer, struct strait_folder_lock *lock) {
     trainer->lock = lock;
 }
