@@ -2,7 +2,7 @@
 # liar_hosts.sh - the coordinator lies in its messages to workers (tests/liar). Nobody can save such a run;
 # the workers must neither crash nor take more memory than a stage needs. Settings: liar_lib.sh, and
 #
-#   MEGABYTES=64  of memory that a worker may take
+#   MEGABYTES=64  of memory that a worker lends
 #   WATCH=3       seconds that it is watched
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
@@ -10,6 +10,8 @@
 PEAK=$(dirname "$HELPER")/cli_peak
 MEGABYTES=${MEGABYTES:-64}
 WATCH=${WATCH:-3}
+# Sizes that fit no memory.
+ALWAYS="task.assign.valid_windows=4000000 command.open.n_slots=1000000"
 
 # run_case LIE: runs a swarm whose coordinator lies; sets $outcome and $took.
 run_case() {
@@ -21,7 +23,7 @@ run_case() {
     wait_for_invite
     for i in 1 2 3; do
         env STRAIT_CLI="$SCRATCH" "$PEAK" "$STRAIT" join "$(cat "$CASE.invite")" --keys "keys-$CASE-$i" \
-            --listen 127.0.0.1:0 --threads 1 >"$CASE.peak-$i" 2>"$CASE.err-$i" </dev/null &
+            --memory "${MEGABYTES}MB" --listen 127.0.0.1:0 --threads 1 >"$CASE.peak-$i" 2>"$CASE.err-$i" </dev/null &
         eval "worker_$i=$!"
     done
     while is_running && [ $(($(now_ms) - began)) -lt $((WATCH * 1000)) ]; do sleep 0.05; done

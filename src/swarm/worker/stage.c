@@ -61,8 +61,12 @@ static strait_err check_memory(const struct worker *w, const strait_run_plan *pl
                        lent / 1e6);
 }
 
+/* More slots than microbatches are refused by the service. To plan them would itself take the
+ * memory that is to be saved. */
 strait_err strait_worker_check_slots(const struct worker *w, int n_slots) {
-    return check_memory(w, strait_service_plan(w->service), w->stage, n_slots);
+    const strait_run_plan *plan = strait_service_plan(w->service);
+    if (n_slots < 1 || n_slots > plan->n_microbatches) return STRAIT_OK;
+    return check_memory(w, plan, w->stage, n_slots);
 }
 
 /* Checked with the fewest slots that a pipeline of this length uses; how many more the coordinator
