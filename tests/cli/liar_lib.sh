@@ -1,7 +1,12 @@
 # liar_lib.sh - tries lies one after the other and compares the outcomes with those that are known. Source
-# it after swarm_lib.sh. The script defines run_case LIE, which sets $outcome ("held" if all is well, "not
-# told" if the lie had no occasion), $told, the number of lies told, and $took, in milliseconds, and all_lies, which prints those that there
-# are. The files of a case begin with $CASE.
+# it after swarm_lib.sh. The script defines
+#
+#   run_case LIE  runs a swarm; the names of its files begin with $CASE. Sets $outcome ("held" if all is well,
+#                 "not told" if the lie had no occasion), $told, the number of lies told, and $took, in ms
+#   all_lies      prints every lie that there is
+#   ALWAYS        lies that are always tried
+#
+# and these set what is tried:
 #
 #   SAMPLE=0     lies drawn from all fields and values, one per run; all: every one; 0: only the mixed
 #   MIXED=3      runs in which the liar lies about another field at each step; lies known to succeed are
@@ -133,6 +138,7 @@ choose_lies() {
     elif [ -n "${KNOWN:-}" ]; then
         awk -v topic="$KNOWN" -v place="$PLACE" '$1 == topic && ($3 == place || $3 == "luck") { print $2 }' known
     else
+        echo "$ALWAYS" | tr ' ' '\n'
         all_lies | grep -vxFf known.lies | grep -v '^join.token' >unknown
         shuffle $((MIXED * (STEPS - FIRST - 2))) <unknown | combine "$MIXED" ,
         shuffle $((PAIRS * 2)) <unknown | combine "$PAIRS" ';'
