@@ -33,7 +33,7 @@ typedef enum claim_rule {
     BASIS,      // orthonormal, so no value exceeds 1
     COUNT,      // of values or snapshots
     CROSSING,   // bytes
-    RESIDUAL,   // relative error
+    RESIDUAL,   // relative error, or an angle
     DEVICE,     // bytes
     SPEED,      // FLOP per second
     COORDINATED // by the coordinator: snapshots, and progress
@@ -74,6 +74,11 @@ static const struct {
     {"gradients.backward_bytes", CROSSING},
     {"gradients.residual_forward", RESIDUAL},
     {"gradients.residual_backward", RESIDUAL},
+    {"gradients.basis.leak", RESIDUAL},
+    {"gradients.basis.corrections", COUNT},
+    {"gradients.basis.angle", RESIDUAL},
+    {"gradients.basis.mean_angle", RESIDUAL},
+    {"gradients.basis.error", RESIDUAL},
     {"gradients.faults.nonfinite", COUNT},
     {"gradients.faults.rejected_prev", COUNT},
     {"gradients.faults.rejected_next", COUNT},

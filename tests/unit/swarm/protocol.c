@@ -68,11 +68,12 @@ static void unpacks_join(void **state) {
     check_same_set(&back.inventory.prev, &none);
     check_same_set(&back.inventory.next, &own);
     REJECTS_TRUNCATION(msg, strait_join_unpack(msg, &back));
-    msg->body[16 + 7] = 0x7f; // memory becomes NaN
-    msg->body[16 + 6] = 0xf8;
+    unsigned char *memory = msg->body + STRAIT_TOKEN_BYTES + 4;
+    memory[7] = 0x7f; // it becomes NaN
+    memory[6] = 0xf8;
     CHECK_OK(strait_join_unpack(msg, &back));
     assert_true(back.report.memory_bytes == 0.0);
-    msg->body[16 + 8 + 8 + 1 + 6 + 16 + 4] = STRAIT_SWARM_SNAPSHOTS + 1;
+    memory[8 + 8 + 1 + 6 + 16 + 4] = STRAIT_SWARM_SNAPSHOTS + 1; // of its own snapshots
     assert_int_equal(strait_join_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }
