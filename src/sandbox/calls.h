@@ -38,16 +38,18 @@
         "pselect6", "recvfrom", "recvmmsg", "recvmsg", "select", "sendmmsg", "sendmsg", "sendto",  \
         "setsockopt", "shutdown", "signalfd4", "socketpair"
 
-#define STRAIT_CALLS_QUERIES                                                                  \
-    "capget", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getrandom", \
-        "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "getuid", "sysinfo", "uname"
+#define STRAIT_CALLS_QUERIES                                                                      \
+    "capget", "fgetxattr", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp",     \
+        "getpriority", "getrandom", "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", \
+        "getuid", "getxattr", "lgetxattr", "sysinfo", "uname"
 
-/* Refused with --no-listen. */
+/* Refused in a worker that accepts no connections, on the CPU. */
 #define STRAIT_CALLS_LISTEN "accept", "accept4", "listen"
 
 /* Refused in a worker that writes no file. */
-#define STRAIT_CALLS_CHANGE \
-    "mkdir", "mkdirat", "rename", "renameat", "renameat2", "rmdir", "truncate", "unlink", "unlinkat"
+#define STRAIT_CALLS_CHANGE                                                                        \
+    "chmod", "fchmod", "fchmodat", "mkdir", "mkdirat", "rename", "renameat", "renameat2", "rmdir", \
+        "truncate", "unlink", "unlinkat"
 
 /* What an attacker would try first fails with EPERM. Everything that is not in this file fails with
  * ENOSYS, so that libraries which try a newer system call first use the older one. */

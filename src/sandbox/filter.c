@@ -48,8 +48,9 @@ static void add_all(struct filter *f, uint32_t action, const char *const *names)
 }
 
 /* Internet sockets only: no unix sockets, behind which other programs of this user, such as the
- * session bus, take commands. */
-static void allow_sockets(struct filter *f) {
+ * session bus, take commands. NVIDIA's driver needs one of a kind that those programs do not use.
+ */
+static void allow_sockets(struct filter *f, int uses_cuda) {
     static const int families[] = {AF_INET, AF_INET6};
     static const int kinds[] = {SOCK_STREAM, SOCK_DGRAM};
     for (int i = 0; i < 4; i++) {
@@ -61,7 +62,13 @@ static void allow_sockets(struct filter *f) {
     const struct scmp_arg_cmp routes[] = {SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
                                           SCMP_A2(SCMP_CMP_EQ, NETLINK_OF_ROUTES)};
     add(f, SCMP_ACT_ALLOW, "socket", 2, routes);
-    refuse_if(f, "socket", SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+    if (!uses_cuda) {
+        refuse_if(f, "socket", SCMP_A0(SCMP_CMP_EQ, AF_UNIX));
+        return;
+    }
+    const struct scmp_arg_cmp packets[] = {
+        SCMP_A0(SCMP_CMP_EQ, AF_UNIX), SCMP_A1(SCMP_CMP_MASKED_EQ, KIND_OF_SOCKET, SOCK_SEQPACKET)};
+    add(f, SCMP_ACT_ALLOW, "socket", 2, packets);
 }
 
 /* Threads, but no processes; signals and limits of this process only. Without clone3, whose
@@ -135,9 +142,10 @@ strait_err strait_sandbox_filter(const strait_sandbox_spec *spec) {
     begin(&f, SCMP_ACT_ERRNO(ENOSYS));
     add_all(&f, SCMP_ACT_ALLOW, always);
     add_all(&f, SCMP_ACT_ERRNO(EPERM), refused);
-    add_all(&f, spec->may_listen ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), listening);
+    const int may_listen = spec->may_listen || spec->uses_cuda; // its driver does, see landlock.c
+    add_all(&f, may_listen ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), listening);
     add_all(&f, may_write(spec) ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), changing);
-    allow_sockets(&f);
+    allow_sockets(&f, spec->uses_cuda);
     allow_threads(&f);
     return finish(&f);
 }

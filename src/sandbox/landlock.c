@@ -31,6 +31,7 @@ enum {
     FS_REFER = 1 << 13,           // version 2: rename between folders
     FS_TRUNCATE = 1 << 14,        // version 3
     FS_IOCTL_DEV = 1 << 15,       // version 5
+    NET_BIND_TCP = 1 << 0,        // version 4
     SCOPE_ABSTRACT_UNIX = 1 << 0, // version 6: connect to abstract sockets of other processes
     SCOPE_SIGNAL = 1 << 1         // version 6: send signals to other processes
 };
@@ -105,6 +106,7 @@ strait_err strait_sandbox_landlock(const strait_sandbox_spec *spec, int abi) {
     struct ruleset_attr attr = {.handled_access_fs = FS_ALL_V1};
     if (abi >= 2) attr.handled_access_fs |= FS_REFER;
     if (abi >= 3) attr.handled_access_fs |= FS_TRUNCATE;
+    if (abi >= 4 && !spec->may_listen) attr.handled_access_net = NET_BIND_TCP; // no rule: no port
     if (abi >= 5) attr.handled_access_fs |= FS_IOCTL_DEV;
     if (abi >= 6) attr.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL;
     struct ruleset r = {.fd = (int)syscall(CREATE_RULESET, &attr, sizeof attr, 0),

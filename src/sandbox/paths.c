@@ -24,20 +24,13 @@ static const char *const read_always[] = {
     "/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm", "/dev/zero", "/dev/random",
     "/dev/urandom", NULL};
 
-static const char *const read_for_cuda[] = {"/usr/local/cuda",
-                                            "/usr/share/nvidia",
-                                            "/etc/nvidia",
-                                            "/run/opengl-driver",
-                                            "/run/nvidia",
-                                            "/proc/driver",
-                                            "/proc/devices",
-                                            "/proc/modules",
-                                            "/proc/version",
-                                            "/proc/filesystems",
-                                            "/proc/sys/vm",
-                                            "/proc/sys/kernel",
-                                            "/sys",
-                                            NULL};
+static const char *const read_for_cuda[] = {"/usr/local",    "/usr/share/nvidia",
+                                            "/etc/nvidia",   "/run/opengl-driver",
+                                            "/run/nvidia",   "/proc/driver",
+                                            "/proc/devices", "/proc/modules",
+                                            "/proc/version", "/proc/filesystems",
+                                            "/proc/sys/vm",  "/proc/sys/kernel",
+                                            "/sys",          NULL};
 
 /* Beginnings of names in /dev: NVIDIA's driver, its boards with one memory, and WSL. */
 static const char *const devices[] = {"nvidia", "nvhost", "nvmap", "nvgpu", "dxg", NULL};

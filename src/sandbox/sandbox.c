@@ -2,17 +2,15 @@
 
 #include <errno.h>
 #include <linux/seccomp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Asks for the action instead of installing a filter: that cannot be undone. */
+/* Offers a filter that cannot be read: a filter that is installed cannot be removed again. */
 static int can_filter(void) {
-    uint32_t action = SECCOMP_RET_ERRNO;
-    return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL) != 0 && errno == EFAULT;
 }
 
 void strait_sandbox_probe(strait_sandbox_support *out) {
@@ -32,7 +30,7 @@ static void describe(const strait_sandbox_spec *spec, const strait_sandbox_suppo
                        support->no_landlock, spec->uses_cuda ? " and changed" : "");
     (void)snprintf(line, STRAIT_SANDBOX_LINE,
                    "no new privileges, seccomp filter (starts no program%s), %s",
-                   spec->may_listen ? "" : ", accepts no connection", files);
+                   spec->may_listen || spec->uses_cuda ? "" : ", accepts no connection", files);
 }
 
 strait_err strait_sandbox_fail(const char *what, int number) {
