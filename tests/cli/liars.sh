@@ -66,7 +66,7 @@ run_case() {
     done
     for i in $(seq $((n_stages - n_liars))); do begin_worker "$i" $fault; done
     for i in $(seq $((n_stages - n_liars))); do wait_for_text "$CASE/events.log" "w$CASE-$i .*joined"; done
-    [ -z "$fault" ] || n_spares=$((n_liars + 1))
+    [ -z "$fault" ] || n_spares=$((n_liars + 2)) # both that are armed may get the stage, one after the other
     for i in $(seq $n_spares); do begin_worker "spare-$i"; done
     deadline=$((began + 1000 * LIMIT))
     while is_running && [ "$(now_ms)" -lt $deadline ]; do sleep 0.05; done
