@@ -17,6 +17,8 @@
 struct strait_local_server {
     int fd;
     char path[STRAIT_PATH_MAX]; // to remove it
+    dev_t device;               // of the socket's name, and
+    ino_t inode;                // its inode: another process may have replaced it
 };
 
 /* A socket's address has 108 bytes, a path may have more: the folder is opened and named by its
@@ -53,6 +55,11 @@ strait_err strait_local_open(const char *folder, const char *name,
             err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot listen on a local socket: %s", server->path,
                               strerror(errno));
     }
+    struct stat named;
+    if (err == STRAIT_OK && lstat(server->path, &named) == 0) {
+        server->device = named.st_dev;
+        server->inode = named.st_ino;
+    }
     if (folder_fd >= 0) (void)close(folder_fd);
     if (err != STRAIT_OK)
         strait_local_close(&server);
@@ -64,7 +71,10 @@ strait_err strait_local_open(const char *folder, const char *name,
 void strait_local_close(struct strait_local_server **server) {
     if (*server == NULL) return;
     if ((*server)->fd >= 0) {
-        (void)unlink((*server)->path);
+        struct stat named;
+        if (lstat((*server)->path, &named) == 0 && named.st_dev == (*server)->device &&
+            named.st_ino == (*server)->inode)
+            (void)unlink((*server)->path);
         (void)close((*server)->fd);
     }
     strait_alloc_free(*server);

@@ -20,7 +20,8 @@ struct strait_local_server;
 /* Listens on FOLDER/NAME and replaces a socket that an earlier process left there. STRAIT_EIO. */
 strait_err strait_local_open(const char *folder, const char *name,
                              struct strait_local_server **out);
-void strait_local_close(struct strait_local_server **server); // removes the socket; accepts NULL
+/* Removes the socket, unless another process has replaced it; accepts NULL. */
+void strait_local_close(struct strait_local_server **server);
 
 /* Answers a request, a line without its end. The answer is a line without its end, allocated with
  * strait_alloc, which strait_local_serve frees; NULL: there is no memory for one. */

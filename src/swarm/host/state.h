@@ -67,7 +67,7 @@ struct host_persistence {
     struct strait_metastore *metastore;
     unsigned char state[2][STRAIT_HOST_STATE]; // as last written, and as in the latest attempt
     size_t state_bytes[2];
-    int is_id_new;    // this host created the run's id (run_id.c)
+    int is_id_new;    // this host created the run's id (folder.c)
     int was_begun;    // an earlier host has begun this run
     int has_expiry;   // the invite's time of expiry is stored
     uint64_t valid_s; // the lifetime that the time of expiry was computed from
@@ -271,8 +271,6 @@ strait_err strait_host_check_folder(struct host *h);
 strait_err strait_host_keep_folder(struct host *h);
 /* Gives it up, and removes what this host created there if the run never began. */
 void strait_host_leave_folder(struct host *h);
-
-/* ---- run_id.c ---- */
 /* Reads or creates what follows the run's name in a metastore that several runs share; "" where
  * nothing does. */
 strait_err strait_host_open_run_id(struct host *h, char out[STRAIT_HOST_RUN_ID]);

@@ -61,6 +61,7 @@ code=$?
 [ "$code" -eq 4 ] || { tail -n 5 "$SCRATCH/host.err" >&2; fail "the old leader ended with $code, expected 4"; }
 tail -n 1 "$SCRATCH/host.err" | grep -qE '^strait: .*(swarm: another coordinator \(term [0-9]+\) has taken over this run|is led by)' ||
     fail "the old leader does not say why it ended: $(tail -n 1 "$SCRATCH/host.err")"
+[ -S swarm/operator.sock ] || fail "the old leader removed the socket of the new one"
 host_ends 0 "after the old leader was replaced"
 same_metrics straight swarm
 same_weights straight swarm

@@ -70,6 +70,19 @@ static void answers_requests(void **state) {
 }
 
 /* A caller that sends too much, or nothing, is dropped, and the next is answered. */
+/* A coordinator that hung closes its socket late, when another has taken over. */
+static void leaves_the_socket_of_a_successor(void **state) {
+    (void)state;
+    struct strait_local_server *old = NULL;
+    struct stat file;
+    CHECK_OK(strait_local_open(path, "sock", &old));
+    CHECK_OK(strait_local_open(path, "sock", &server));
+    strait_local_close(&old);
+    CHECK(stat(scratch_at(&folder, "sock"), &file) == 0);
+    strait_local_close(&server);
+    CHECK(stat(scratch_at(&folder, "sock"), &file) != 0);
+}
+
 static void drops_callers_that_do_not_ask(void **state) {
     (void)state;
     static char endless[2 * STRAIT_LOCAL_REQUEST_MAX];
@@ -99,6 +112,7 @@ static void says_that_nobody_listens(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_requests, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(leaves_the_socket_of_a_successor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(drops_callers_that_do_not_ask, set_up, tear_down),
         cmocka_unit_test_setup_teardown(says_that_nobody_listens, set_up, tear_down),
     };
