@@ -73,7 +73,11 @@ typedef enum strait_codec_rounding {
     X(int64_t, seq_len, PRId64) /* tokens of a sequence, which divide the rows; 0: all rows */     \
     X(double, basis_gain, "a")  /* strait, context: scale of the encoder basis that all boundaries \
                                    start from; 0: each draws its own */                            \
-    X(int, has_gates, "d")      /* strait, context: token gates on both sides; link.codec.gains */
+    X(int, has_gates, "d")      /* strait, context: token gates on both sides; link.codec.gains */ \
+    X(int, encodes_input,                                                                          \
+      "d") /* strait, context: the first boundary encodes all of y, not y - x */                   \
+    X(int, drops_identity, "d") /* resbm: no identity path */                                      \
+    X(int, keeps_fixed, "d")    /* subspace: T_fixed crosses with the rest of the stream */
 
 /* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
  * asks for the codec's default. */
@@ -127,10 +131,11 @@ enum strait_codec_trait {
 
 /* What a codec requires of the model that it is part of. All zero: any model will do. */
 typedef struct strait_codec_requirements {
-    int64_t subspace;    // above 0: residual output projections and embedding are stored as this
-                         // many coordinates in the basis that the codec owns (codec/basis.h)
-    int64_t bottleneck;  // above 0: the blocks beside a boundary narrow the stream to this width
-                         // and widen it again, and the codec carries [rows x bottleneck]
+    int64_t subspace;   // above 0: residual output projections and embedding are stored as this
+                        // many coordinates in the basis that the codec owns (codec/basis.h)
+    int64_t bottleneck; // above 0: the blocks beside a boundary narrow the stream to this width
+                        // and widen it again, and the codec carries [rows x bottleneck]
+    int drops_identity; // with a bottleneck: the stream itself does not cross, only what is encoded
     int has_code_stream; // the stream inside the stages is the code itself, [rows x keep]
     int is_closed; // only parameters of the roles RESIDUAL_OUT and EMBEDDING may write the residual
                    // stream: the codec projects those, and would lose what others add
@@ -223,7 +228,7 @@ struct strait_codec_ops {
      * Default: 0. */
     unsigned (*kernels)(const strait_codec_spec *spec);
     /* What the model must provide, into a zeroed *out. The spec need not be checked, but its name,
-     * variant and keep are set. Default: nothing. */
+     * variant, keep and drops_identity are set. Default: nothing. */
     void (*requirements)(const strait_codec_spec *spec, strait_codec_requirements *out);
     /* FLOPs per token in one direction, besides the products with parameters, which the caller
      * counts from their shapes. Default: 0. */
@@ -283,8 +288,9 @@ size_t strait_codec_wire_bytes(const strait_codec_spec *spec, strait_direction d
 int64_t strait_codec_width(const strait_codec_spec *spec); // columns of x and y
 double strait_codec_fixed_flops(const strait_codec_spec *spec, strait_direction direction);
 
-/* What the codec requires of the model. Reads name, variant and keep only, as a checkpoint has
- * them; variant "" is the default. STRAIT_ECONFIG for an unknown name or variant. */
+/* What the codec requires of the model. Reads only settings that a checkpoint has: name, variant,
+ * keep and drops_identity; variant "" is the default. STRAIT_ECONFIG for an unknown name or
+ * variant. */
 strait_err strait_codec_get_requirements(const strait_codec_spec *spec,
                                          strait_codec_requirements *out);
 

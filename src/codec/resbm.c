@@ -62,7 +62,9 @@ static unsigned kernels(const strait_codec_spec *spec) {
 }
 
 static void requirements(const strait_codec_spec *spec, strait_codec_requirements *out) {
-    if (is_fused(spec)) out->bottleneck = spec->keep;
+    if (!is_fused(spec)) return;
+    out->bottleneck = spec->keep;
+    out->drops_identity = spec->drops_identity;
 }
 
 static strait_err plan(struct strait_codec *c) {
@@ -106,6 +108,15 @@ static strait_err norm(struct strait_codec *c, const strait_crossing *at) {
                                         (strait_norm_params){.epsilon = STRAIT_RESBM_EPSILON});
 }
 
+/* The rectangular identity: the first channels of x, cut or padded with zeros; or zeros, where the
+ * identity path is left out. */
+static strait_err cross(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
+                        strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    if (c->spec.drops_identity) return k->fill(at->stream, y, 0.0f);
+    return k->resize_cols(at->stream, y, x);
+}
+
 /* y = the rectangular identity of x (the first channels, cut or padded) plus the output of the
  * network, whose input is `in`. */
 static strait_err apply(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
@@ -115,7 +126,7 @@ static strait_err apply(struct strait_codec *c, const strait_crossing *at, strai
     const strait_tensor a = strait_codec_slot(c, st->a, at->slot);
     STRAIT_TRY(k->matmul(at->stream, a, in, c->params[W1].value, strait_abt));
     STRAIT_TRY(k->silu(at->stream, st->h, a));
-    STRAIT_TRY(k->resize_cols(at->stream, y, x));
+    STRAIT_TRY(cross(c, at, y, x));
     return k->matmul(at->stream, y, st->h, c->params[W2].value, strait_add_abt);
 }
 
@@ -156,7 +167,7 @@ static strait_err grad_pack(struct strait_codec *c, const strait_crossing *at, s
     const struct resbm *st = c->state;
     STRAIT_TRY(k->cast(at->stream, strait_codec_grad_slot(c, st->d_out, at->slot), g));
     STRAIT_TRY(inner_grad(c, at, g));
-    STRAIT_TRY(k->resize_cols(at->stream, st->code, g));
+    STRAIT_TRY(cross(c, at, st->code, g));
     STRAIT_TRY(k->matmul(at->stream, st->code, strait_codec_grad_slot(c, st->d_a, at->slot),
                          c->params[W1].value, strait_add_ab));
     return strait_payload_pack(c, at, wire, st->code);
@@ -174,7 +185,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     STRAIT_TRY(k->matmul(at->stream, st->d_normed, strait_codec_grad_slot(c, st->d_a, at->slot),
                          c->params[W1].value, strait_ab));
     STRAIT_TRY(norm(c, at));
-    STRAIT_TRY(k->resize_cols(at->stream, d_x, d_z));
+    STRAIT_TRY(cross(c, at, d_x, d_z));
     return k->rmsnorm_back(at->stream, d_x, absent, st->d_normed,
                            strait_codec_slot(c, st->seen, at->slot), absent, st->rstd);
 }

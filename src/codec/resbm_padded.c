@@ -67,7 +67,7 @@ static strait_err plan_receiver(struct strait_codec *c, padded *st) {
 /* Writes the identity part of [W2, I], which no parameter refreshes. */
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const padded *st = padded_of(c);
-    if (c->side == STRAIT_SENDER) return STRAIT_OK;
+    if (c->side == STRAIT_SENDER || c->spec.drops_identity) return STRAIT_OK;
     strait_regroup_params place = strait_codec_padded(1, c->spec.keep);
     place.to = c->spec.hidden;
     STRAIT_TRY(strait_codec_set_identity(s, st->unit));
@@ -88,9 +88,10 @@ static strait_err plan(struct strait_codec *c) {
     return c->side == STRAIT_SENDER ? plan_sender(c, st) : plan_receiver(c, st);
 }
 
-/* code = the first k columns of x, with zeros as padding. */
+/* code = the first k columns of x, with zeros as padding; without the identity path only zeros. */
 static strait_err cut(struct strait_codec *c, const strait_crossing *at, strait_tensor x) {
     const strait_tensor code = padded_of(c)->code;
+    if (c->spec.drops_identity) return c->backend->kernels->fill(at->stream, code, 0.0f);
     return c->backend->kernels->regroup_cols(at->stream, code, x,
                                              strait_codec_padded(1, c->spec.keep));
 }
@@ -151,6 +152,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
     STRAIT_TRY(k->matmul(at->stream, st->d_h, d_z, st->w2, strait_ab));
     STRAIT_TRY(k->autoencoder->norm_silu_back(at->stream, &back));
     STRAIT_TRY(k->matmul(at->stream, d_x, st->scaled, st->w1, strait_add_ab));
+    if (c->spec.drops_identity) return STRAIT_OK;
     strait_regroup_params kept = strait_codec_whole(c->spec.keep);
     kept.adds = 1;
     return k->regroup_cols(at->stream, d_x, d_z, kept);

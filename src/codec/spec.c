@@ -40,7 +40,11 @@ strait_err strait_codec_check(strait_codec_spec *spec) {
     const struct strait_codec_ops *ops = ops_of(spec);
     const int can_pad = ops->padded != NULL && (ops->can_pad == NULL || ops->can_pad(spec));
     spec->is_padded = can_pad && (spec->is_padded || spec->precision == STRAIT_BF16);
-    return ops->check != NULL ? ops->check(spec) : STRAIT_OK;
+    if (ops->check != NULL) STRAIT_TRY(ops->check(spec));
+    /* A model without token tables asks every codec for it; those that do not read the input of
+     * their stage have no use for it. */
+    if ((strait_codec_traits(spec) & STRAIT_CODEC_INPUT) == 0) spec->encodes_input = 0;
+    return STRAIT_OK;
 }
 
 unsigned strait_codec_traits(const strait_codec_spec *spec) {

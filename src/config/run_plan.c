@@ -31,7 +31,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     const int has_local = shape.conv > 0 || shape.has_token_tables || shape.has_value_tables ||
                           strait_parts_option(&shape) != NULL;
     if (shape.vocab == 0) shape.vocab = vocab;
-    if (shape.conv == 0) shape.has_qkv_conv = 0;
+    if (shape.conv == 0) shape.has_qkv_conv = shape.has_inner_conv = 0;
     if (!has_local) shape.local_every = 0;
     return shape;
 }
@@ -144,13 +144,13 @@ strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
                            codec->variant, codec->name);
     plan->shape.subspace = (int)needs.subspace;
     plan->shape.bottleneck = (int)needs.bottleneck;
+    plan->shape.drops_identity = needs.drops_identity;
     const char *part = strait_parts_option(&plan->shape);
     if (needs.is_closed && part != NULL)
         return STRAIT_FAIL(
             STRAIT_ECONFIG,
-            "codec %s keeps the residual stream in a subspace, which %s would leave; "
-            "turn it off or choose another codec",
-            codec->name, part);
+            "codec %s keeps the residual stream in a subspace, which %s would leave: %s",
+            codec->name, part, strait_parts_remedy(&plan->shape));
     return strait_shape_check(&plan->shape);
 }
 
@@ -186,6 +186,8 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
         .seed = (uint64_t)run->train.seed,
     };
     copy_codec(run, &codec);
+    if (codec.encodes_input < 0)
+        codec.encodes_input = plan->n_stages > 1 && !plan->shape.has_token_tables;
     if (plan->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
     plan->codec = codec;
     return strait_run_plan_fit_codec(plan);

@@ -33,9 +33,9 @@ static strait_err check_local(const strait_shape *s) {
     const char *option = strait_parts_option(s);
     if (option != NULL && (s->subspace > 0 || s->bottleneck > 0))
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s changes the residual stream: codecs subspace and resbm b cannot be "
-                           "used with it",
-                           option);
+                           "%s changes the residual stream between blocks, where codecs subspace "
+                           "and resbm b know only what the blocks write: %s",
+                           option, strait_parts_remedy(s));
     return STRAIT_OK;
 }
 

@@ -40,7 +40,8 @@ typedef struct strait_shape {
      * subspace of k dimensions, whose basis belongs to the codec; and so is what the
      * embedding adds to a fixed table. */
     int subspace;
-    int bottleneck; // k > 0: what crosses a boundary is a code of k values (bottleneck.h)
+    int bottleneck;     // k > 0: what crosses a boundary is a code of k values (bottleneck.h)
+    int drops_identity; // with a bottleneck: no identity path
     /* Switches and sizes of the optional parts. */
 #define PART(name, place, members) members;
 #include "model/parts/parts.def"

@@ -65,6 +65,29 @@ check context-two $context --set stages.count=2 --set model.local_every=2 --set 
 check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
+# What needs neither token tables nor a convolution of the stream goes with every codec.
+inner="--set model.conv=3 --set model.inner_conv=true --set model.qkv_conv=true --set model.value_tables=true"
+check subspace-inner --set link.codec.name=subspace --set link.codec.keep=8 --set train.optimizer=adamw-rows $inner
+jq -e -s 'map(.leak | arrays | max) | max < 1e-5' subspace-inner-tls/metrics.jsonl >"$OUT" ||
+    fail "additions leave the subspace: $(tail -n 2 subspace-inner-tls/metrics.jsonl)"
+check subspace-factored-inner --set link.codec.name=subspace --set link.codec.variant=factored --set link.codec.keep=8 $inner
+check resbm-b-inner $b $inner --set train.recompute=true
+for codec in "subspace" "subspace --set link.codec.variant=factored" "resbm --set link.codec.variant=b"; do
+    for part in model.conv=4:inner_conv model.anchors=true:anchors; do
+        refuses 2 "${part%=*}.* model.${part#*:}" train run.yaml --out refused --set stages.count=3 \
+            --set link.codec.variant= --set link.codec.name=$codec --set ${part%:*}
+    done
+done
+
+# Without any token table codec strait learns in every family.
+for family in llama yardstick; do
+    runs train run.yaml --out bare-$family $context --set link.codec.variant= --set stages.count=3 --set model.family=$family \
+        --set link.codec.gains=false --set model.anchors=false --set model.value_tables=false --set train.steps=40 \
+        --set train.learning_rate=0.01 --set train.schedule=linear --set train.warmup=0 --set link.transport=inproc
+    jq -e -s 'map(.loss | numbers) | .[39] < .[0] - 1' bare-$family/metrics.jsonl >"$OUT" ||
+        fail "$family does not train without token tables: $(tail -n 1 bare-$family/metrics.jsonl)"
+done
+
 # A checkpoint of another codec variant is refused, and the error names the setting that fixes it.
 sed 's/variant: "tied"/variant: ""/' tied-tls/run.yaml >default.yaml
 refuses 3 'was saved with variant tied of codec strait, the run has context: .* link.codec.variant to tied' \

@@ -25,7 +25,7 @@ stages.coordinator stages.conductor
 '
 
 # Keys that keep what programs without them always did: such programs are not given them.
-LATER_KEYS=' train.row_moments '
+LATER_KEYS=' train.row_moments link.codec.encode_input '
 
 # Runs that a program with the key computes differently by design from one without it: "RUN KEY REASON".
 # Such a pair is shown as "new", with the reason; two programs that both have the key must agree.
@@ -137,7 +137,8 @@ add_cpu_runs() {
         train.mixing_learning_rate=0.01 train.residual_out_learning_rate=0.002 link.codec.encoder=48 \
         link.codec.hidden=40 link.codec.anchors=24
     codec strait-context-bare link.codec.gains=false model.conv=0 model.qkv_conv=false \
-        model.anchors=false model.value_tables=false link.codec.keep=8 link.codec.context=2
+        model.anchors=false model.value_tables=false link.codec.keep=8 link.codec.context=2 \
+        link.codec.encode_input=0
     codec strait-context-recompute train.recompute=true model.local_every=2 stages.count=2 \
         train.optimizer=muon
 

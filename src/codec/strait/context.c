@@ -16,8 +16,8 @@
  * are 1. back() returns to each code the gradients of the later tokens that read it.
  *
  * Matrices are [outputs x inputs]. On the first stage there is no receiver, z is 0 and there is no
- * M; on the last there is no sender and du is 0. Rounding of u and dz on the wire counts as the
- * identity backward. */
+ * M; on the last there is no sender and du is 0. With spec.encodes_input the first sender encodes y
+ * instead of y - x. Rounding of u and dz on the wire counts as the identity backward. */
 #include "codec/strait/context.h"
 
 #include "codec/payload.h"
@@ -69,6 +69,10 @@ static strait_err check(strait_codec_spec *spec) {
 
 static int can_pad(const strait_codec_spec *spec) {
     return !spec->is_stepwise; // padding does not pay for a single row
+}
+
+int strait_context_encodes_input(const struct strait_codec *c) {
+    return c->spec.encodes_input && c->spec.boundary == 0;
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
@@ -184,7 +188,7 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor gated = strait_codec_slot(c, st->gated, at->slot);
     STRAIT_TRY(k->cast(at->stream, strait_codec_slot(c, st->y, at->slot), y));
     STRAIT_TRY(k->cast(at->stream, delta, y));
-    STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
+    if (!strait_context_encodes_input(c)) STRAIT_TRY(k->axpy(at->stream, delta, -1.0f, at->input));
     STRAIT_TRY(strait_context_gate(c, at, gated, delta));
     STRAIT_TRY(k->matmul(at->stream, st->u, gated, c->params[E].value, strait_abt));
     STRAIT_TRY(encode_inner(c, at));
@@ -271,6 +275,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
     const struct context_state *st = c->state;
+    if (strait_context_encodes_input(c)) return STRAIT_OK;
     return c->backend->kernels->axpy(at->stream, d_x, -1.0f,
                                      strait_codec_grad_slot(c, st->d_delta, at->slot));
 }

@@ -37,5 +37,10 @@ strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossin
 strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor slots);
 
+/* Whether this sender encodes all of the stage's output y, not what the stage added to its input x:
+ * at the first boundary of a model whose later stages do not know x from the token ids. There y - x
+ * starts at 0 in families that begin with blocks without effect, and nothing would ever cross. */
+int strait_context_encodes_input(const struct strait_codec *c);
+
 /* The padded implementation, in context_padded.c. */
 extern const struct strait_codec_ops strait_context_padded_ops;

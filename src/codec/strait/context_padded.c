@@ -147,6 +147,21 @@ static strait_err plan(struct strait_codec *c) {
     return c->side == STRAIT_SENDER ? plan_sender(c) : plan_receiver(c);
 }
 
+/* The first columns of delta become y - x, or y; normed and rstd those of y. */
+static strait_err subtract_norm(struct strait_codec *c, const strait_crossing *at,
+                                strait_tensor delta, strait_tensor y) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const padded *st = padded_of(c);
+    const strait_tensor normed = strait_codec_slot(c, st->normed, at->slot), absent = {0};
+    const strait_tensor rstd = strait_codec_slot(c, st->y_rstd, at->slot);
+    if (!strait_context_encodes_input(c))
+        return k->autoencoder->subtract_norm(at->stream, delta, normed, rstd, y, at->input,
+                                             STRAIT_CONTEXT_EPSILON);
+    STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, rstd, y, absent,
+                          (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
+    return k->regroup_cols(at->stream, delta, y, strait_codec_whole(y.cols));
+}
+
 static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, strait_tensor wire,
                            strait_tensor y) {
     const struct strait_kernels *k = c->backend->kernels;
@@ -156,11 +171,9 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
     strait_tensor z = {0};
     if (c->peer != NULL) z = strait_codec_slot(c->peer, padded_of(c->peer)->z, at->slot);
-    const strait_tensor rstd = strait_codec_slot(c, st->y_rstd, at->slot);
     const strait_tensor delta = c->spec.has_gates ? strait_codec_slot(c, st->delta, at->slot)
                                                   : seen;
-    STRAIT_TRY(k->autoencoder->subtract_norm(at->stream, delta, normed, rstd, y, at->input,
-                                             STRAIT_CONTEXT_EPSILON));
+    STRAIT_TRY(subtract_norm(c, at, delta, y));
     if (c->spec.has_gates) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->autoencoder->silu_cols(at->stream, seen, b, y.cols, z));
@@ -224,6 +237,7 @@ static strait_err grad_unpack(struct strait_codec *c, const strait_crossing *at,
 }
 
 static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, strait_tensor d_x) {
+    if (strait_context_encodes_input(c)) return STRAIT_OK;
     return c->backend->kernels->axpy(at->stream, d_x, -1.0f,
                                      strait_codec_grad_slot(c, padded_of(c)->d_delta, at->slot));
 }

@@ -41,6 +41,7 @@ static strait_err check(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 32, spec->cols));
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 8 * spec->keep, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "anchors", &spec->table_width, 128, spec->cols));
+    spec->encodes_input = 0; // every stage has a token table here
     STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 4);
 }

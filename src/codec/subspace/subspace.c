@@ -174,13 +174,24 @@ static strait_err round_code(struct strait_codec *c, const strait_crossing *at,
     return c->backend->kernels->cast(at->stream, buf->code, buf->crossing);
 }
 
+/* wide = T_fixed - x, or -x where T_fixed crosses with the rest: most of it is then lost. */
+static strait_err subtract_from_fixed(struct strait_codec *c, const strait_crossing *at,
+                                      strait_tensor x) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_subspace *st = c->state;
+    if (!c->spec.keeps_fixed)
+        return k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x);
+    STRAIT_TRY(k->fill(at->stream, st->wide, 0.0f));
+    return k->axpy(at->stream, st->wide, -1.0f, x);
+}
+
 /* Computes the code of x. wide becomes T_fixed - x, and then the part of it outside the subspace:
  * the leak. */
 static strait_err encode(struct strait_codec *c, const strait_crossing *at, strait_tensor x,
                          const struct buffers *buf) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_subspace *st = c->state;
-    STRAIT_TRY(k->subspace->embed_minus(at->stream, st->wide, st->fixed, at->tokens, x));
+    STRAIT_TRY(subtract_from_fixed(c, at, x));
     STRAIT_TRY(k->matmul(at->stream, buf->crossing, st->wide, buf->basis,
                          (strait_matmul_params){.alpha = -1}));
     STRAIT_TRY(round_code(c, at, buf));
@@ -211,6 +222,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const struct strait_subspace *st = c->state;
     const struct buffers buf = buffers_of(c);
     STRAIT_TRY(strait_payload_unpack(c, at, buf.code, wire));
+    if (c->spec.keeps_fixed) return k->matmul(at->stream, x, buf.code, buf.basis, strait_abt);
     STRAIT_TRY(k->embed(at->stream, x, st->fixed, at->tokens));
     return k->matmul(at->stream, x, buf.code, buf.basis, strait_add_abt);
 }
@@ -273,7 +285,7 @@ static strait_err metrics(struct strait_codec *c, struct strait_stream *s,
                           strait_codec_metrics *seen) {
     struct strait_subspace *st = c->state;
     const int leaks = seen->basis.leak > strait_subspace_leak_limit(&c->spec) &&
-                      seen->non_finite == 0;
+                      seen->non_finite == 0 && !c->spec.keeps_fixed;
     seen->basis.corrections = st->counters[COUNTER_CORRECTIONS];
     seen->basis.angle = st->angle;
     seen->basis.mean_angle = st->mean_angle;

@@ -1,11 +1,13 @@
 #include "model/parts/bottleneck.h"
 
 strait_err strait_bottleneck_add_decoder(struct strait_param_list *list, strait_bottleneck *out) {
+    out->drops_identity = list->shape->drops_identity;
     return strait_param_list_add(list, "dec", STRAIT_ROLE_MATRIX, list->shape->width,
                                  list->shape->bottleneck, &out->dec);
 }
 
 strait_err strait_bottleneck_add_encoder(struct strait_param_list *list, strait_bottleneck *out) {
+    out->drops_identity = list->shape->drops_identity;
     return strait_param_list_add(list, "enc", STRAIT_ROLE_MATRIX, list->shape->bottleneck,
                                  list->shape->width, &out->enc);
 }
@@ -19,6 +21,13 @@ strait_err strait_bottleneck_plan_deferred(const strait_shape *shape, int64_t n,
     return strait_layer_plan_acts(shape, slab, n, shape->width, &out->d_u);
 }
 
+/* The identity path: the first channels, cut or padded with zeros; without it, zeros. */
+static strait_err cross(const strait_work *work, const strait_bottleneck *part, strait_tensor y,
+                        strait_tensor x) {
+    if (part->drops_identity) return work->kernels->fill(work->stream, y, 0.0f);
+    return work->kernels->resize_cols(work->stream, y, x);
+}
+
 strait_err strait_bottleneck_decode(const strait_work *work, const strait_bottleneck *part,
                                     const strait_bottleneck_acts *acts, strait_tensor u,
                                     strait_tensor stream) {
@@ -26,7 +35,7 @@ strait_err strait_bottleneck_decode(const strait_work *work, const strait_bottle
     /* resize_cols pads with zeros: the stream of a new stage has only the channels of the code. */
     STRAIT_TRY(strait_layer_linear(work, u, acts->code, part->dec->compute));
     STRAIT_TRY(k->relu(work->stream, u, u));
-    return k->resize_cols(work->stream, stream, acts->code);
+    return cross(work, part, stream, acts->code);
 }
 
 strait_err strait_bottleneck_decode_backward(const strait_work *work, const strait_bottleneck *part,
@@ -35,7 +44,7 @@ strait_err strait_bottleneck_decode_backward(const strait_work *work, const stra
     const struct strait_kernels *k = work->kernels;
     /* In place: what remains in d_u is the gradient of z dec^T, for the weight gradient. */
     STRAIT_TRY(k->relu_back(work->stream, d_u, d_u, u));
-    STRAIT_TRY(k->resize_cols(work->stream, d_code, d_stream));
+    STRAIT_TRY(cross(work, part, d_code, d_stream));
     return k->matmul(work->stream, d_code, d_u, part->dec->compute,
                      (strait_matmul_params){.alpha = 1.0f, .beta = 1.0f});
 }
@@ -53,7 +62,7 @@ strait_err strait_bottleneck_encode(const strait_work *work, const strait_bottle
     const struct strait_kernels *k = work->kernels;
     /* The product adds to what resize_cols wrote: the code is mid[:k] plus the encoded output. */
     STRAIT_TRY(k->silu(work->stream, scratch, acts->mlp_out));
-    STRAIT_TRY(k->resize_cols(work->stream, code, mid));
+    STRAIT_TRY(cross(work, part, code, mid));
     return k->matmul(work->stream, code, scratch, part->enc->compute,
                      (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .beta = 1.0f});
 }
@@ -63,7 +72,7 @@ strait_err strait_bottleneck_encode_backward(const strait_work *work, const stra
                                              strait_tensor d_mid, strait_tensor d_mlp_out,
                                              strait_tensor d_code) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(k->resize_cols(work->stream, d_mid, d_code));
+    STRAIT_TRY(cross(work, part, d_mid, d_code));
     STRAIT_TRY(strait_layer_linear_backward(work, d_mlp_out, d_code, part->enc->compute));
     return k->silu_back(work->stream, d_mlp_out, d_mlp_out, acts->mlp_out);
 }

@@ -18,8 +18,9 @@ typedef struct strait_bottleneck_ends {
 } strait_bottleneck_ends;
 
 typedef struct strait_bottleneck {
-    strait_param *dec; // [D x k]; NULL unless the block decodes its input
-    strait_param *enc; // [k x D]; NULL unless the block encodes its output
+    strait_param *dec;  // [D x k]; NULL unless the block decodes its input
+    strait_param *enc;  // [k x D]; NULL unless the block encodes its output
+    int drops_identity; // no identity path: only what is encoded crosses
 } strait_bottleneck;
 
 typedef struct strait_bottleneck_acts {

@@ -3,7 +3,8 @@
  *
  *   x_i = s_i + sum over j of w_j s_{i-j}
  *
- * Blocks with local parts have one (strait_shape_has_local) if model.conv is not 0. Taps start at
+ * Blocks with local parts have one (strait_shape_has_local) if model.conv is not 0 and
+ * model.inner_conv is off. Taps start at
  * 0: at first x is s. */
 #include "model/parts/part.h"
 
@@ -12,7 +13,7 @@ enum {
 };
 
 static int is_in_block(const strait_shape *s, int i) {
-    return s->conv > 0 && strait_shape_has_local(s, i);
+    return s->conv > 0 && !s->has_inner_conv && strait_shape_has_local(s, i);
 }
 
 static int params(const strait_shape *s, strait_part_param *out) {

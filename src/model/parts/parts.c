@@ -31,6 +31,13 @@ const char *strait_parts_option(const strait_shape *shape) {
     return NULL;
 }
 
+const char *strait_parts_remedy(const strait_shape *shape) {
+    if (shape->has_token_tables) return "set model.anchors to false, or choose another codec";
+    return "set model.inner_conv to true, which leaves the convolutions inside attention and MLP, "
+           "or "
+           "choose another codec";
+}
+
 int strait_parts_read_tokens(const strait_shape *shape) {
     for (int p = 0; p < STRAIT_PARTS; p++)
         if (rows[p].ops->reads_tokens && is_in_model(&rows[p], shape)) return 1;

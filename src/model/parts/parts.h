@@ -13,6 +13,8 @@ strait_part_set strait_parts_of_block(const strait_shape *shape, int i);
 
 /* The option of the first part that any block has; NULL if there is none. */
 const char *strait_parts_option(const strait_shape *shape);
+/* What to change so that no optional part of the model changes the residual stream. */
+const char *strait_parts_remedy(const strait_shape *shape);
 /* Whether any block has a part that reads token ids; one that needs scratch; one at this place. */
 int strait_parts_read_tokens(const strait_shape *shape);
 int strait_parts_need_scratch(const strait_shape *shape);

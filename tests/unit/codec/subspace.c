@@ -225,6 +225,29 @@ static void rounding_of_the_code_counts_in_the_residual(void **state) {
     CHECK(coarse.basis.error > 0 && coarse.basis.error < 1e-6);
 }
 
+/* The ablation: T_fixed crosses with the rest, and what of it lies outside the subspace is lost. */
+static void without_the_fixed_part_most_is_lost(void **state) {
+    (void)state;
+    strait_codec_spec spec = spec_of("full");
+    spec.keeps_fixed = 1;
+    struct toy toy = {0};
+    strait_codec_metrics seen;
+    toy_open(&toy, "adamw-rows", spec);
+    for (int step = 1; step <= 3; step++) {
+        toy_step(&toy, step);
+        CHECK_OK(strait_codec_read_metrics(toy.p.sender, &toy.p.stream, &seen));
+    }
+    const strait_tensor y = pair_tensor(N, D);
+    pair_forward(&toy.p, y, toy.x);
+    const strait_tensor inside = projected(toy.x, basis_of(toy.p.sender));
+    CHECK(distance(inside, y) < 1e-6);
+    CHECK(seen.basis.leak > 0.1 && distance(toy.x, y) > 0.1);
+    assert_int_equal(corrections_of(toy.p.sender), 0); // no weight is to blame for it
+    free(y.data);
+    free(inside.data);
+    toy_close(&toy);
+}
+
 /* The leak of a stream that is rounded to bf16 is within the limit for bf16, and far above the one
  * for f32, under which every step would project the weights. */
 static void the_limit_of_leaks_fits_the_type(void **state) {
@@ -288,6 +311,7 @@ int main(void) {
         cmocka_unit_test(leaks_are_corrected_and_counted),
         cmocka_unit_test(rounding_of_the_code_counts_in_the_residual),
         cmocka_unit_test(the_limit_of_leaks_fits_the_type),
+        cmocka_unit_test(without_the_fixed_part_most_is_lost),
         cmocka_unit_test(factored_weights_convert_to_full_ones),
         cmocka_unit_test(rejects_weights_of_other_shapes),
     };

@@ -131,6 +131,45 @@ static void gradients_match_differences_across_boundaries(void **state) {
     check_gradients(tiny_yardstick(), (const int[]){1, 2, 1});
 }
 
+/* Convolutions inside attention and MLP, and value tables: everything but the residual stream. */
+static strait_shape with_additions(strait_shape shape) {
+    shape.conv = 3;
+    shape.has_inner_conv = shape.has_qkv_conv = shape.has_value_tables = 1;
+    return shape;
+}
+
+static void additions_inside_sublayers_have_gradients(void **state) {
+    (void)state;
+    check_gradients(with_additions(tiny_llama()), (const int[]){1, 2, 1});
+    check_gradients(with_additions(tiny_yardstick()), (const int[]){2, 2});
+}
+
+/* Nothing keeps the inputs of relu away from 0 here, but with this cut none is near it. */
+static void gradients_match_without_the_identity_path(void **state) {
+    (void)state;
+    strait_shape shape = tiny_llama();
+    shape.drops_identity = 1;
+    check_gradients(shape, (const int[]){2, 2});
+}
+
+/* Of the stream only what is encoded crosses: with enc at zero the code is zero. */
+static void nothing_crosses_without_the_identity_path(void **state) {
+    (void)state;
+    for (int drops = 0; drops < 2; drops++) {
+        struct chain c;
+        strait_shape shape = with_bottleneck(tiny_llama());
+        shape.drops_identity = drops;
+        open_chain(&c, tiny_spec(shape, SEQUENCES, SEQ_LEN), (const int[]){2, 2});
+        const strait_param *enc = find(c.stages[0], ".enc");
+        memset(enc->value.data, 0, strait_tensor_bytes(enc->value));
+        (void)forward(&c, 1.0f);
+        const float *code = strait_stage_input(c.stages[1], 0).data;
+        for (int i = 0; i < TOKENS * KEEP; i++)
+            assert_true((code[i] == 0.0f) == drops);
+        close_chain(&c);
+    }
+}
+
 /* Deferred or recomputed, gradients have the same bits. */
 static void deferring_and_recomputing_keep_the_bits(void **state) {
     (void)state;
@@ -357,6 +396,9 @@ static void rejects_bottleneck_wider_than_the_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_differences_across_boundaries),
+        cmocka_unit_test(additions_inside_sublayers_have_gradients),
+        cmocka_unit_test(gradients_match_without_the_identity_path),
+        cmocka_unit_test(nothing_crosses_without_the_identity_path),
         cmocka_unit_test(deferring_and_recomputing_keep_the_bits),
         cmocka_unit_test(first_channels_pass_unchanged),
         cmocka_unit_test(blocks_match_the_formula),
