@@ -18,6 +18,7 @@ enum {
 void strait_coordinator_penalise(struct strait_coordinator *c, int slot,
                                  strait_swarm_actions *out) {
     c->workers[slot].n_penalties++;
+    c->n_changes++;
     (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, slot);
 }
 

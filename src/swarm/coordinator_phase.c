@@ -30,20 +30,34 @@ int strait_coordinator_can_own(const struct strait_coordinator *c, int slot) {
     return worker->is_known && worker->is_connected && !worker->is_unfit && !worker->is_leaving;
 }
 
+/* Returns a number from 0 to 1 that a worker cannot choose and that differs in each generation. */
+static double lot(const struct strait_coordinator *c, const strait_fingerprint *key) {
+    uint32_t hash = UINT32_C(2166136261) ^ c->generation; // FNV-1a
+    for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++)
+        hash = (hash ^ key->bytes[i]) * UINT32_C(16777619);
+    return (double)(hash ^ hash >> 15) / 4294967296.0;
+}
+
+/* What a spare claims about itself: snapshots of the stage, and speed, mapped to less than 1. Those
+ * who want a stage to do harm claim the most, so after repeated failures the choice is by lot. */
+static double claims(const struct strait_coordinator *c, int slot, int stage) {
+    const strait_swarm_worker *worker = &c->workers[slot];
+    const int has_snapshots = worker->inventory.own.stage == stage && worker->inventory.own.n > 0;
+    if (c->n_changes > 1) return lot(c, &worker->key);
+    return worker->report.flops / (1.0 + worker->report.flops) + 4.0 * has_snapshots;
+}
+
 /* Ranks a spare for a stage. What makes it useless for the stage counts most: too little memory, a
  * neighbour that it cannot connect to, non-finite values that it reported, workers that contradict
- * it. Then the stages it has lost; only then what it claims about itself: snapshots of the stage,
- * and speed, which is mapped to less than 1. */
+ * it. Then the stages it has lost; only then what it claims. */
 static double score(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
     const int n_penalties = worker->n_penalties < 100 ? worker->n_penalties : 100;
-    double score = worker->report.flops / (1.0 + worker->report.flops);
-    if (worker->inventory.own.stage == stage && worker->inventory.own.n > 0) score += 4.0;
     const int is_last = worker->is_suspect || worker->n_disputes > 0;
+    double score = claims(c, slot, stage) - 8.0 * n_penalties - 1e4 * is_last;
     if (memory > 0.0 && memory < c->config.need_bytes[stage]) score -= 1e6;
-    return score - 8.0 * n_penalties - 1e4 * is_last -
-           1e5 * strait_coordinator_count_bad(c, slot, stage);
+    return score - 1e5 * strait_coordinator_count_bad(c, slot, stage);
 }
 
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage) {
@@ -131,7 +145,10 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     if (c->goal.is_update) {
         c->step = c->goal.step + 1;
         const int is_new = c->step > c->committed;
-        if (is_new) c->committed = c->step;
+        if (is_new) {
+            c->committed = c->step;
+            c->n_changes = 0;
+        }
         /* Replayed steps are committed already, but their snapshots are new. */
         if (is_new || c->has_new_records)
             (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);

@@ -146,7 +146,7 @@ void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver
                                const strait_digest *digest, int64_t now, strait_swarm_actions *out);
 
 /* `accuser` reports that it rejected values from the owner of stage `blamed`. Replaces the accuser
- * by a spare, or bans the one of the two that a second worker contradicts. A stage that is not its
+ * by a spare, or the one of the two that a second worker contradicts. A stage that is not its
  * neighbour is a violation. */
 void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
                               strait_swarm_actions *out);

