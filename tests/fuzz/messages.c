@@ -111,6 +111,21 @@ static void join(int worker) {
     if (strait_join_pack(host.pool, &request, &msg) == STRAIT_OK) deliver(worker, &msg);
 }
 
+/* The plan and the data tell what replies may claim. */
+static void open_plan(void) {
+    static const char text[] = "model: {width: 16, layers: 3, heads: 2, ffn: 16, context: 8, "
+                               "vocab: 32}\n"
+                               "train: {batch_tokens: 32}\n"
+                               "stages: {count: 3, microbatch: 1}\n";
+    if (executor.plan.n_stages > 0) return;
+    if (strait_run_init_text("the run", text, sizeof text - 1, NULL, 0, &executor.run) !=
+            STRAIT_OK ||
+        strait_run_plan_init(&executor.run, executor.run.model.vocab, &executor.plan) !=
+            STRAIT_OK ||
+        strait_loader_open_remote(executor.run.model.vocab, 4, &executor.loader) != STRAIT_OK)
+        abort();
+}
+
 static void open_host(void) {
     static const strait_host_spec spec = {.folder = "/nowhere/at/all"};
     static const strait_swarm_config config = {.n_stages = N_STAGES,
@@ -121,6 +136,7 @@ static void open_host(void) {
     struct strait_msg_pool *pool = host.pool;
     if (pool == NULL && strait_msg_pool_open(&pool) != STRAIT_OK) abort();
     host = (struct host){.spec = &spec, .pool = pool, .t = &transport, .executor = &executor};
+    open_plan();
     host.work.channel.replies.floats = floats;
     host.work.channel.replies.capacity = FLOATS;
     strait_coordinator_init(&host.coordinator, &config);
