@@ -11,34 +11,51 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+enum {
+    LANDLOCK_CREATE = 444 // landlock_create_ruleset, on all architectures
+};
 
 static strait_sandbox_support support;
 static scratch folder;
 static const char *reads[] = {NULL, NULL}, *writes[] = {NULL, NULL};
 
-/* Runs `act` in a confined child; it returns 0, or the number of the first line that failed. */
-static void run_confined(strait_sandbox_spec spec, int (*act)(void)) {
-    char line[STRAIT_SANDBOX_LINE];
+/* Runs `act` in a child; it returns 0, or the number of the line that failed. */
+static void run_child(int (*act)(void)) {
     int status = 0;
     (void)fflush(NULL);
     const pid_t child = fork();
-    if (child == 0) {
-        const strait_err err = strait_sandbox_enter(&spec, line);
-        if (err != STRAIT_OK) (void)fprintf(stderr, "%s\n", strait_err_detail());
-        _exit(err != STRAIT_OK ? 255 : act());
-    }
+    if (child == 0) _exit(act());
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     if (WIFSIGNALED(status)) fail_msg("the child ended with signal %d", WTERMSIG(status));
-    if (WEXITSTATUS(status) != 0) fail_msg("line %d of this file", WEXITSTATUS(status));
+    if (WEXITSTATUS(status) != 0) fail_msg("line %d of this file, modulo 256", WEXITSTATUS(status));
 }
 
-/* In a child: line numbers of this file fit into an exit status. */
-#define EXPECT(condition)                  \
-    do {                                   \
-        if (!(condition)) return __LINE__; \
+static strait_sandbox_spec confinement; // of the next run_confined
+static int (*confined_act)(void);
+
+static int enter_and_act(void) {
+    char line[STRAIT_SANDBOX_LINE];
+    const strait_err err = strait_sandbox_enter(&confinement, line);
+    if (err != STRAIT_OK) (void)fprintf(stderr, "%s\n", strait_err_detail());
+    return err != STRAIT_OK ? 255 : confined_act();
+}
+
+/* The same, in a child that is confined first. */
+static void run_confined(strait_sandbox_spec spec, int (*act)(void)) {
+    confinement = spec;
+    confined_act = act;
+    run_child(enter_and_act);
+}
+
+/* In a child: an exit status has eight bits. */
+#define EXPECT(condition)                        \
+    do {                                         \
+        if (!(condition)) return __LINE__ % 256; \
     } while (0)
 
 static int opens(const char *path, int flags) {
@@ -150,21 +167,56 @@ static void files_are_limited_to_those_given(void **state) {
     run_confined((strait_sandbox_spec){.writes = writes}, writes_only_what_was_given);
 }
 
-static void says_what_is_in_force(void **state) {
+static int describes_itself(void) {
     char line[STRAIT_SANDBOX_LINE] = "";
+    EXPECT(strait_sandbox_enter(&(strait_sandbox_spec){0}, line) == STRAIT_OK);
+    EXPECT(strstr(line, "accepts no connection") != NULL);
+    EXPECT(strstr(line, support.landlock_abi > 0 ? "reads system files only" : "NO landlock"));
+    return 0;
+}
+
+static void says_what_is_in_force(void **state) {
     (void)state;
-    (void)fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        const strait_err err = strait_sandbox_enter(&(strait_sandbox_spec){0}, line);
-        const char *landlock = support.landlock_abi > 0 ? "reads system files only" : "NO landlock";
-        _exit(err == STRAIT_OK && strstr(line, "accepts no connection") != NULL &&
-                      strstr(line, landlock) != NULL
-                  ? 0
-                  : 1);
-    }
-    int status = 1;
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    run_child(describes_itself);
+}
+
+/* Makes a system call fail for the rest of this process, as on a kernel that does not have it. */
+static int forget_call(int call) {
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    const int is_gone = filter != NULL &&
+                        seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), call, 0) == 0 &&
+                        seccomp_load(filter) == 0;
+    seccomp_release(filter);
+    return is_gone;
+}
+
+static int enters_without_landlock(void) {
+    char line[STRAIT_SANDBOX_LINE];
+    EXPECT(forget_call(LANDLOCK_CREATE));
+    EXPECT(strait_sandbox_enter(&(strait_sandbox_spec){0}, line) == STRAIT_OK);
+    EXPECT(strstr(line, "NO landlock (this kernel has none: files of this user can be read)"));
+    EXPECT(opens(scratch_at(&folder, "other"), O_RDONLY));
+    EXPECT(!opens(scratch_at(&folder, "other"), O_WRONLY) && errno == EPERM);
+    EXPECT(fork() < 0);
+    return 0;
+}
+
+static int refuses_without_seccomp(void) {
+    char line[STRAIT_SANDBOX_LINE];
+    EXPECT(forget_call(SCMP_SYS(seccomp)));
+    EXPECT(strait_sandbox_enter(&(strait_sandbox_spec){0}, line) == STRAIT_ENOTSUP);
+    EXPECT(strstr(strait_err_detail(), "--no-sandbox") != NULL);
+    return 0;
+}
+
+static void a_kernel_without_landlock_is_reported(void **state) {
+    (void)state;
+    run_child(enters_without_landlock);
+}
+
+static void a_kernel_without_seccomp_is_an_error(void **state) {
+    (void)state;
+    run_child(refuses_without_seccomp);
 }
 
 static void make_file(const char *name) {
@@ -179,6 +231,8 @@ int main(void) {
         cmocka_unit_test(without_permission_it_does_not_listen),
         cmocka_unit_test(files_are_limited_to_those_given),
         cmocka_unit_test(says_what_is_in_force),
+        cmocka_unit_test(a_kernel_without_landlock_is_reported),
+        cmocka_unit_test(a_kernel_without_seccomp_is_an_error),
     };
     strait_sandbox_probe(&support);
     if (!support.has_seccomp) return 77; // CTest: skipped
