@@ -34,7 +34,7 @@ refuses 2 'train needs one run file, but also got "train.steps=5"; --set KEY=VAL
 refuses 2 'train needs one run file, but its name is empty' train ''
 refuses 2 'generate needs one run or checkpoint folder, but also got "the sea"; .*--prompt' generate good 'the sea'
 refuses 2 'eval needs one run or checkpoint folder, but also got "text.txt"; .*--text' eval good text.txt
-refuses 2 'join needs one invite, the line that "strait host" printed: strait join INVITE' join
+refuses 2 'join needs one invite, the line that "strait host" printed: strait join \[INVITE' join
 refuses 2 'help needs one command, but also got "eval"' help train eval
 refuses 3 'run.yaml: not a folder; name the folder of a run or of a checkpoint' generate run.yaml
 refuses 3 '--out nowhere/x.bin: folder nowhere does not exist' tokenize --tokenizer tokenizer.json --out nowhere/x.bin \
