@@ -134,6 +134,8 @@ join_begin asked 1
 join_begin asked 2
 wait_for_text asked/events.log "'w1' asks to join" "'w2' asks to join"
 echo 0123456789abcdef >&5
+sed -n "s/.*'w1' asks to join: type \([0-9a-f]\{15\}\).*/\1/p" asked/events.log >&5 # too short
+wait_for_text asked/events.log 'nobody was admitted: .* is too short'
 sleep 0.5
 grep -q joined asked/events.log && fail "a worker was admitted by an unknown key"
 sed -n "s/.*'w1' asks to join: type \([0-9a-f]*\) .*/\1/p" asked/events.log >&5

@@ -70,8 +70,13 @@ await_status "\"banned\":\\[{\"name\":\"w3\",\"key\":\"$key"
 refuses 2 "no worker has the name or key 'w3'" swarm kick swarm w3
 refuses 2 "no banned worker has the name or key 'w1'" swarm unban swarm w1
 host_kill
+
+# A log that is full becomes events.log.1; the restarted host begins another.
+head -c 17000000 /dev/zero | tr '\0' '\n' >>swarm/events.log
 host_begin swarm run.yaml $sets
 await_status "\"banned\":\\[{\"name\":\"w3\""
+[ "$(wc -c <swarm/events.log.1)" -gt 17000000 ] && [ "$(wc -c <swarm/events.log)" -lt 100000 ] ||
+    fail "events.log was not rotated: $(wc -c swarm/events.log*)"
 strait join "$(cat swarm.invite)" --keys keys-3 --name w3 --listen 127.0.0.1:0 --threads 1 >/dev/null 2>banned.err
 [ $? -eq 6 ] || fail "a banned worker was not refused"
 says banned.err 'is banned'

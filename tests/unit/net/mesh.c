@@ -235,6 +235,16 @@ static void rejects_bad_arguments(void **state) {
                 "cannot add 'twin': it has the same key as 'stage-1'");
 }
 
+/* b comes back to its address. */
+static void return_to(const char *where) {
+    strait_mesh_config c = config;
+    c.transport.identity = b.identity;
+    CHECK_OK(strait_mesh_open(&c, &b.mesh));
+    CHECK_OK(strait_mesh_listen(b.mesh, where, b.address));
+    add(&b, &a, "stage-0", NULL);
+    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
+}
+
 /* The peer closes, which is notified with its name, address and key, and returns, whereupon the
  * link is dialled again. */
 static void redials_a_peer_that_returns(void **state) {
@@ -260,18 +270,33 @@ static void redials_a_peer_that_returns(void **state) {
     msg = message(&a, 2, 10); // queued until the link is up
     CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
 
-    strait_mesh_config c = config;
-    c.transport.identity = b.identity;
-    CHECK_OK(strait_mesh_open(&c, &b.mesh));
-    CHECK_OK(strait_mesh_listen(b.mesh, where, b.address));
-    add(&b, &a, "stage-0", NULL);
-    CHECK_OK(strait_mesh_wait_up(a.mesh, a.peer, 60000));
+    return_to(where);
     msg = receive_message(&b);
     CHECK(msg->step == 2);
     strait_msg_close(&msg);
     strait_link_stats stats;
     CHECK_OK(strait_mesh_stats(a.mesh, a.peer, &stats));
     CHECK(stats.sent_messages == 2); // sum of both links
+}
+
+/* What was meant for a link that was lost must not come before what the new link begins with. */
+static void drops_what_was_queued_for_a_lost_link(void **state) {
+    (void)state;
+    char where[STRAIT_ADDRESS_MAX];
+    config.drops_unsent = 1;
+    connect_nodes();
+    memcpy(where, b.address, sizeof where);
+    strait_mesh_close(&b.mesh);
+    struct strait_msg *msg = receive_notice(&a, STRAIT_MSG_DOWN);
+    strait_msg_close(&msg);
+    msg = message(&a, 1, 10);
+    CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+    return_to(where);
+    msg = message(&a, 2, 10);
+    CHECK_OK(strait_mesh_send(a.mesh, a.peer, &msg));
+    msg = receive_message(&b);
+    CHECK(msg->step == 2);
+    strait_msg_close(&msg);
 }
 
 static void does_not_redial_after_refusal(void **state) {
@@ -319,7 +344,7 @@ static void close_sends_what_is_queued(void **state) {
         ON(scheme, declines_when_full_and_sends_urgent_first), ON(scheme, rejects_bad_arguments), \
         ON(scheme, queue_limit_counts_bytes_and_messages),                                        \
         ON(scheme, redials_a_peer_that_returns), ON(scheme, does_not_redial_after_refusal),       \
-        ON(scheme, close_sends_what_is_queued)
+        ON(scheme, drops_what_was_queued_for_a_lost_link), ON(scheme, close_sends_what_is_queued)
 
 int main(void) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
