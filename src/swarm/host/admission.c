@@ -141,7 +141,7 @@ void strait_host_keep_connected(struct host *h) {
 
 /* ---- slots ---- */
 
-/* The connection of a spare that never owned a stage; NULL: the worker is not one. */
+/* Returns the connection of a spare that never owned a stage; NULL: the worker is not one. */
 static struct connection *find_idle(struct host *h, int worker) {
     const strait_swarm_worker *w = &h->coordinator.workers[worker];
     if (!w->is_known || !w->is_connected || w->stage >= 0) return NULL;
@@ -149,25 +149,27 @@ static struct connection *find_idle(struct host *h, int worker) {
     return key == NULL || !key->must_keep ? strait_host_connection(h, worker) : NULL;
 }
 
-static int count_idle_from(struct host *h, const struct connection *connection) {
+static int count_from(struct connection *const *idle, int n_idle, const struct strait_link *link) {
     int n = 0;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        const struct connection *other = find_idle(h, i);
-        n += other != NULL && memcmp(other->link->source_address, connection->link->source_address,
-                                     STRAIT_SOURCE_BYTES) == 0;
-    }
+    for (int i = 0; i < n_idle; i++)
+        n += memcmp(idle[i]->link->source_address, link->source_address, STRAIT_SOURCE_BYTES) == 0;
     return n;
 }
 
-void strait_host_make_slot(struct host *h, const struct connection *connection) {
+void strait_host_make_slot(struct host *h, const struct strait_link *link) {
+    struct connection *idle[STRAIT_SWARM_WORKERS];
     struct connection *worst = NULL;
-    int most = count_idle_from(h, connection) + 1;
+    int n_idle = 0;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        struct connection *idle = find_idle(h, i);
-        const int n = idle != NULL ? count_idle_from(h, idle) : 0;
+        idle[n_idle] = find_idle(h, i);
+        n_idle += idle[n_idle] != NULL;
+    }
+    int most = count_from(idle, n_idle, link) + 1;
+    for (int i = 0; i < n_idle; i++) {
+        const int n = count_from(idle, n_idle, idle[i]->link);
         if (n <= most) continue;
         most = n;
-        worst = idle;
+        worst = idle[i];
     }
     if (worst != NULL)
         strait_host_disconnect(h, worst, STRAIT_ECLOSED,

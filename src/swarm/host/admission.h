@@ -7,7 +7,6 @@
 #include "net/core/transport.h"
 #include "swarm/invite.h"
 
-struct connection;
 struct host;
 
 enum {
@@ -78,9 +77,9 @@ strait_err strait_host_admit(struct host *h, const struct host_applicant *applic
 void strait_host_keep_owners(struct host *h);
 /* Remembers everyone who is connected, likewise: for a new token. */
 void strait_host_keep_connected(struct host *h);
-/* All slots are taken: disconnects a spare that never owned a stage, from the address that has most
- * of them, if that is not the address of `connection`. */
-void strait_host_make_slot(struct host *h, const struct connection *connection);
+/* All slots of workers or all connections are taken: disconnects a spare that never owned a stage,
+ * from the address that has most of them, if that is not the address of `link`. */
+void strait_host_make_slot(struct host *h, const struct strait_link *link);
 /* Logs a refusal of someone who has not joined. Only a few per minute get a line of their own; the
  * others are counted and summed up by strait_host_sum_up, which is called often. */
 void strait_host_note_stranger(struct host *h, const char *format, ...)

@@ -26,24 +26,24 @@ static void path_of(const char *prefix, const strait_fingerprint *key,
     (void)snprintf(out, STRAIT_METASTORE_KEY_MAX, "%s%s", prefix, text);
 }
 
-/* How much is lost if a key is forgotten; INT_MAX: it is connected. */
-static int rank(const struct host *h, const struct host_key *key) {
+static int is_connected(const struct host *h, const struct host_key *key) {
     const int slot = strait_coordinator_find(&h->coordinator, &key->key);
-    if (slot >= 0 && h->coordinator.workers[slot].is_connected) return 3;
+    return slot >= 0 && h->coordinator.workers[slot].is_connected;
+}
+
+/* How much is lost if a key is forgotten. */
+static int value_of(const struct host_key *key) {
     return key->is_banned ? 2 : key->must_keep;
 }
 
 /* Returns the key to forget; NULL: all are connected, which the number of slots prevents. */
 static struct host_key *choose_forgotten(struct host *h) {
     struct host_key *worst = NULL;
-    int least = 3;
     for (int i = 0; i < h->admission.n_keys; i++) {
         struct host_key *key = &h->admission.keys[i];
-        const int is_as_good = rank(h, key) == least && worst != NULL &&
-                               key->seen_ns < worst->seen_ns;
-        if (rank(h, key) >= least && !is_as_good) continue;
-        worst = key;
-        least = rank(h, key);
+        const int difference = worst != NULL ? value_of(key) - value_of(worst) : -1;
+        if (difference > 0 || (difference == 0 && key->seen_ns >= worst->seen_ns)) continue;
+        if (!is_connected(h, key)) worst = key; // asked last: it takes longest
     }
     return worst;
 }

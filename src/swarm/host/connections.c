@@ -151,6 +151,7 @@ static void opened(void *user, struct strait_link *link) {
     }
     h->links.n_refused++;
     link->user = NULL;
+    strait_host_make_slot(h, link);
     strait_link_close(link,
                       STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator has too many connections"));
 }

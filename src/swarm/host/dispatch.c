@@ -66,7 +66,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
     /* The event below already sends the worker a task, so its slot must be known before. */
     connection->worker = strait_coordinator_admit(&h->coordinator, &key);
     if (connection->worker < 0) {
-        strait_host_make_slot(h, connection);
+        strait_host_make_slot(h, connection->link);
         return STRAIT_FAIL(STRAIT_ECLOSED,
                            "the run has no free slot for another worker: try again later");
     }

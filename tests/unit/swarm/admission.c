@@ -54,6 +54,49 @@ static void forgets_workers_before_banned_keys(void **state) {
     CHECK(is_remembered(0) && !is_remembered(1) && is_remembered(2));
 }
 
+/* ---- slots ---- */
+
+static int n_closed;
+static struct strait_link *closed_link;
+
+static void close_link(struct strait_link *link, strait_err why) {
+    (void)why;
+    n_closed++;
+    closed_link = link;
+}
+
+static const struct strait_transport_ops ops = {.close = close_link};
+static struct strait_transport transport = {.ops = &ops};
+static struct strait_link links[STRAIT_HOST_CONNECTIONS];
+
+/* Connects worker `i` from an address, as a spare. */
+static void connect_spare(int i, unsigned char address) {
+    links[i] = (struct strait_link){.transport = &transport, .source_address = {address}};
+    h.links.items[i] = (struct connection){.link = &links[i], .worker = i};
+    h.links.of_worker[i] = i;
+    h.coordinator.workers[i] = (strait_swarm_worker){
+        .key = key_of(i), .is_known = 1, .is_connected = 1, .stage = -1};
+    (void)add(i, 1);
+}
+
+/* All connections are taken, most by one address: one of its spares gives way to another address.
+ */
+static void idle_spares_of_one_address_give_way(void **state) {
+    (void)state;
+    memset(&h, 0, sizeof h);
+    n_closed = 0;
+    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+        connect_spare(i, i < 20 ? 1 : 2);
+    for (int i = 20; i < 200; i++) // these have worked
+        h.admission.keys[i].must_keep = 1;
+    const struct strait_link same = {.source_address = {2}}, other = {.source_address = {3}};
+    strait_host_make_slot(&h, &same);
+    CHECK(n_closed == 0);
+    strait_host_make_slot(&h, &other);
+    CHECK(n_closed == 1 && closed_link->source_address[0] == 2);
+    CHECK(closed_link - links >= 200);
+}
+
 static void expect_request(const char *text, const char *reason) {
     strait_operator_request request;
     const strait_err err = strait_operator_parse(text, &request);
@@ -102,6 +145,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forgets_keys_without_work_first),
         cmocka_unit_test(forgets_workers_before_banned_keys),
+        cmocka_unit_test(idle_spares_of_one_address_give_way),
         cmocka_unit_test(refuses_malformed_requests),
         cmocka_unit_test(requests_survive_being_sent),
     };
