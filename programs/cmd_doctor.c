@@ -153,8 +153,8 @@ const strait_command strait_cmd_doctor = {
     .usage = "[INVITE] [flags]",
     .summary = "check this machine and say how to fix problems",
     .about =
-        "Checks processor, memory, disk, TCP and NVIDIA devices of this machine, tries the\n"
-        "device that will compute, and says what to write into run files. A line with ? could\n"
+        "Checks processor, memory, disk, sandbox, TCP and NVIDIA devices of this machine, tries\n"
+        "the device that will compute, and says what to write into run files. A line with ? could\n"
         "be better, a line with ! is a fault; both say what to do. With an invite it also dials\n"
         "the coordinator of the run, without joining. Exit code 0: no fault; 3: the disk; 4: the\n"
         "coordinator is out of reach; 5: device or memory; 6: the coordinator is not the one of\n"
