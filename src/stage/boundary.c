@@ -355,6 +355,10 @@ double strait_boundary_post_seconds(struct strait_boundary *boundary) {
     return seconds;
 }
 
+void strait_boundary_add_bytes(struct strait_boundary *boundary, uint64_t bytes) {
+    boundary->crossed_bytes += bytes;
+}
+
 uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary) {
     const uint64_t bytes = boundary->crossed_bytes;
     boundary->crossed_bytes = 0;

@@ -91,3 +91,6 @@ double strait_boundary_post_seconds(struct strait_boundary *boundary);
 
 /* Bytes of frames received for training steps since the last call, headers included. */
 uint64_t strait_boundary_crossed_bytes(struct strait_boundary *boundary);
+
+/* Adds bytes that came from elsewhere for the crossings of the step to the count: token ids. */
+void strait_boundary_add_bytes(struct strait_boundary *boundary, uint64_t bytes);

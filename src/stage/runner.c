@@ -206,6 +206,10 @@ void strait_runner_reset(struct strait_runner *runner, int64_t step) {
     if (runner->sender != NULL) strait_boundary_reset(runner->sender, step);
 }
 
+void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes) {
+    if (runner->receiver != NULL) strait_boundary_add_bytes(runner->receiver, bytes);
+}
+
 strait_err strait_runner_trace_begin(struct strait_runner *runner) {
     strait_trace_close(&runner->trace); // a second begin starts over
     return strait_trace_open(TRACE_SPANS, &runner->trace);

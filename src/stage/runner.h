@@ -78,6 +78,10 @@ void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mes
  * was restored to `step`. */
 void strait_runner_reset(struct strait_runner *runner, int64_t step);
 
+/* Counts bytes of token ids that the stage received for a training step: they are part of what its
+ * boundary costs. The first stage has no boundary before it and counts none. */
+void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes);
+
 /* Name of the computing device. Borrowed. */
 const char *strait_runner_device(const struct strait_runner *runner);
 

@@ -136,19 +136,15 @@ static void forget_bytes(struct strait_service *s) {
 /* Adds what one codec side counted. The sender's side receives from the next stage, the receiver's
  * from the previous one. */
 static strait_err read_codec(struct strait_service *s, struct strait_boundary *boundary,
-                             double *residual, strait_codec_basis_metrics *basis,
-                             strait_stage_faults *faults) {
-    strait_codec_metrics metrics;
+                             strait_codec_metrics *out, strait_stage_faults *faults) {
     if (boundary == NULL) return STRAIT_OK;
     struct strait_codec *codec = strait_boundary_codec(boundary);
-    STRAIT_TRY(strait_codec_read_metrics(codec, strait_stage_stream(s->runner->model), &metrics));
-    *residual = metrics.residual;
-    *basis = metrics.basis;
-    faults->nonfinite += metrics.non_finite;
+    STRAIT_TRY(strait_codec_read_metrics(codec, strait_stage_stream(s->runner->model), out));
+    faults->nonfinite += out->non_finite;
     if (codec->side == STRAIT_SENDER)
-        faults->rejected_next = metrics.rejected;
+        faults->rejected_next = out->rejected;
     else
-        faults->rejected_prev = metrics.rejected;
+        faults->rejected_prev = out->rejected;
     return STRAIT_OK;
 }
 
@@ -234,21 +230,22 @@ static strait_err execute_gradients(struct strait_service *s, int64_t step,
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
-    strait_codec_basis_metrics received; // the sender's say all
-    STRAIT_TRY(read_codec(s, s->runner->receiver, &reply->gradients.residual_backward, &received,
-                          &reply->gradients.faults));
-    return read_codec(s, s->runner->sender, &reply->gradients.residual_forward,
-                      &reply->gradients.basis, &reply->gradients.faults);
+    strait_codec_metrics received = {0}, sent = {0};
+    STRAIT_TRY(read_codec(s, s->runner->receiver, &received, &reply->gradients.faults));
+    STRAIT_TRY(read_codec(s, s->runner->sender, &sent, &reply->gradients.faults));
+    reply->gradients.residual_backward = received.residual;
+    reply->gradients.residual_forward = sent.residual;
+    reply->gradients.basis = sent.basis;
+    return STRAIT_OK;
 }
 
 static strait_err execute_validate(struct strait_service *s, int64_t step,
                                    strait_stage_reply *reply) {
-    double residual = 0.0; // of gradients: a validation sends none
-    strait_codec_basis_metrics basis;
+    strait_codec_metrics received;
     STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
-    return read_codec(s, s->runner->receiver, &residual, &basis, &reply->validate.faults);
+    return read_codec(s, s->runner->receiver, &received, &reply->validate.faults);
 }
 
 static strait_err execute_adopt_basis(struct strait_service *s,

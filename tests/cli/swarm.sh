@@ -43,6 +43,10 @@ join_begin plain 2
 matches_straight plain
 wait $first || fail "a worker of a successful run ended with $?"
 [ -z "$(ls elsewhere)" ] || fail "a worker wrote files"
+# Exact boundaries carry as many bytes in both directions. Token ids, here the targets of the last stage, come
+# on top: 2 bytes per token and their frames.
+jq -e -s 'map(select(.loss) | .forward_bytes_per_token - .backward_bytes_per_token) | min > 2 and max < 8' \
+    plain/metrics.jsonl >"$OUT" || fail "token ids are not counted: $(tail -n 2 plain/metrics.jsonl)"
 [ "$(stat -c %a keys-1/node.pem)" = 600 ] || fail "other users can read a worker's key"
 
 # watch reports that the run has ended.

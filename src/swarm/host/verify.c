@@ -12,6 +12,7 @@
 enum {
     STRAYS_MAX = 8,     // replies without a command that broken links can explain
     FRAME_BYTES = 1024, // of a crossing, besides what the codec encodes
+    IDS_BYTES = 8,      // of a token: its id and its target, in four bytes each
     OTHER_BYTES = 1 << 20,
     BYTES_FACTOR = 4 // between what a step receives and what counts as too much
 };
@@ -54,6 +55,7 @@ static strait_claims_limits limits_of(const struct host *h, int stage) {
                                            plan->shape.context)
                                 : (double)h->run.train.batch_tokens,
         .crossing_bytes = BYTES_FACTOR * ((double)plan->n_microbatches * (wire + FRAME_BYTES) +
+                                          (double)(h->run.train.batch_tokens * IDS_BYTES) +
                                           c->config.need_bytes[stage] + OTHER_BYTES),
         .snapshot_bytes = c->config.need_bytes[stage],
         .n_squares = h->claims.n_params[stage],

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "net/core/frame.h"
 #include "swarm/worker/capability.h"
 #include "swarm/worker/state.h"
 
@@ -41,6 +42,8 @@ static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
     struct strait_loader *loader = strait_service_loader(w->service);
     STRAIT_TRY(strait_batch_ids_unpack(msg, w->ids, plan->microbatch * plan->shape.context, &ids));
     if (ids.is_valid) return strait_loader_put_valid(loader, ids.batch, ids.tokens, ids.targets);
+    if (strait_service_runner(w->service) != NULL)
+        strait_runner_count_ids(strait_service_runner(w->service), STRAIT_FRAME_HEADER + msg->size);
     return strait_loader_put(loader, ids.step, ids.batch, ids.tokens, ids.targets);
 }
 
