@@ -43,14 +43,6 @@ static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key
     return slot;
 }
 
-void strait_coordinator_remember(struct strait_coordinator *c, const strait_fingerprint *key,
-                                 int n_violations, int n_penalties) {
-    const int slot = strait_coordinator_admit(c, key);
-    if (slot < 0) return;
-    c->workers[slot].n_violations = n_violations;
-    c->workers[slot].n_penalties = n_penalties;
-}
-
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key) {
     const int known = strait_coordinator_find(c, key);
     return known >= 0 ? known : take_slot(c, key);
@@ -218,8 +210,11 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     }
     /* Its neighbours may have reported the end of their links to it first. */
     if (c->phase == STRAIT_PHASE_WAITING && c->charged[worker->stage] > 0)
-        strait_coordinator_excuse(c);
-    if (!worker->is_leaving) strait_coordinator_penalise(c, slot, out);
+        strait_coordinator_excuse(c, worker->stage);
+    if (!worker->is_leaving) { // it keeps the stage if it is back soon, but not each time
+        strait_coordinator_charge_owner(c, worker->stage);
+        strait_coordinator_penalise(c, slot, out);
+    }
     strait_coordinator_abandon(c, now, 0);
 }
 

@@ -22,6 +22,14 @@ void strait_coordinator_penalise(struct strait_coordinator *c, int slot,
     (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, slot);
 }
 
+void strait_coordinator_remember(struct strait_coordinator *c, const strait_fingerprint *key,
+                                 int n_violations, int n_penalties) {
+    const int slot = strait_coordinator_admit(c, key);
+    if (slot < 0) return;
+    c->workers[slot].n_violations = n_violations;
+    c->workers[slot].n_penalties = n_penalties;
+}
+
 /* ---- points ---- */
 
 /* Points are dropped after a calm period of new steps, and not when any step succeeds: a worker
@@ -72,10 +80,12 @@ void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, 
     add_points(c, at, FULL_POINTS); // it waits for a stage that does not exist
 }
 
-void strait_coordinator_excuse(struct strait_coordinator *c) {
-    for (int i = 0; i < c->config.n_stages; i++)
+void strait_coordinator_excuse(struct strait_coordinator *c, int stage) {
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (i == stage) continue;
         if (c->owner[i] >= 0) c->workers[c->owner[i]].suspicion -= c->charged[i];
-    memset(c->charged, 0, sizeof c->charged);
+        c->charged[i] = 0;
+    }
 }
 
 /* ---- replacing ---- */

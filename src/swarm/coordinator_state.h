@@ -76,9 +76,9 @@ void strait_coordinator_charge_owner(struct strait_coordinator *c, int stage);
  * for, directly or through others. */
 void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, int side);
 
-/* An owner was lost before the next generation began: it explains the failure that ended the last
- * one, so the others are suspected no longer. */
-void strait_coordinator_excuse(struct strait_coordinator *c);
+/* The owner of `stage` was lost before the next generation began: that explains the failure that
+ * ended the last one, so the others are suspected no longer. */
+void strait_coordinator_excuse(struct strait_coordinator *c, int stage);
 
 /* Before a new generation: replaces the owner that is suspected most, if it failed too often, and
  * separates pairs that cannot connect. */

@@ -183,6 +183,24 @@ static void remembers_a_worker_that_reconnects(void **state) {
     assert_int_equal(c.workers[strait_coordinator_find(&c, &key)].n_penalties, n_penalties);
 }
 
+/* While the next generation waits after failures, an owner can lose its link and be back in time.
+ * It does not keep the stage for ever that way. */
+static void replaces_an_owner_that_keeps_reconnecting(void **state) {
+    (void)state;
+    begin(3);
+    const strait_fingerprint key = c.workers[c.owner[1]].key;
+    for (int i = 0; i < STRAIT_SWARM_FAILURES; i++) {
+        assert_int_equal(c.workers[strait_coordinator_find(&c, &key)].stage, 1);
+        goal(0, 0);
+        c.n_failures = 8; // the pause is seconds by now
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[1]});
+        assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
+        join(key.bytes[0] - 1, strait_snapshot_inventory_empty());
+        recover();
+    }
+    assert_int_equal(c.workers[strait_coordinator_find(&c, &key)].stage, -1);
+}
+
 /* In every phase, an owner that sends heartbeats with changing progress and never replies is out
  * after a limit that they do not extend. */
 static void disconnects_an_owner_that_never_replies(void **state) {
@@ -243,6 +261,7 @@ int main(void) {
         cmocka_unit_test(replaces_the_cheat_after_a_bounded_number_of_steps),
         cmocka_unit_test(replaces_one_end_of_a_boundary_that_fails),
         cmocka_unit_test(remembers_a_worker_that_reconnects),
+        cmocka_unit_test(replaces_an_owner_that_keeps_reconnecting),
         cmocka_unit_test(disconnects_an_owner_that_never_replies),
         cmocka_unit_test(caps_leases),
     };
