@@ -351,10 +351,17 @@ static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions
     end_overdue(c, now, out);
 }
 
-/* Nobody could connect before this: previous owners get the whole waiting time from now on. */
-static void start(struct strait_coordinator *c, int64_t now) {
+/* Nobody could connect before this: previous owners get the whole waiting time from now on. In a
+ * new run the stages go to the workers that the layers were split for, as far as they are still
+ * here. */
+static void start(struct strait_coordinator *c, const int *owners, int64_t now,
+                  strait_swarm_actions *out) {
     c->has_started = 1;
     if (c->owners_until_ns != 0) c->owners_until_ns = now + c->config.owner_wait_ns;
+    for (int i = 0; owners != NULL && i < c->config.n_stages; i++)
+        if (c->owner[i] < 0 && c->workers[owners[i]].stage < 0 &&
+            strait_coordinator_can_own(c, owners[i]))
+            strait_coordinator_assign(c, i, owners[i], out);
 }
 
 /* Messages that arrived while the driver was blocked were not read: extend every lease and the
@@ -384,7 +391,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
         break;
     case STRAIT_SWARM_CONFIRMED: strait_coordinator_confirmed(c, e->worker); break;
     case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
-    case STRAIT_SWARM_START: start(c, now_ns); break;
+    case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
     case STRAIT_SWARM_RESUMED: extend_leases(c, now_ns); break;

@@ -101,7 +101,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
     STRAIT_SWARM_CONFIRMED,    // worker: that report was found to be true
     STRAIT_SWARM_REASSIGN,     // worker, successor: the stage should move before the next step
-    STRAIT_SWARM_START,        // stages may be assigned from now on
+    STRAIT_SWARM_START,        // owners: stages may be assigned from now on
     STRAIT_SWARM_GOAL,         // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,         // time has passed
     STRAIT_SWARM_RESUMED,      // the driver was blocked: silence until now does not count
@@ -122,6 +122,7 @@ typedef struct strait_swarm_event {
     int stage;
     strait_fingerprint key;
     const strait_swarm_report *report; // borrowed during the call
+    const int *owners; // preferred worker of each stage, borrowed; NULL: the coordinator chooses
     strait_snapshot_inventory inventory;
     uint32_t progress;
     int waits_for;
@@ -202,8 +203,8 @@ typedef struct strait_swarm_unusable {
     strait_digest digest;
 } strait_swarm_unusable;
 
-/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`, which
- * the driver sets. */
+/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint` and
+ * the `flops` of a worker's report, which the driver sets. */
 struct strait_coordinator {
     strait_swarm_config config;
     strait_swarm_worker workers[STRAIT_SWARM_WORKERS];

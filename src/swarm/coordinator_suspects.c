@@ -90,6 +90,8 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
     (void)strait_coordinator_log(c, out, accused,
                                  "a neighbour rejected its values or snapshots; one of the two is "
                                  "at fault");
+    const int first = c->workers[accuser].stage;
+    const int second = c->workers[accused].stage;
     const int liar = find_liar(c, accuser, accused);
     int has_moved = 0;
     if (liar >= 0) {
@@ -99,6 +101,8 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
     } else {
         has_moved = move_to_spare(c, accuser, "rejected values or snapshots of a neighbour", out);
     }
+    /* Other neighbours can tell as well as a spare. */
+    if (!has_moved) strait_coordinator_remember_pair(c, first < second ? first : second);
     if (!has_moved)
         (void)strait_coordinator_log(c, out, accuser,
                                      "rejected values or snapshots of a neighbour; recomputing "

@@ -3,8 +3,8 @@
 # of an honest run, and no honest worker may be banned or end. Prints a table: the lie, the outcome, and
 # the seconds that the run took longer than an honest one.
 #
-#   SPEED=1e6    what the liar claims to compute per second: the slowest gets the last stage, the fastest
-#                (1e15) the first
+#   SPEED=1e6    what the liar claims to compute per second; with 1e15 it joins first and gets the first
+#                stage, otherwise it joins after the other owners and gets the last
 # and what liar_lib.sh lists.
 #
 # Three stages, whose owners are the liar and two others; with two liars, six stages. Where a lie is about
@@ -34,7 +34,7 @@ begin_worker() {
     honest="$honest $!"
 }
 
-# begin_liar I LIE: starts a liar that claims a speed: the first gets the last stage, another the first.
+# begin_liar I LIE: starts liar I, which claims a speed.
 begin_liar() {
     speed=$SPEED
     [ "$1" -eq 1 ] || speed=1e15
@@ -42,6 +42,16 @@ begin_liar() {
         join "$(cat "$CASE.invite")" --keys "keys-$CASE-liar-$1" --name liar --listen 127.0.0.1:0 --threads 1 \
         >>"$CASE.out" 2>&1 </dev/null &
     liars="$liars $!"
+}
+
+# join_liar I LIE: starts it and waits until it has joined; it may not be able to.
+join_liar() {
+    n_before=$(grep -cE 'joined|disconnected' "$CASE/events.log")
+    begin_liar "$@"
+    for _ in $(seq 60); do
+        [ "$(grep -cE 'joined|disconnected' "$CASE/events.log")" -eq "$n_before" ] || break
+        sleep 0.05
+    done
 }
 
 # run_case LIE[;LIE]: runs a swarm with one liar among three owners, or two among six.
@@ -56,17 +66,15 @@ run_case() {
     HOST_LOG=$CASE.err
     began=$(now_ms)
     host_begin "$CASE" run.yaml $sets --set "stages.count=$n_stages" --rebalance 0 --lease 4 --stall 4
-    for lie in $(echo "$1" | tr ';' ' '); do
-        n_liars=$((n_liars + 1))
-        begin_liar $n_liars "$lie"
+    n_liars=$((n_stages / 3))
+    second=1 # the honest worker that gets the second stage
+    if [ "$SPEED" != 1e15 ] && [ $n_liars -eq 1 ]; then second=2; else join_liar $n_liars "${1##*;}"; fi
+    for i in $(seq $((n_stages - n_liars))); do
+        if [ "$i" -eq $second ]; then begin_worker "$i" $fault; else begin_worker "$i"; fi
+        wait_for_text "$CASE/events.log" "w$CASE-$i .*joined"
     done
-    for _ in $(seq 60); do # it may not be able to join at all
-        [ "$(grep -cE 'joined|disconnected' "$CASE/events.log")" -lt $n_liars ] || break
-        sleep 0.05
-    done
-    for i in $(seq $((n_stages - n_liars))); do begin_worker "$i" $fault; done
-    for i in $(seq $((n_stages - n_liars))); do wait_for_text "$CASE/events.log" "w$CASE-$i .*joined"; done
-    [ -z "$fault" ] || n_spares=$((n_liars + 2)) # both that are armed may get the stage, one after the other
+    [ "$SPEED" = 1e15 ] && [ $n_liars -eq 1 ] || join_liar 1 "${1%%;*}"
+    [ -z "$fault" ] || n_spares=$((n_liars + 1))
     for i in $(seq $n_spares); do begin_worker "spare-$i"; done
     deadline=$((began + 1000 * LIMIT))
     while is_running && [ "$(now_ms)" -lt $deadline ]; do sleep 0.05; done

@@ -19,6 +19,7 @@ static const double basis_slack = 1e-2;
 static const double loss_slack = 1e-3; // per token: rounding of a loss that is almost 0
 
 static const double least_square = 1e-30;
+static const float new_share = 0.25f;    // of a value in the average of its parameter
 static const double most_octaves = 16.0; // that one parameter adds to a distance
 
 typedef enum claim_rule {
@@ -227,9 +228,20 @@ void strait_claims_check(const strait_layout *layout, void *object,
 
 /* ---- levels ---- */
 
+/* How far a value is outside the range of recent ones; infinite for 0, and for what is no number.
+ */
 static double distance(const strait_claims_level *level, double value) {
     const double octave = log2(value);
-    return fmin(fabs(octave - level->level), fabs(octave - level->last));
+    const int window = level->window > 0 ? level->window : STRAIT_CLAIMS_RECENT;
+    double least = HUGE_VAL;
+    double most = -HUGE_VAL;
+    for (int i = 1; i <= level->n_seen && i <= window; i++) { // from the newest on
+        const double recent = level->recent[(level->n_seen - i) % STRAIT_CLAIMS_RECENT];
+        least = fmin(least, recent);
+        most = fmax(most, recent);
+    }
+    if (!isfinite(octave)) return HUGE_VAL;
+    return fmax(0.0, fmax(least - octave, octave - most));
 }
 
 int strait_claims_is_settled(const strait_claims_level *level) {
@@ -243,12 +255,11 @@ int strait_claims_is_plausible(const strait_claims_level *level, double octaves,
 
 void strait_claims_accept(strait_claims_level *level, double value) {
     if (!(value > 0.0) || !isfinite(value)) return;
-    if (level->n_seen == 0) level->level = level->last = log2(value);
     if (strait_claims_is_settled(level))
         level->widest = fmax(level->widest, distance(level, value));
-    level->last = log2(value);
-    level->level += (level->last - level->level) / 2.0;
-    level->n_seen += level->n_seen < FIRST_VALUES;
+    level->recent[level->n_seen % STRAIT_CLAIMS_RECENT] = log2(value);
+    /* The count stays small, and keeps its place in the ring. */
+    level->n_seen += level->n_seen < 2 * STRAIT_CLAIMS_RECENT - 1 ? 1 : 1 - STRAIT_CLAIMS_RECENT;
 }
 
 /* ---- squares of single parameters ---- */
@@ -265,7 +276,9 @@ double strait_claims_distance(const float *memory, const strait_floats *squares)
     return squares->n > 0 ? sum / squares->n : 0.0;
 }
 
-void strait_claims_remember(float *memory, const strait_floats *squares) {
-    for (int i = 0; i < squares->n; i++)
-        memory[i] = (float)octave_of(squares->data[i]);
+void strait_claims_remember(float *memory, const strait_floats *squares, int is_first) {
+    for (int i = 0; i < squares->n; i++) {
+        const float octave = (float)octave_of(squares->data[i]);
+        memory[i] = is_first ? octave : memory[i] + new_share * (octave - memory[i]);
+    }
 }

@@ -40,16 +40,21 @@ void strait_claims_check(const strait_layout *layout, void *object,
 /* Returns whether the table has a row for a field of this name. */
 int strait_claims_has_bound(const char *field);
 
-/* The recent level of a positive quantity that changes little from step to step, on a logarithmic
- * scale. Zeroed: nothing seen. */
+enum {
+    STRAIT_CLAIMS_RECENT = 8 // values that others are compared with
+};
+
+/* The recent values of a positive quantity that changes little from step to step, on a logarithmic
+ * scale. A range, and not a mean: after a spike the quantity falls back. Zeroed: nothing seen. */
 typedef struct strait_claims_level {
-    double level, last; // base 2
-    double widest;      // the largest distance that was found to be true
-    int n_seen;
+    double recent[STRAIT_CLAIMS_RECENT]; // base 2
+    int window;                          // of these, how many count; 0: all
+    double widest;                       // the largest distance that was found to be true
+    int n_seen;                          // so far; the oldest is overwritten
 } strait_claims_level;
 
-/* Returns whether `value` is within a factor of 2^octaves of the level or of the last value, or as
- * far away as one that was confirmed. The first values always are. */
+/* Returns whether `value` is within a factor of 2^octaves of the range of recent values, or as far
+ * away as one that was confirmed. The first values always are. */
 int strait_claims_is_plausible(const strait_claims_level *level, double octaves, double value);
 
 /* Returns whether enough values were seen to compare others with. */
@@ -61,7 +66,8 @@ int strait_claims_is_settled(const strait_claims_level *level);
 void strait_claims_accept(strait_claims_level *level, double value);
 
 /* The mean distance, in octaves, between the squared gradients of a stage and those of `memory`,
- * which has as many values and keeps them on a logarithmic scale. Their sum alone could be right
- * although none of them is. */
+ * which has as many values and keeps averages on a logarithmic scale. Their sum alone could be
+ * right although none of them is. */
 double strait_claims_distance(const float *memory, const strait_floats *squares);
-void strait_claims_remember(float *memory, const strait_floats *squares);
+/* Adds squares to the averages; `is_first`: there are none yet. */
+void strait_claims_remember(float *memory, const strait_floats *squares, int is_first);

@@ -211,6 +211,7 @@ static strait_err time_and_open(struct strait_executor *executor) {
         one[i] = 1;
     STRAIT_TRY(strait_pipeline_open_stages(pipeline_of(executor), one, 1));
     STRAIT_TRY(strait_pipeline_choose_windows(pipeline_of(executor)));
+    strait_host_correct_speeds(host_of(executor));
     STRAIT_TRY(strait_host_fit_windows(host_of(executor), executor));
     return strait_pipeline_open_stages(pipeline_of(executor), executor->windows, 1);
 }
@@ -250,7 +251,9 @@ static strait_err open_swarm(struct strait_executor *executor) {
     STRAIT_TRY(strait_host_find_checkpoint(h));
     const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
     if (!is_new) default_windows(h, executor);
-    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_START});
+    strait_host_feed_coordinator(h,
+                                 &(strait_swarm_event){.kind = STRAIT_SWARM_START,
+                                                       .owners = h->has_chosen ? h->chosen : NULL});
     STRAIT_TRY(strait_host_wait_ready(h));
     if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(choose_windows(executor));
     memcpy(executor->windows, h->windows, sizeof executor->windows);

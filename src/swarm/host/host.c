@@ -233,19 +233,26 @@ static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, 
     return STRAIT_OK;
 }
 
-/* Only the split of layers is used: the coordinator chooses the owners itself. */
+/* Chooses the split of layers and the workers that it fits, which START gives to the coordinator.
+ */
 static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
     strait_assign_worker workers[STRAIT_SWARM_WORKERS];
+    int slots[STRAIT_SWARM_WORKERS];
     int chosen[STRAIT_RUN_STAGES];
     spec->n_workers = 0;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const strait_swarm_worker *worker = &h->coordinator.workers[i];
         if (!worker->is_known || !worker->is_connected) continue;
+        slots[spec->n_workers] = i;
         workers[spec->n_workers++] = (strait_assign_worker){worker->report.memory_bytes,
                                                             worker->report.flops};
     }
     spec->workers = workers;
-    return strait_assign(spec, chosen, split);
+    STRAIT_TRY(strait_assign(spec, chosen, split));
+    h->has_chosen = 1;
+    for (int i = 0; i < spec->n_stages; i++)
+        h->chosen[i] = slots[chosen[i]];
+    return STRAIT_OK;
 }
 
 /* Waits for enough workers and splits the model among them. */

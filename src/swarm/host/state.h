@@ -123,7 +123,7 @@ struct host_suspicion {
 struct host_claims {
     int n_params[STRAIT_RUN_STAGES];
     strait_claims_level loss, valid_loss, squares[STRAIT_RUN_STAGES];
-    float *last_squares; // of each stage, replies.capacity values
+    float *mean_squares; // of each stage, replies.capacity values (strait_claims_remember)
     struct host_suspicion suspicions[STRAIT_HOST_SUSPICIONS];
     int n_suspicions;                      // so far; the oldest is overwritten
     uint32_t warned[STRAIT_SWARM_WORKERS]; // the generation in which a clamped report was logged
@@ -162,6 +162,8 @@ struct host {
 
     struct strait_executor *executor; // NULL before it is open
     int windows[STRAIT_RUN_STAGES];   // slots of each stage
+    int has_chosen;                   // the layers were split by this host
+    int chosen[STRAIT_RUN_STAGES];    // the worker that each stage was made for
     char task_text[STRAIT_TASK_TEXT]; // the run file as workers get it
     int32_t *ids;                     // memory for a microbatch of token ids
     uint64_t ids_bytes;               // of ids sent
@@ -322,6 +324,9 @@ int strait_host_check_claims(struct host *h, int worker, const strait_layout *he
 /* A reply arrived. Several more than commands were sent are a violation. */
 void strait_host_count_reply(struct host *h, struct connection *connection);
 
+/* The passes of all stages were timed, and the replies are still there. A worker that claims to be
+ * much faster than it was gets the speed that it had. */
+void strait_host_correct_speeds(struct host *h);
 /* The gradients of a step were computed. Verifies a worker's report of non-finite or implausible
  * values by recomputing the step, on a spare if there is one; replayed steps are compared with
  * nothing, as losses were higher then. STRAIT_EAGAIN: the step has to be recomputed. */

@@ -14,13 +14,16 @@ enum {
     FRAME_BYTES = 1024, // of a crossing, besides what the codec encodes
     IDS_BYTES = 8,      // of a token: its id and its target, in four bytes each
     OTHER_BYTES = 1 << 20,
+    SPEEDS_MIN = 3,  // fewer have no majority
+    LOSS_WINDOW = 3, // losses have no spikes, but fall quickly at the start of a run
     BYTES_FACTOR = 4 // between what a step receives and what counts as too much
 };
 
 /* Octaves that a quantity may differ from its level before it is verified. */
-static const double loss_octaves = 0.7;    // a factor of 1.6
-static const double squares_octaves = 4.0; // of a stage: a factor of 4 in the norm
+static const double loss_octaves = 0.6;    // a factor of 1.5
+static const double squares_octaves = 6.0; // of a stage: a factor of 8 in the norm
 static const double mean_octaves = 7.0;    // of its parameters, each by itself
+static const double speed_slack = 8.0;     // between claimed and timed speeds
 static const double most_loss = 4.0;       // times that of a uniform guess
 
 strait_err strait_host_open_claims(struct host *h) {
@@ -30,14 +33,14 @@ strait_err strait_host_open_claims(struct host *h) {
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
         h->claims.n_params[i] = m.n_params;
     }
+    h->claims.loss.window = LOSS_WINDOW;
     return strait_alloc((size_t)h->work.channel.replies.capacity * (size_t)plan->n_stages,
-                        sizeof(float), "squares of the last step",
-                        (void **)&h->claims.last_squares);
+                        sizeof(float), "mean squares", (void **)&h->claims.mean_squares);
 }
 
 void strait_host_close_claims(struct host *h) {
-    strait_alloc_free(h->claims.last_squares);
-    h->claims.last_squares = NULL;
+    strait_alloc_free(h->claims.mean_squares);
+    h->claims.mean_squares = NULL;
 }
 
 /* ---- out of bounds ---- */
@@ -91,6 +94,43 @@ void strait_host_count_reply(struct host *h, struct connection *connection) {
                      h->coordinator.workers[connection->worker].report.name, STRAYS_MAX + 1);
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = connection->worker});
+}
+
+/* ---- speeds ---- */
+
+/* Returns what the claimed speed makes of the time per layer: equal for all workers that claim the
+ * truth, larger for those that claim too much; 0: unknown. */
+static double claimed_work(const struct host *h, int stage) {
+    const strait_run_plan *plan = &h->executor->plan;
+    const strait_step_times *t = &h->work.channel.replies.items[stage].time_passes.times;
+    const double layers = plan->stage_layers[stage].last - plan->stage_layers[stage].first +
+                          (stage == plan->n_stages - 1);
+    const double flops = h->coordinator.workers[h->coordinator.owner[stage]].report.flops;
+    return layers > 0.0 ? flops * (t->forward + t->input + t->weights) / layers : 0.0;
+}
+
+void strait_host_correct_speeds(struct host *h) {
+    const int n = h->executor->plan.n_stages;
+    double known[STRAIT_RUN_STAGES];
+    int n_known = 0;
+    for (int i = 0; i < n; i++) {
+        const double work = claimed_work(h, i);
+        int at = n_known;
+        if (!(work > 0.0)) continue;
+        for (; at > 0 && known[at - 1] > work; at--)
+            known[at] = known[at - 1];
+        known[at] = work;
+        n_known++;
+    }
+    for (int i = 0; i < n && n_known >= SPEEDS_MIN; i++) {
+        const double excess = claimed_work(h, i) / known[n_known / 2];
+        strait_swarm_report *report = &h->coordinator.workers[h->coordinator.owner[i]].report;
+        if (!(excess > speed_slack)) continue;
+        strait_host_note(h,
+                         "%s, stage %d: claims %.3g FLOP/s, but is %.3g times slower; using that",
+                         report->name, i, report->flops, excess);
+        report->flops /= excess;
+    }
 }
 
 /* ---- implausible ---- */
@@ -153,8 +193,8 @@ static const strait_floats *squares_of(const struct host *h, int stage) {
     return &h->work.channel.replies.items[stage].gradients.squares;
 }
 
-static float *last_squares(const struct host *h, int stage) {
-    return h->claims.last_squares + (size_t)stage * (size_t)h->work.channel.replies.capacity;
+static float *mean_squares(const struct host *h, int stage) {
+    return h->claims.mean_squares + (size_t)stage * (size_t)h->work.channel.replies.capacity;
 }
 
 static double sum_squares(const struct host *h, int stage) {
@@ -170,7 +210,7 @@ static int are_squares_plausible(const struct host *h, int stage) {
     const strait_claims_level *level = &h->claims.squares[stage];
     return strait_claims_is_plausible(level, squares_octaves, sum_squares(h, stage)) &&
            (!strait_claims_is_settled(level) ||
-            strait_claims_distance(last_squares(h, stage), squares_of(h, stage)) <= mean_octaves);
+            strait_claims_distance(mean_squares(h, stage), squares_of(h, stage)) <= mean_octaves);
 }
 
 static int is_loss_plausible(const struct host *h, const strait_claims_level *level, double loss) {
@@ -203,8 +243,9 @@ strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_s
     if (nonfinite_stage >= 0 || is_replay) return STRAIT_OK;
     strait_claims_accept(&h->claims.loss, step_loss(h));
     for (int i = 0; i < n; i++) {
+        const int is_first = h->claims.squares[i].n_seen == 0;
+        strait_claims_remember(mean_squares(h, i), squares_of(h, i), is_first);
         strait_claims_accept(&h->claims.squares[i], sum_squares(h, i));
-        strait_claims_remember(last_squares(h, i), squares_of(h, i));
     }
     return STRAIT_OK;
 }

@@ -1,6 +1,8 @@
 /* The coordinator: invalid values, and reports about them. */
 #include "coordinator_rig.h"
 
+#include <stdlib.h>
+
 /* The owner of `stage` reports invalid values from the owner of `blamed`. */
 static void accuse(int stage, int blamed) {
     goal(0, 0);
@@ -90,6 +92,23 @@ static void bans_nobody_for_one_workers_word(void **state) {
     accuse(1, 0);
     recover();
     assert_int_not_equal(c.owner[1], first);
+}
+
+/* Without a spare, the two are placed apart: their other neighbours can tell. */
+static void separates_workers_that_contradict_each_other(void **state) {
+    (void)state;
+    begin_with_stages(3, 3);
+    const int liar = c.owner[1];
+    const int honest = c.owner[0];
+    accuse(1, 0);
+    recover();
+    const int stage = c.workers[liar].stage;
+    const int other = stage > 0 ? stage - 1 : 1;
+    assert_int_equal(abs(stage - c.workers[honest].stage), 2);
+    accuse(stage, other);
+    assert_int_equal(c.workers[liar].n_penalties, 1);
+    assert_int_equal(c.workers[honest].n_penalties, 0);
+    assert_int_equal(c.workers[honest].n_disputes, 0);
 }
 
 /* A second report in the same step may name a stage whose owner is gone. */
@@ -261,6 +280,7 @@ int main(void) {
         cmocka_unit_test(keeps_disputes_of_a_worker_that_reconnects),
         cmocka_unit_test(replaces_a_worker_that_reports_two_others),
         cmocka_unit_test(bans_nobody_for_one_workers_word),
+        cmocka_unit_test(separates_workers_that_contradict_each_other),
         cmocka_unit_test(ignores_reports_about_an_abandoned_generation),
         cmocka_unit_test(counts_reports_about_other_than_neighbours),
         cmocka_unit_test(counts_invalid_data_found_by_the_driver),

@@ -141,21 +141,34 @@ static void clamps_what_may_be_an_error(void **state) {
     assert_true(join.report.memory_bytes == 1e15);
 }
 
-static void compares_values_with_their_level(void **state) {
+static void compares_values_with_recent_ones(void **state) {
     (void)state;
     strait_claims_level level = {0};
-    for (int i = 0; i < 20; i++) { // falls quickly, as at the start of a run
+    for (int i = 0; i < 40; i++) { // falls quickly, as at the start of a run
         const double value = 100.0 / (1.0 + 0.3 * i);
         assert_true(strait_claims_is_plausible(&level, 0.7, value));
         strait_claims_accept(&level, value);
     }
-    assert_false(strait_claims_is_plausible(&level, 0.7, 2.0 * 100.0 / 6.7));
+    assert_true(strait_claims_is_plausible(&level, 0.7, 100.0 / 13.0));
+    assert_false(strait_claims_is_plausible(&level, 0.7, 2.0 * 100.0 / 10.0));
+    assert_false(strait_claims_is_plausible(&level, 0.7, 0.5 * 100.0 / 13.0));
     assert_false(strait_claims_is_plausible(&level, 0.7, 0.0));
     assert_false(strait_claims_is_plausible(&level, 0.7, NAN));
-    assert_true(strait_claims_is_plausible(&level, 3.0, 100.0));
-    strait_claims_accept(&level, 60.0); // was confirmed
-    strait_claims_accept(&level, 100.0 / 6.7);
-    assert_true(strait_claims_is_plausible(&level, 0.7, 60.0));
+    assert_false(strait_claims_is_plausible(&level, 0.7, INFINITY));
+    strait_claims_accept(&level, 60.0); // a spike that was confirmed
+    for (int i = 0; i < 20; i++) {      // back again, and another spike as high
+        assert_true(strait_claims_is_plausible(&level, 0.7, 8.0));
+        strait_claims_accept(&level, 8.0);
+    }
+    assert_true(strait_claims_is_plausible(&level, 0.7, 48.0));
+    strait_claims_accept(&level, 48.0);
+    for (int i = 0; i < 3; i++)
+        strait_claims_accept(&level, 8.0);
+    assert_true(strait_claims_is_plausible(&level, 0.7, 70.0));
+    level.widest = 0.0;
+    assert_true(strait_claims_is_plausible(&level, 0.7, 70.0));
+    level.window = 3; // the spike no longer counts
+    assert_false(strait_claims_is_plausible(&level, 0.7, 48.0));
     assert_false(strait_claims_is_plausible(&level, 0.7, 600.0));
 }
 
@@ -165,7 +178,7 @@ static void compares_the_squares_of_every_parameter(void **state) {
     static const float after[] = {2e-3f, 4e-5f, 0.0f, 2.0f};
     static const float alike[] = {0.25f, 0.25f, 0.25f, 0.25f}; // the same sum
     float memory[4];
-    strait_claims_remember(memory, &(strait_floats){before, 4});
+    strait_claims_remember(memory, &(strait_floats){before, 4}, 1);
     assert_true(strait_claims_distance(memory, &(strait_floats){before, 4}) < 1e-3);
     assert_true(strait_claims_distance(memory, &(strait_floats){after, 4}) < 1.1);
     assert_true(strait_claims_distance(memory, &(strait_floats){alike, 4}) > 7.0);
@@ -178,7 +191,7 @@ int main(void) {
         cmocka_unit_test(finds_impossible_values),
         cmocka_unit_test(accepts_a_loss_from_the_last_stage_only),
         cmocka_unit_test(clamps_what_may_be_an_error),
-        cmocka_unit_test(compares_values_with_their_level),
+        cmocka_unit_test(compares_values_with_recent_ones),
         cmocka_unit_test(compares_the_squares_of_every_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

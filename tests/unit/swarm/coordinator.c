@@ -377,6 +377,23 @@ static void handles_leaving_before_moving(void **state) {
     assert_int_equal(c.step, 1);
 }
 
+/* The layers were split for certain workers: they get the stages, unless one has left. */
+static void gives_stages_to_the_preferred_workers(void **state) {
+    (void)state;
+    const int owners[] = {2, 0};
+    for (int has_left = 0; has_left < 2; has_left++) {
+        begin_with_stages(2, 0);
+        c.has_started = 0;
+        for (int i = 0; i < 4; i++)
+            join(i, strait_snapshot_inventory_empty());
+        if (has_left) feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = 2});
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_START, .owners = owners});
+        get_ready();
+        assert_int_equal(c.owner[0], has_left ? 1 : 2);
+        assert_int_equal(c.owner[1], 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_until_every_stage_has_a_worker),
@@ -396,6 +413,7 @@ int main(void) {
         cmocka_unit_test(keeps_the_previous_owner_as_a_spare),
         cmocka_unit_test(keeps_the_owner_when_a_move_is_not_possible),
         cmocka_unit_test(handles_leaving_before_moving),
+        cmocka_unit_test(gives_stages_to_the_preferred_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
