@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "commands.h"
 #include "doctor.h"
+#include "invite_source.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,6 +138,11 @@ static strait_err run_doctor(int n_args, const char **args) {
     if (device != NULL) STRAIT_TRY(strait_args_check_device(device));
     doctor.device = device;
     doctor.invite = n_args == 1 ? args[0] : NULL;
+    if (n_args == 1 && strcmp(args[0], "-") == 0) {
+        static char line[STRAIT_INVITE_LINE];
+        STRAIT_TRY(strait_invite_read_input(line));
+        doctor.invite = line;
+    }
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         doctor.group = groups[i].name;
         groups[i].look(&doctor);
@@ -150,15 +156,15 @@ static strait_err run_doctor(int n_args, const char **args) {
 
 const strait_command strait_cmd_doctor = {
     .name = "doctor",
-    .usage = "[INVITE] [flags]",
+    .usage = "[INVITE | -] [flags]",
     .summary = "check this machine and say how to fix problems",
     .about =
         "Checks processor, memory, disk, sandbox, TCP and NVIDIA devices of this machine, tries\n"
         "the device that will compute, and says what to write into run files. A line with ? could\n"
-        "be better, a line with ! is a fault; both say what to do. With an invite it also dials\n"
-        "the coordinator of the run, without joining. Exit code 0: no fault; 3: the disk; 4: the\n"
-        "coordinator is out of reach; 5: device or memory; 6: the coordinator is not the one of\n"
-        "the invite.",
+        "be better, a line with ! is a fault; both say what to do. With an invite, or - to read\n"
+        "one from standard input, it also dials the coordinator, without joining. Exit code 0:\n"
+        "no fault; 3: the disk; 4: the coordinator is out of reach; 5: device or memory; 6: the\n"
+        "coordinator is not the one of the invite.",
     .flags = flags,
     .run = run_doctor,
 };

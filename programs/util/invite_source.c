@@ -5,26 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the first line of a file. */
-static strait_err read_invite(FILE *file, const char *name, strait_invite *out) {
-    char line[2 * STRAIT_INVITE_TEXT];
-    const char *got = fgets(line, sizeof line, file);
-    if (got == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: no invite in it", name);
-    return strait_invite_parse(line, out);
+static strait_err read_line(FILE *file, const char *name, char out[STRAIT_INVITE_LINE]) {
+    if (fgets(out, STRAIT_INVITE_LINE, file) != NULL) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EIO, "%s: no invite in it", name);
+}
+
+strait_err strait_invite_read_input(char out[STRAIT_INVITE_LINE]) {
+    return read_line(stdin, "standard input", out);
 }
 
 strait_err strait_invite_from(const strait_command *command, int n_args, const char **args,
                               const char *file, strait_invite *out) {
     const char *environment = getenv("STRAIT_INVITE");
+    char line[STRAIT_INVITE_LINE];
     if (file != NULL && n_args > 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "give the invite or --invite-file FILE, not both");
     if (file != NULL) {
         FILE *opened = fopen(file, "re");
         if (opened == NULL)
             return STRAIT_FAIL(STRAIT_EIO, "--invite-file %s: %s", file, strerror(errno));
-        const strait_err err = read_invite(opened, file, out);
+        const strait_err err = read_line(opened, file, line);
         (void)fclose(opened);
-        return err;
+        STRAIT_TRY(err);
+        return strait_invite_parse(line, out);
     }
     if (n_args == 0 && environment != NULL) {
         const strait_err err = strait_invite_parse(environment, out);
@@ -33,6 +36,7 @@ strait_err strait_invite_from(const strait_command *command, int n_args, const c
     }
     STRAIT_TRY(strait_args_expect_one(command, "invite, the line that \"strait host\" printed",
                                       NULL, n_args, args));
-    if (strcmp(args[0], "-") == 0) return read_invite(stdin, "standard input", out);
-    return strait_invite_parse(args[0], out);
+    if (strcmp(args[0], "-") != 0) return strait_invite_parse(args[0], out);
+    STRAIT_TRY(strait_invite_read_input(line));
+    return strait_invite_parse(line, out);
 }

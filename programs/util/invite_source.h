@@ -10,3 +10,10 @@
  * damaged; STRAIT_EIO: the file cannot be read. */
 strait_err strait_invite_from(const strait_command *command, int n_args, const char **args,
                               const char *file, strait_invite *out);
+
+enum {
+    STRAIT_INVITE_LINE = 2 * STRAIT_INVITE_TEXT // with blanks around the invite
+};
+
+/* Reads the line that holds an invite from standard input. STRAIT_EIO: there is none. */
+strait_err strait_invite_read_input(char out[STRAIT_INVITE_LINE]);

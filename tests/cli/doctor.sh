@@ -31,6 +31,7 @@ else
     refuses 5 'cuda: problem: device cuda: ' doctor --device cuda
     says "$OUT" '^! problem '
 fi
+refuses 3 'standard input: no invite in it' doctor -
 refuses 2 '--device: "gpu" is not a device kind; expected cpu or cuda' doctor --device gpu
 refuses 2 'the invite does not begin with' doctor now
 
