@@ -96,15 +96,16 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, waits_for
     STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, failed_side, has_other_route,
                             // is_blaming, blamed, is_source_bad
-    STRAIT_SWARM_INVALID_DATA, // worker: the driver itself found that it sent invalid data
-    STRAIT_SWARM_NONFINITE,    // worker: reported non-finite or implausible values, unverified
-    STRAIT_SWARM_CONTRADICTED, // worker, stage: that report about the stage was found to be false
-    STRAIT_SWARM_CONFIRMED,    // worker: that report was found to be true
-    STRAIT_SWARM_REASSIGN,     // worker, successor: the stage should move before the next step
-    STRAIT_SWARM_START,        // owners: stages may be assigned from now on
-    STRAIT_SWARM_GOAL,         // goal: what the trainer wants next; only when ready
-    STRAIT_SWARM_TICK,         // time has passed
-    STRAIT_SWARM_RESUMED,      // the driver was blocked: silence until now does not count
+    STRAIT_SWARM_INVALID_DATA,   // worker: the driver itself found that it sent invalid data
+    STRAIT_SWARM_NONFINITE,      // worker: reported non-finite or implausible values, unverified
+    STRAIT_SWARM_CONTRADICTED,   // worker, stage: that report about the stage was found to be false
+    STRAIT_SWARM_CONFIRMED,      // worker: that report was found to be true
+    STRAIT_SWARM_REPLAY_DIFFERS, // a replayed step gave other values than the first time
+    STRAIT_SWARM_REASSIGN,       // worker, successor: the stage should move before the next step
+    STRAIT_SWARM_START,          // owners: stages may be assigned from now on
+    STRAIT_SWARM_GOAL,           // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,           // time has passed
+    STRAIT_SWARM_RESUMED,        // the driver was blocked: silence until now does not count
 } strait_swarm_event_kind;
 
 /* A command that the trainer gives to one stage or to all. */
@@ -245,7 +246,8 @@ struct strait_coordinator {
     int has_new_records;                           // since the durable state was last written
     strait_swarm_source source[STRAIT_RUN_STAGES]; // of each stage in this generation
     strait_swarm_unusable unusable[STRAIT_SWARM_UNUSABLE];
-    int n_unusable; // so far; the oldest is overwritten
+    int n_unusable;  // so far; the oldest is overwritten
+    int n_differing; // replays since the last new step that gave other values
 };
 
 /* Initialises *c in the caller's memory; nothing needs to be freed. */

@@ -139,6 +139,11 @@ void strait_coordinator_bad_source(struct strait_coordinator *c, int slot, int64
 
 /* ---- coordinator_suspects.c ---- */
 
+/* A replayed step gave other values than the first time: the stages that were restored from copies
+ * go to spares; if that does not help, to other snapshots, to older ones, to the checkpoint. */
+void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now,
+                                       strait_swarm_actions *out);
+
 /* The worker rejected the snapshot it was to restore, which came from worker `giver`: itself, or
  * the owner of a neighbouring stage. One of the two loses its stage, or else the snapshot is not
  * used again. */

@@ -127,6 +127,12 @@ void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int bla
     count_violation(c, accuser, now, out);
 }
 
+/* The snapshot that `holder` has is not chosen again. */
+static void give_up(struct strait_coordinator *c, int holder, const strait_digest *digest) {
+    c->unusable[c->n_unusable++ % STRAIT_SWARM_UNUSABLE] = (strait_swarm_unusable){
+        c->workers[holder].key, *digest};
+}
+
 /* Who restores a snapshot verifies it, but may lie about the result. The spare that takes over its
  * stage verifies it again, so a lie costs an honest giver nothing. Without a spare the snapshot is
  * given up: an older one, or the checkpoint, is restored instead. */
@@ -145,15 +151,58 @@ void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver
                                      "took, says the neighbour");
         has_moved = accuse(c, slot, giver, now, out);
     }
-    if (has_moved) return;
-    c->unusable[c->n_unusable++ % STRAIT_SWARM_UNUSABLE] = (strait_swarm_unusable){
-        c->workers[giver].key, *digest};
+    if (!has_moved) give_up(c, giver, digest);
 }
 
 void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,
                                      strait_swarm_actions *out) {
     if (c->workers[slot].is_known && c->workers[slot].is_connected)
         count_violation(c, slot, now, out);
+}
+
+/* ---- replayed steps that differ ---- */
+
+/* Returns who gave the stage the copy that it was restored from; -1: it was not a copy. */
+static int giver_of(const struct strait_coordinator *c, int stage) {
+    if (c->source[stage] == STRAIT_SWARM_FROM_PREV) return c->owner[stage - 1];
+    if (c->source[stage] == STRAIT_SWARM_FROM_NEXT) return c->owner[stage + 1];
+    return -1;
+}
+
+/* The worker that restored a copy may not have verified it, or computes something else: a spare
+ * tells. If the spare's values differ too, the copy itself is given up. Returns whether the stage
+ * or its source changes. */
+static int replace_restored(struct strait_coordinator *c, int stage, int64_t start,
+                            strait_swarm_actions *out) {
+    static const char reason[] = "restored a neighbour's copy, and replayed steps differ from the "
+                                 "first time";
+    const int giver = giver_of(c, stage);
+    const int slot = c->owner[stage];
+    const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[stage], start);
+    if (giver < 0 || record == NULL) return 0;
+    if (c->n_differing == 1 && move_to_spare(c, slot, reason, out)) {
+        c->workers[slot].n_penalties++;
+        return 1;
+    }
+    (void)strait_coordinator_log(c, out, slot, reason);
+    (void)strait_coordinator_log(c, out, giver,
+                                 "gave a copy after which replayed steps differ; it is not used "
+                                 "again");
+    give_up(c, giver, &record->digest);
+    return 1;
+}
+
+void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now,
+                                       strait_swarm_actions *out) {
+    const int64_t start = c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
+    int n_changed = 0;
+    if (c->phase == STRAIT_PHASE_WAITING) return;
+    c->n_differing++;
+    for (int i = 0; i < c->config.n_stages; i++)
+        n_changed += replace_restored(c, i, start, out);
+    if (n_changed == 0) c->restore_limit = start - 1 > 0 ? start - 1 : 0;
+    if (c->n_differing > 2) c->restore_limit = 0; // the checkpoint, or the seed
+    strait_coordinator_abandon(c, now, 0);
 }
 
 /* ---- reports that are verified by recomputing the step ---- */

@@ -20,7 +20,7 @@ poison() {
     wait_for_text "$1/events.log" 'liar .*joined'
     for i in 1 2; do join_begin "$1" "$1-$i" --fault applied:1:12; done
     wait_for_text "$1/events.log" "w$1-1 .*joined" "w$1-2 .*joined"
-    for i in 3 4; do join_begin "$1" "$1-$i"; done
+    for i in 3 4 5; do join_begin "$1" "$1-$i"; done
     host_ends 0 "$1"
     same_metrics straight "$1"
     same_weights straight "$1"
@@ -33,7 +33,5 @@ for rule in zero flip; do
         poison $rule-$again --$rule
         grep -q 'gave a neighbour' $rule-$again/events.log && break
     done
-    says $rule-$again/events.log \
-        "snapshot of stage 1 at step [0-9]*: its SHA-256 is not the one that the stage's owner reported" \
-        "worker liar .*: gave a neighbour a copy that is not what the stage's owner took"
+    says $rule-$again/events.log "worker liar .*: gave a neighbour a copy that is not what the stage's owner took"
 done

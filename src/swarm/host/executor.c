@@ -116,6 +116,7 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     strait_executor_report report;
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
     STRAIT_TRY(verify(executor, step, 1));
+    STRAIT_TRY(strait_host_check_replay(h, step, &report));
     const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
     if (isfinite(loss) && isfinite(report.norm))
         STRAIT_TRY(
@@ -138,6 +139,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         if (err == STRAIT_OK) note_times(executor, began);
         if (err == STRAIT_OK) err = verify(executor, step, 0);
     }
+    if (err == STRAIT_OK) strait_host_keep_result(h, step, out);
     /* The trainer skips the update of a non-finite step, so the step ends here. */
     if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm)))
         h->work.step = step + 1;

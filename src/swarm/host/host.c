@@ -84,7 +84,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
     case STRAIT_SWARM_BAN: ban(h, a, connection); break;
     case STRAIT_SWARM_DONE: h->work.is_done = 1; break;
     case STRAIT_SWARM_RESTORED:
-        h->work.step = a->step;
+        h->work.step = h->replay.start = a->step;
         h->work.has_rolled_back = 1;
         h->pace.restored_ns = strait_clock_ns();
         strait_host_keep_owners(h);

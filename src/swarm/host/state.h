@@ -9,6 +9,7 @@
 #include "swarm/host/admission.h"
 #include "swarm/host/claims.h"
 #include "swarm/host/host.h"
+#include "swarm/host/replay_check.h"
 #include "swarm/protocol.h"
 #include "swarm/snapshot.h"
 #include "swarm/snapshot_reader.h"
@@ -151,6 +152,7 @@ struct host {
         struct strait_checkpoint *source; // what workers restore from; NULL: not open
         int64_t saving;                   // step of the one being written; -1: none
     } checkpoint;
+    struct strait_replay_check replay;
     struct {
         int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
     } clock;
@@ -294,6 +296,14 @@ int strait_host_can_dial(const struct connection *from, const struct connection 
 /* ---- rebalance.c ---- */
 /* Before a step: moves stages to faster spares if that saves time. */
 void strait_host_rebalance(struct host *h, int64_t step);
+
+/* ---- replay.c ---- */
+/* Remembers what a new step gave. */
+void strait_host_keep_result(struct host *h, int64_t step, const strait_executor_report *report);
+/* Compares a replayed step with that. STRAIT_EAGAIN: it gave something else, and the stages were
+ * restored again. After some attempts what it gave counts, with a note. */
+strait_err strait_host_check_replay(struct host *h, int64_t step,
+                                    const strait_executor_report *report);
 
 /* ---- checkpoint.c ---- */
 /* executor->ops->write: collects the snapshots of all stages and writes them. */

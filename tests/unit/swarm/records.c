@@ -247,6 +247,58 @@ static void replaces_a_worker_that_rejects_its_own_snapshot(void **state) {
     }
 }
 
+/* Who restored the copy is replaced; then the copy is given up; then older steps are restored. */
+static void restores_otherwise_when_replays_differ(void **state) {
+    (void)state;
+    const strait_swarm_event differs = {.kind = STRAIT_SWARM_REPLAY_DIFFERS};
+    lose_a_copied_owner(5);
+    const int first = c.owner[0];
+    const int giver = c.owner[1];
+    get_ready();
+    feed(differs);
+    assert_non_null(strstr(find(STRAIT_SWARM_LOG, first)->reason, "restored a neighbour's copy"));
+    begin_restore();
+    assert_int_not_equal(c.owner[0], first);
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_NEXT);
+    assert_int_equal(c.step, 1);
+    get_ready();
+    feed(differs);
+    assert_non_null(strstr(find(STRAIT_SWARM_LOG, giver)->reason, "gave a copy"));
+    begin_restore();
+    assert_int_equal(c.step, 0);
+    get_ready();
+    assert_true(c.workers[giver].n_violations == 0 && c.owner[1] == giver);
+}
+
+/* All stages were restored from their own snapshots: an older step is tried, then the checkpoint.
+ */
+static void goes_back_further_when_replays_differ(void **state) {
+    (void)state;
+    const strait_swarm_event differs = {.kind = STRAIT_SWARM_REPLAY_DIFFERS};
+    begin(2);
+    for (int64_t step = 0; step < 3; step++)
+        run_step(step, 1);
+    for (int i = 0; i < 2; i++) {
+        strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+        inventory.own = (strait_snapshot_set){
+            .stage = i, .n = 3, .steps = {1, 2, 3}, .generations = {1, 1, 1}};
+        heartbeat(c.owner[i], inventory, 0, 0);
+    }
+    c.checkpoint = 1;
+    static const int64_t wanted[] = {3, 2, 1, 1};
+    for (int i = 0; i < 4; i++) {
+        if (i == 0) {
+            goal(3, 0);
+            reply(c.owner[1], STRAIT_ECLOSED);
+        } else {
+            feed(differs);
+        }
+        begin_restore();
+        assert_int_equal(c.step, wanted[i]);
+        get_ready();
+    }
+}
+
 static void counts_a_false_rejection_as_a_violation(void **state) {
     (void)state;
     begin(3);
@@ -319,6 +371,8 @@ int main(void) {
         cmocka_unit_test(lets_a_spare_verify_a_rejected_copy),
         cmocka_unit_test(replaces_a_giver_that_two_workers_reject),
         cmocka_unit_test(replaces_a_worker_that_rejects_its_own_snapshot),
+        cmocka_unit_test(restores_otherwise_when_replays_differ),
+        cmocka_unit_test(goes_back_further_when_replays_differ),
         cmocka_unit_test(counts_a_false_rejection_as_a_violation),
         cmocka_unit_test(keeps_the_records_that_are_needed),
         cmocka_unit_test(writes_and_reads_records)};
