@@ -36,16 +36,25 @@ static int value_of(const struct host_key *key) {
     return key->is_banned ? 2 : key->must_keep;
 }
 
-/* Returns the key to forget; NULL: all are connected, which the number of slots prevents. */
+/* Returns whether forgetting `a` costs less than forgetting `b`. */
+static int is_worth_less(const struct host_key *a, const struct host_key *b) {
+    if (value_of(a) != value_of(b)) return value_of(a) < value_of(b);
+    return a->seen_ns < b->seen_ns;
+}
+
+/* Returns the key to forget; NULL: all are connected, which the number of slots prevents. Whether a
+ * key is connected takes long to find out, so only the best choice is asked about. */
 static struct host_key *choose_forgotten(struct host *h) {
-    struct host_key *worst = NULL;
-    for (int i = 0; i < h->admission.n_keys; i++) {
-        struct host_key *key = &h->admission.keys[i];
-        const int difference = worst != NULL ? value_of(key) - value_of(worst) : -1;
-        if (difference > 0 || (difference == 0 && key->seen_ns >= worst->seen_ns)) continue;
-        if (!is_connected(h, key)) worst = key; // asked last: it takes longest
+    unsigned char is_excluded[STRAIT_HOST_KEYS_MAX] = {0};
+    struct host_admission *a = &h->admission;
+    for (;;) {
+        struct host_key *worst = NULL;
+        for (int i = 0; i < a->n_keys; i++)
+            if (!is_excluded[i] && (worst == NULL || is_worth_less(&a->keys[i], worst)))
+                worst = &a->keys[i];
+        if (worst == NULL || !is_connected(h, worst)) return worst;
+        is_excluded[worst - a->keys] = 1;
     }
-    return worst;
 }
 
 struct host_key *strait_host_add_key(struct host *h, const strait_fingerprint *key) {
