@@ -153,6 +153,10 @@ static strait_err wait_if_abandoned(struct host *h) {
 
 static strait_err suspect(struct host *h, const struct host_suspicion *what) {
     const int owner = h->coordinator.owner[what->stage];
+    strait_host_note(h, "%s %lld, stage %d: %s reported %s that is non-finite or far from before",
+                     what->is_validation ? "validation after step" : "step", (long long)what->step,
+                     what->stage, h->coordinator.workers[owner].report.name,
+                     what->is_validation ? "a loss" : "a loss or a gradient norm");
     struct host_suspicion *s = &h->claims
                                     .suspicions[h->claims.n_suspicions++ % STRAIT_HOST_SUSPICIONS];
     *s = *what;
