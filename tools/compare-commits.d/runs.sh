@@ -116,7 +116,7 @@ add_cpu_runs() {
     codec lowrank link.codec.rank=4
     codec lowrank-feedback link.codec.rank=4 link.codec.feedback=true
     codec subspace link.codec.keep=8 train.optimizer=adamw-rows train.row_moments=all
-    codec subspace-basis link.codec.keep=8 train.optimizer=adamw-rows link.codec.grassmann_every=2
+    codec subspace-basis link.codec.keep=8 train.optimizer=adamw-rows train.row_moments=all link.codec.grassmann_every=2
     codec subspace-project link.codec.keep=8 link.codec.confine_every=1
     codec subspace-leak link.codec.keep=8 link.codec.leak_limit=0.01
     codec subspace-factored link.codec.keep=8 link.codec.variant=factored
@@ -164,5 +164,5 @@ add_cuda_runs() {
     add cuda-bf16 train - device.precision=bf16
     add cuda-strait train - stages.count=4 link.codec.name=strait
     add cuda-subspace train - stages.count=4 link.codec.name=subspace link.codec.keep=32 \
-        train.optimizer=adamw-rows link.codec.grassmann_every=4
+        train.optimizer=adamw-rows train.row_moments=all link.codec.grassmann_every=4
 }
