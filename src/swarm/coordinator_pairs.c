@@ -14,7 +14,9 @@ static const strait_swarm_pair *find_pair(const struct strait_coordinator *c,
     for (int i = 0; i < c->n_pairs && i < STRAIT_SWARM_PAIRS; i++) {
         const strait_swarm_pair *pair = &c->pairs[i];
         for (int k = 0; k < 2; k++)
-            if (strait_fingerprint_equal(&pair->keys[k], a) &&
+            /* Called for every spare and pair: the first bytes rule nearly all of them out. */
+            if (pair->keys[k].bytes[0] == a->bytes[0] &&
+                strait_fingerprint_equal(&pair->keys[k], a) &&
                 strait_fingerprint_equal(&pair->keys[1 - k], b))
                 return pair;
     }

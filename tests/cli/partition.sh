@@ -33,6 +33,7 @@ began=$(now_ms)
 advances announced "bad --announce" 0
 says announced/events.log 'its boundary with the (previous|next) stage failed' \
     'suspected of failures at its boundaries; moving the stage to w3'
+grep -aq 'record/[0-9a-f]' announced/swarm.journal || fail "the journal has no record of the penalties"
 
 # Both workers are reached through links that then lose what they send, while what they receive arrives.
 ADDRESS=$(private_address)
