@@ -83,13 +83,6 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
     }
 }
 
-int strait_coordinator_count_spares(const struct strait_coordinator *c) {
-    int n = 0;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        n += c->workers[i].stage < 0 && strait_coordinator_can_own(c, i);
-    return n;
-}
-
 const char *strait_coordinator_phase_name(strait_swarm_phase phase) {
     static const char *const names[] = {"waiting",      "assigning",   "listening", "connecting",
                                         "opening",      "restoring",   "ready",     "working",

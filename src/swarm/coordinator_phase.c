@@ -47,6 +47,13 @@ static double claims(const struct strait_coordinator *c, int slot, int stage) {
     return worker->report.flops / (1.0 + worker->report.flops) + 4.0 * has_snapshots;
 }
 
+int strait_coordinator_count_spares(const struct strait_coordinator *c) {
+    int n = 0;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        n += c->workers[i].stage < 0 && strait_coordinator_can_own(c, i);
+    return n;
+}
+
 /* Ranks a spare for a stage. What makes it useless for the stage counts most: too little memory, a
  * neighbour that it cannot connect to, non-finite values that it reported, workers that contradict
  * it. Then the stages it has lost; only then what it claims. */
