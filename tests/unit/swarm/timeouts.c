@@ -2,6 +2,8 @@
 #include "coordinator_rig.h"
 #include "swarm/coordinator_state.h"
 
+#include <stdlib.h>
+
 /* What a worker that sends nothing reports. */
 enum claim {
     BUSY,    // that it computes
@@ -154,6 +156,25 @@ static void replaces_one_end_of_a_boundary_that_fails(void **state) {
                 fail_boundary(errors[e], first, is_work);
 }
 
+/* Without a spare, three workers of which two cannot connect change places: the third goes between
+ * them. */
+static void exchanges_stages_without_a_spare(void **state) {
+    (void)state;
+    begin_with_stages(3, 3);
+    const int a = c.owner[0];
+    const int b = c.owner[1];
+    int n_failed = 0;
+    while (abs(c.workers[a].stage - c.workers[b].stage) == 1) {
+        const int first = c.workers[a].stage < c.workers[b].stage ? a : b;
+        assert_true(n_failed++ < 2 * STRAIT_SWARM_FAILURES);
+        goal(0, 0);
+        reply_about(first, STRAIT_ECLOSED, 1);
+        recover();
+    }
+    assert_int_equal(c.workers[3 - a - b].stage, 1);
+    run_step(0, 0);
+}
+
 /* Reconnecting clears neither penalties nor violations, and neither does a restart. */
 static void remembers_a_worker_that_reconnects(void **state) {
     (void)state;
@@ -260,6 +281,7 @@ int main(void) {
         cmocka_unit_test(moves_nothing_without_a_spare),
         cmocka_unit_test(replaces_the_cheat_after_a_bounded_number_of_steps),
         cmocka_unit_test(replaces_one_end_of_a_boundary_that_fails),
+        cmocka_unit_test(exchanges_stages_without_a_spare),
         cmocka_unit_test(remembers_a_worker_that_reconnects),
         cmocka_unit_test(replaces_an_owner_that_keeps_reconnecting),
         cmocka_unit_test(disconnects_an_owner_that_never_replies),
