@@ -41,11 +41,15 @@ typedef enum strait_part_place {
 
 enum {
     STRAIT_PART_PARAMS = 4, // largest number of parameters of an optional part
-    STRAIT_PART_ACTS = 4,   // and of the tensors that it keeps for backward besides its input
-#define PART(name, place, members) +1
-    STRAIT_PARTS = 0
-#include "model/parts/parts.def"
+    STRAIT_PART_ACTS = 4    // and of the tensors that it keeps for backward besides its input
 };
+
+/* The optional parts by number, in the order of parts.def; the last is their count. */
+typedef enum strait_part_index {
+#define PART(name, place, members) STRAIT_PART_INDEX_##name,
+#include "model/parts/parts.def"
+    STRAIT_PARTS
+} strait_part_index;
 
 /* A parameter of an optional part, "blocks.N.NAME" in checkpoints. The role decides its initial
  * values (weights.c), its learning rate and its weight decay. */
