@@ -143,7 +143,8 @@ static void look_at_sandbox(struct strait_doctor *doctor) {
                            support.no_landlock);
     else
         strait_doctor_fact(doctor, "sandbox",
-                           "seccomp filters and landlock (version %d): strait join confines itself",
+                           "seccomp filters and landlock (version %d): strait join confines "
+                           "itself (with a CUDA device only if given --sandbox)",
                            support.landlock_abi);
 }
 

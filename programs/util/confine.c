@@ -48,20 +48,26 @@ static void prepare_cuda(void) {
     if (child > 0) (void)waitpid(child, NULL, 0);
 }
 
-strait_err strait_confine(const char *device, int may_listen, char *line, int capacity) {
+void strait_confine_spec(const char *device, int may_listen, strait_sandbox_spec *out) {
     static struct paths paths; // large
-    char in_force[STRAIT_SANDBOX_LINE];
+    paths = (struct paths){0};
     const int uses_cuda = strcmp(device, "cuda") == 0;
     if (uses_cuda) {
         prepare_cuda();
         strait_cuda_paths(&paths, add_path);
     }
+    *out = (strait_sandbox_spec){.uses_cuda = uses_cuda,
+                                 .may_listen = may_listen,
+                                 .reads = paths.reads,
+                                 .writes = paths.writes};
+}
+
+strait_err strait_confine(const char *device, int may_listen, char *line, int capacity) {
+    char in_force[STRAIT_SANDBOX_LINE];
+    strait_sandbox_spec spec;
+    strait_confine_spec(device, may_listen, &spec);
     tzset(); // reads the time zone, whose file may be anywhere
-    STRAIT_TRY(strait_sandbox_enter(&(strait_sandbox_spec){.uses_cuda = uses_cuda,
-                                                           .may_listen = may_listen,
-                                                           .reads = paths.reads,
-                                                           .writes = paths.writes},
-                                    in_force));
+    STRAIT_TRY(strait_sandbox_enter(&spec, in_force));
     (void)snprintf(line, (size_t)capacity, "%s", in_force);
     return STRAIT_OK;
 }

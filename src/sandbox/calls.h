@@ -8,15 +8,16 @@
 #define STRAIT_CALLS_MEMORY                                                                       \
     "brk", "get_mempolicy", "madvise", "mbind", "membarrier", "memfd_create", "mincore", "mlock", \
         "mlock2", "mlockall", "mmap", "mprotect", "mremap", "msync", "munlock", "munlockall",     \
-        "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "set_mempolicy"
+        "mseal", "munmap", "pkey_alloc", "pkey_free", "pkey_mprotect", "set_mempolicy"
 
 #define STRAIT_CALLS_THREADS                                                                      \
     "arch_prctl", "exit", "exit_group", "futex", "futex_waitv", "get_robust_list", "getcpu",      \
         "getpid", "getppid", "gettid", "prctl", "restart_syscall", "rseq", "rt_sigaction",        \
         "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait",    \
         "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr", \
-        "sched_getparam", "sched_getscheduler", "sched_setaffinity", "sched_setscheduler",        \
-        "sched_yield", "set_robust_list", "set_tid_address", "sigaltstack"
+        "sched_getparam", "sched_getscheduler", "sched_setaffinity", "sched_setattr",             \
+        "sched_setparam", "sched_setscheduler", "sched_yield", "set_robust_list",                 \
+        "set_tid_address", "sigaltstack", "wait4", "waitid"
 
 #define STRAIT_CALLS_TIME                                                                         \
     "alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "getitimer", "gettimeofday",     \
@@ -53,11 +54,12 @@
 
 /* What an attacker would try first fails with EPERM. Everything that is not in this file fails with
  * ENOSYS, so that libraries which try a newer system call first use the older one. */
-#define STRAIT_CALLS_REFUSED                                                                      \
-    "add_key", "bpf", "chroot", "delete_module", "execve", "execveat", "finit_module", "fork",    \
-        "fsconfig", "fsmount", "fsopen", "init_module", "ioperm", "iopl", "kcmp",                 \
-        "kexec_file_load", "kexec_load", "keyctl", "mount", "mount_setattr", "move_mount",        \
-        "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open", "pidfd_getfd",  \
-        "pidfd_open", "pidfd_send_signal", "pivot_root", "process_vm_readv", "process_vm_writev", \
-        "ptrace", "reboot", "request_key", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setns",       \
-        "swapoff", "swapon", "umount2", "unshare", "userfaultfd", "vfork"
+#define STRAIT_CALLS_REFUSED                                                                     \
+    "add_key", "bpf", "chroot", "delete_module", "execve", "execveat", "finit_module", "fork",   \
+        "fsconfig", "fsmount", "fsopen", "init_module", "ioperm", "iopl", "kcmp",                \
+        "kexec_file_load", "kexec_load", "keyctl", "mknod", "mknodat", "mount", "mount_setattr", \
+        "move_mount", "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open",  \
+        "pidfd_getfd", "pidfd_open", "pidfd_send_signal", "pivot_root", "process_vm_readv",      \
+        "process_vm_writev", "ptrace", "reboot", "request_key", "rt_sigqueueinfo",               \
+        "rt_tgsigqueueinfo", "setns", "swapoff", "swapon", "umount2", "unshare", "userfaultfd",  \
+        "vfork"

@@ -79,6 +79,7 @@ static void allow_threads(struct filter *f) {
     allow_if(f, "kill", SCMP_A0(SCMP_CMP_EQ, self));
     allow_if(f, "tgkill", SCMP_A0(SCMP_CMP_EQ, self));
     allow_if(f, "prlimit64", SCMP_A0(SCMP_CMP_EQ, 0));
+    allow_if(f, "prlimit64", SCMP_A0(SCMP_CMP_EQ, self));
 }
 
 static void begin(struct filter *f, uint32_t otherwise) {

@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/swarm_lib.sh"
 INTRUDER=$HELPER
+FIND_REFUSALS=$3
 HELPER=${HELPER%/*}/cli_weights
 
 make_corpus
@@ -65,6 +66,31 @@ if [ -n "$has_landlock" ]; then
 else
     echo "skipped: kernel has no landlock, so reading files is not forbidden" >&2
     says intruder.err 'NO landlock'
+fi
+
+# With CUDA only on request, and not silently. There is no coordinator any more, and perhaps no device: the
+# line comes before either is needed.
+for flags in '' --sandbox; do
+    join_begin on 3 --device cuda --give-up 0.1 $flags
+    for _ in $(seq 100); do grep -q '^sandbox: ' join-3.err && break; sleep 0.1; done
+    kill_join 3
+    if [ -z "$flags" ]; then
+        says join-3.err '^sandbox: off with a CUDA device, whose driver does not start under it yet; --sandbox tries it$'
+    else
+        says join-3.err '^sandbox: no new privileges, seccomp filter [(]starts no program[)]'
+    fi
+    rm join-3.err
+done
+refuses 2 '--sandbox and --no-sandbox: expected one of them' join "$(cat on.invite)" --sandbox --no-sandbox
+
+# What names the refused calls of a driver finds a socket that seccomp refuses, and a file that landlock
+# refuses.
+"$FIND_REFUSALS" "$SCRATCH/secret.txt" >refusals.txt || fail "find-refusals ended with $?: $(cat refusals.txt)"
+says refusals.txt '^nothing: starts$' '^no_new_privs: starts$' '^seccomp: starts$'
+grep -q '^ptrace: ' refusals.txt || says refusals.txt '^  EPERM socket[(]0x1, 0x1,'
+if [ -n "$has_landlock" ]; then
+    says refusals.txt '^landlock: DOES NOT START: ' '^landlock, all files readable: starts$'
+    grep -q '^ptrace: ' refusals.txt || says refusals.txt "^  EACCES openat[(].*[)] $SCRATCH/secret.txt"
 fi
 
 # A worker that accepts no connections cannot listen.
