@@ -11,10 +11,12 @@ enum {
 /* Below this level residuals are noise of the arithmetic, and twice of that is no news. */
 static const double rounding = 1e-5;
 
-/* The second bound matters for large baselines: a residual cannot exceed 1 by much. */
+/* The second bound matters for large baselines: a residual cannot exceed 1 by much. Above 1, where
+ * everything is lost already, it would lie below the baseline, and a steady residual would warn at
+ * every step. */
 static double bound(double baseline) {
     const double level = fmax(baseline, rounding);
-    return fmin(2.0 * level, 0.5 * (1.0 + level));
+    return level < 1.0 ? fmin(2.0 * level, 0.5 * (1.0 + level)) : 2.0 * level;
 }
 
 double strait_residual_monitor_watch(strait_residual_monitor *monitor, double residual) {

@@ -5,6 +5,7 @@
  * averaged over about eight steps, exceeds
  *
  *     min(2 baseline, (1 + baseline) / 2)     twice the baseline, or half way to losing everything
+ *     2 baseline                              if the baseline is 1 or more
  *
  * where `baseline` is the lowest such average since the tenth step. Residuals below 1e-5 are
  * rounding and never warn. After a warning the new level becomes the baseline, so that a lasting

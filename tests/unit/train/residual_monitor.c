@@ -53,6 +53,17 @@ static void lowers_the_limit_for_large_residuals(void **state) {
     assert_int_equal(watch_steps(&monitor, 0.82, 100), 1);
 }
 
+static void does_not_warn_about_a_steady_residual_above_one(void **state) {
+    (void)state;
+    strait_residual_monitor monitor = {0};
+    assert_int_equal(watch_steps(&monitor, 1.3, 100), 0);
+    assert_int_equal(watch_steps(&monitor, 2.5, 100), 0);
+    assert_int_equal(watch_steps(&monitor, 2.7, 100), 1);
+    strait_residual_monitor risen = {0};
+    assert_int_equal(watch_steps(&risen, 0.9, 40), 0);
+    assert_int_equal(watch_steps(&risen, 1.2, 100), 1);
+}
+
 static void ignores_rounding_errors_and_first_steps(void **state) {
     (void)state;
     strait_residual_monitor monitor = {0};
@@ -96,6 +107,7 @@ int main(void) {
         cmocka_unit_test(ignores_a_single_outlier),
         cmocka_unit_test(warns_about_a_slow_rise),
         cmocka_unit_test(lowers_the_limit_for_large_residuals),
+        cmocka_unit_test(does_not_warn_about_a_steady_residual_above_one),
         cmocka_unit_test(ignores_rounding_errors_and_first_steps),
         cmocka_unit_test(warning_names_boundary_and_direction),
     };
