@@ -26,10 +26,9 @@
  * allocates memory after open. One thread uses a codec, and the same thread uses the other codec
  * side on its stage.
  *
- * To add a codec, write codec/NAME.c with one exported table, add it to registry.c and to
- * CMakeLists.txt, and describe it in docs/codecs.md. The contract tests read the registry. The
- * table says everything the rest of the program must know: nothing outside this module compares
- * codec names. */
+ * To add a codec, write codec/NAME.c with one exported table, add it to registry.c, and describe it
+ * in docs/codecs.md. The contract tests read the registry. The table says everything the rest of
+ * the program must know: nothing outside this module compares codec names. */
 #pragma once
 
 #include "backend/backend.h"
