@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,6 +297,7 @@ static int replay(const strait_invite *invite, const char *path) {
 
 int main(int argc, char **argv) {
     strait_invite invite;
+    (void)signal(SIGPIPE, SIG_IGN); // being cut off while sending is what is tested
     if (argc < 3 || strait_invite_parse(argv[2], &invite) != STRAIT_OK) return 2;
     const int n = argc > 3 ? atoi(argv[3]) : 1;
     if (argc > 4 && inet_pton(AF_INET, argv[4], &source.sin_addr) != 1) return 2;
