@@ -57,17 +57,23 @@ typedef struct strait_claims_level {
  * away as one that was confirmed. The first values always are. */
 int strait_claims_is_plausible(const strait_claims_level *level, double octaves, double value);
 
-/* Returns whether enough values were seen to compare others with. */
-int strait_claims_is_settled(const strait_claims_level *level);
-
 /* Adds a value that is believed. One that was not plausible has been confirmed by recomputation,
  * and from now on values as far away are plausible too: an honest run is not verified again and
  * again. */
 void strait_claims_accept(strait_claims_level *level, double value);
 
-/* The mean distance, in octaves, between the squared gradients of a stage and those of `memory`,
- * which has as many values and keeps averages on a logarithmic scale. Their sum alone could be
- * right although none of them is. */
-double strait_claims_distance(const float *memory, const strait_floats *squares);
-/* Adds squares to the averages; `is_first`: there are none yet. */
-void strait_claims_remember(float *memory, const strait_floats *squares, int is_first);
+/* The same for a loss per token. Small runs are noisy, so these rules find only what is far off: a
+ * false alarm costs an honest run a move to a spare. */
+int strait_claims_is_loss_plausible(const strait_claims_level *level, double loss);
+void strait_claims_accept_loss(strait_claims_level *level, double loss);
+/* The same for a validation: close to earlier ones, or to the training losses of recent steps,
+ * which show a jump between two validations. */
+int strait_claims_is_valid_loss_plausible(const strait_claims_level *level,
+                                          const strait_claims_level *training, double loss);
+
+/* The same for the squared gradients of a stage, one per parameter. Only their sum is compared with
+ * earlier steps: a single parameter may change by any factor, or get its first gradient late. Those
+ * of one step must differ, as honest ones do, because parameters differ in size and place. */
+int strait_claims_are_squares_plausible(const strait_claims_level *level,
+                                        const strait_floats *squares);
+void strait_claims_accept_squares(strait_claims_level *level, const strait_floats *squares);

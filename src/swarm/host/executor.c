@@ -271,7 +271,6 @@ static void close_swarm(struct strait_executor *executor) {
     struct swarm *swarm = executor->state;
     h->executor = NULL;
     strait_alloc_free(h->ids);
-    strait_host_close_claims(h);
     h->ids = NULL;
     strait_pipeline_close(&swarm->pipeline);
     strait_stage_channel_close(&h->work.channel);

@@ -124,7 +124,6 @@ struct host_suspicion {
 struct host_claims {
     int n_params[STRAIT_RUN_STAGES];
     strait_claims_level loss, valid_loss, squares[STRAIT_RUN_STAGES];
-    float *mean_squares; // of each stage, replies.capacity values (strait_claims_remember)
     struct host_suspicion suspicions[STRAIT_HOST_SUSPICIONS];
     int n_suspicions;                      // so far; the oldest is overwritten
     uint32_t warned[STRAIT_SWARM_WORKERS]; // the generation in which a clamped report was logged
@@ -324,9 +323,8 @@ strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan)
 strait_err strait_host_wait_ready(struct host *h);
 
 /* ---- verify.c: reports that cannot be believed ---- */
-/* Prepares h->claims for the plan of h->executor, whose channel is open. */
+/* Prepares h->claims for the plan of h->executor. */
 strait_err strait_host_open_claims(struct host *h);
-void strait_host_close_claims(struct host *h);
 /* Checks a message of the owner of a stage against its bounds and clamps it in place; `body` may be
  * NULL. Returns 0 if it is impossible: that was logged and counts as a violation. */
 int strait_host_check_claims(struct host *h, int worker, const strait_layout *header,

@@ -2,7 +2,6 @@
  *
  * An impossible report is a violation at once. An implausible one is verified: the coordinator
  * moves the stage to a spare, the step is recomputed, and the two results decide. */
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "swarm/host/state.h"
 #include "train/pipeline.h"
@@ -15,16 +14,11 @@ enum {
     IDS_BYTES = 8,      // of a token: its id and its target, in four bytes each
     OTHER_BYTES = 1 << 20,
     SPEEDS_MIN = 3,  // fewer have no majority
-    LOSS_WINDOW = 3, // losses have no spikes, but fall quickly at the start of a run
     BYTES_FACTOR = 4 // between what a step receives and what counts as too much
 };
 
-/* Octaves that a quantity may differ from its level before it is verified. */
-static const double loss_octaves = 0.6;    // a factor of 1.5
-static const double squares_octaves = 6.0; // of a stage: a factor of 8 in the norm
-static const double mean_octaves = 7.0;    // of its parameters, each by itself
-static const double speed_slack = 8.0;     // between claimed and timed speeds
-static const double most_loss = 4.0;       // times that of a uniform guess
+static const double speed_slack = 8.0; // between claimed and timed speeds
+static const double most_loss = 4.0;   // times that of a uniform guess
 
 strait_err strait_host_open_claims(struct host *h) {
     const strait_run_plan *plan = &h->executor->plan;
@@ -33,14 +27,7 @@ strait_err strait_host_open_claims(struct host *h) {
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &m));
         h->claims.n_params[i] = m.n_params;
     }
-    h->claims.loss.window = LOSS_WINDOW;
-    return strait_alloc((size_t)h->work.channel.replies.capacity * (size_t)plan->n_stages,
-                        sizeof(float), "mean squares", (void **)&h->claims.mean_squares);
-}
-
-void strait_host_close_claims(struct host *h) {
-    strait_alloc_free(h->claims.mean_squares);
-    h->claims.mean_squares = NULL;
+    return STRAIT_OK;
 }
 
 /* ---- out of bounds ---- */
@@ -197,29 +184,8 @@ static const strait_floats *squares_of(const struct host *h, int stage) {
     return &h->work.channel.replies.items[stage].gradients.squares;
 }
 
-static float *mean_squares(const struct host *h, int stage) {
-    return h->claims.mean_squares + (size_t)stage * (size_t)h->work.channel.replies.capacity;
-}
-
-static double sum_squares(const struct host *h, int stage) {
-    const strait_floats *squares = squares_of(h, stage);
-    double sum = 0.0;
-    for (int i = 0; i < squares->n; i++)
-        sum += (double)squares->data[i];
-    return sum;
-}
-
-/* The first steps are not representative: parameters that begin with zeros get no gradients. */
-static int are_squares_plausible(const struct host *h, int stage) {
-    const strait_claims_level *level = &h->claims.squares[stage];
-    return strait_claims_is_plausible(level, squares_octaves, sum_squares(h, stage)) &&
-           (!strait_claims_is_settled(level) ||
-            strait_claims_distance(mean_squares(h, stage), squares_of(h, stage)) <= mean_octaves);
-}
-
-static int is_loss_plausible(const struct host *h, const strait_claims_level *level, double loss) {
-    return loss <= most_loss * log((double)h->executor->plan.shape.vocab) &&
-           strait_claims_is_plausible(level, loss_octaves, loss);
+static int is_below_most_loss(const struct host *h, double loss) {
+    return loss <= most_loss * log((double)h->executor->plan.shape.vocab);
 }
 
 static double step_loss(const struct host *h) {
@@ -230,8 +196,9 @@ static double step_loss(const struct host *h) {
 
 static int is_plausible(const struct host *h, int stage) {
     const int is_last = stage == h->executor->plan.n_stages - 1;
-    return are_squares_plausible(h, stage) &&
-           (!is_last || is_loss_plausible(h, &h->claims.loss, step_loss(h)));
+    return strait_claims_are_squares_plausible(&h->claims.squares[stage], squares_of(h, stage)) &&
+           (!is_last || (is_below_most_loss(h, step_loss(h)) &&
+                         strait_claims_is_loss_plausible(&h->claims.loss, step_loss(h))));
 }
 
 strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
@@ -245,12 +212,9 @@ strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_s
         STRAIT_TRY(verify(h, &what, is_flagged));
     }
     if (nonfinite_stage >= 0 || is_replay) return STRAIT_OK;
-    strait_claims_accept(&h->claims.loss, step_loss(h));
-    for (int i = 0; i < n; i++) {
-        const int is_first = h->claims.squares[i].n_seen == 0;
-        strait_claims_remember(mean_squares(h, i), squares_of(h, i), is_first);
-        strait_claims_accept(&h->claims.squares[i], sum_squares(h, i));
-    }
+    strait_claims_accept_loss(&h->claims.loss, step_loss(h));
+    for (int i = 0; i < n; i++)
+        strait_claims_accept_squares(&h->claims.squares[i], squares_of(h, i));
     return STRAIT_OK;
 }
 
@@ -262,7 +226,10 @@ strait_err strait_host_verify_validation(struct host *h, int64_t step, double lo
                                      h->executor->plan.shape.context);
     strait_claims_level *level = &h->claims.valid_loss;
     if (level->n_seen == 0) *level = h->claims.loss;
-    STRAIT_TRY(verify(h, &what, !is_loss_plausible(h, level, loss_sum / n_tokens)));
-    strait_claims_accept(level, loss_sum / n_tokens);
+    const double loss = loss_sum / n_tokens;
+    const int is_believed = is_below_most_loss(h, loss) &&
+                            strait_claims_is_valid_loss_plausible(level, &h->claims.loss, loss);
+    STRAIT_TRY(verify(h, &what, !is_believed));
+    strait_claims_accept_loss(level, loss);
     return STRAIT_OK;
 }

@@ -172,16 +172,93 @@ static void compares_values_with_recent_ones(void **state) {
     assert_false(strait_claims_is_plausible(&level, 0.7, 600.0));
 }
 
-static void compares_the_squares_of_every_parameter(void **state) {
+/* Recorded from honest runs: three stages, batches of 16 and 128 tokens, codecs none and strait. */
+static const float honest_sums[][10] = {
+    {1.09f, 0.0861f, 0.0566f, 0.0633f, 0.0315f, 0.353f, 0.0375f, 0.0546f, 9.65e+04f, 3.66e+03f},
+    {1.29e-05f, 0.00577f, 0.00653f, 0.0183f, 0.000987f, 0.00189f, 0.00227f, 0.00277f, 7.78f,
+     0.00958f},
+    {0.541f, 0.668f, 0.326f, 3.0f, 0.238f, 8.97f, 0.289f, 157.0f, 1.2f, 12.8f},
+};
+static const double honest_losses[] = {4.81271, 4.68652, 4.64628, 4.33161, 4.43198, 4.31416,
+                                       4.16957, 7.3896,  6.03077, 4.20567, 3.96555};
+
+enum {
+    N_SHARES = 5 // of a sum, for single parameters
+};
+
+/* Squares of a stage that have this sum, nearly. */
+static strait_floats split(float *into, float sum) {
+    static const float shares[N_SHARES] = {0.9f, 0.1f, 1e-3f, 1e-5f, 0.0f};
+    for (int i = 0; i < N_SHARES; i++)
+        into[i] = sum * shares[i];
+    return (strait_floats){into, N_SHARES};
+}
+
+static void believes_recorded_jumps_of_honest_runs(void **state) {
     (void)state;
-    static const float before[] = {1e-3f, 1e-5f, 0.0f, 1.0f};
-    static const float after[] = {2e-3f, 4e-5f, 0.0f, 2.0f};
-    static const float alike[] = {0.25f, 0.25f, 0.25f, 0.25f}; // the same sum
-    float memory[4];
-    strait_claims_remember(memory, &(strait_floats){before, 4}, 1);
-    assert_true(strait_claims_distance(memory, &(strait_floats){before, 4}) < 1e-3);
-    assert_true(strait_claims_distance(memory, &(strait_floats){after, 4}) < 1.1);
-    assert_true(strait_claims_distance(memory, &(strait_floats){alike, 4}) > 7.0);
+    float memory[N_SHARES];
+    for (int k = 0; k < 3; k++) {
+        strait_claims_level level = {0};
+        for (int i = 0; i < 10; i++) {
+            const strait_floats squares = split(memory, honest_sums[k][i]);
+            if (!strait_claims_are_squares_plausible(&level, &squares))
+                fail_msg("run %d, value %d: honest squares are suspected", k, i);
+            strait_claims_accept_squares(&level, &squares);
+        }
+    }
+    strait_claims_level level = {0};
+    for (int i = 0; i < 11; i++) {
+        if (!strait_claims_is_loss_plausible(&level, honest_losses[i]))
+            fail_msg("value %d: an honest loss is suspected", i);
+        strait_claims_accept_loss(&level, honest_losses[i]);
+    }
+    level = (strait_claims_level){0};
+    for (int i = 0; i < 8; i++) // of a model that knows its data by heart
+        strait_claims_accept_loss(&level, 0.02);
+    assert_true(strait_claims_is_loss_plausible(&level, 0.1));
+}
+
+/* An honest stage may get its first gradients late, and single parameters none in most steps. */
+static void believes_parameters_without_gradients(void **state) {
+    (void)state;
+    static const float none[] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    static const float few[] = {0.0f, 2.0f, 0.0f, 0.0f, 2.0f};
+    static const float all[] = {1e-6f, 2.0f, 1e-9f, 0.1f, 2.0f};
+    strait_claims_level level = {0};
+    assert_true(strait_claims_are_squares_plausible(&level, &(strait_floats){none, 5}));
+    strait_claims_accept_squares(&level, &(strait_floats){none, 5});
+    for (int i = 0; i < 12; i++) {
+        const strait_floats squares = {i % 4 == 3 ? all : few, 5};
+        assert_true(strait_claims_are_squares_plausible(&level, &squares));
+        strait_claims_accept_squares(&level, &squares);
+    }
+}
+
+static void suspects_what_no_run_reports(void **state) {
+    (void)state;
+    static const float alike[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f}; // with a sum that may be true
+    static const float factors[] = {1e34f, 1e10f, 1e-12f, 0.0f};
+    float memory[N_SHARES];
+    strait_claims_level squares = {0};
+    strait_claims_level loss = {0};
+    for (int i = 0; i < 7; i++) {
+        const strait_floats honest_squares = split(memory, honest_sums[2][i]);
+        strait_claims_accept_squares(&squares, &honest_squares);
+        strait_claims_accept_loss(&loss, honest_losses[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        const strait_floats wrong = split(memory, factors[i]);
+        assert_false(strait_claims_are_squares_plausible(&squares, &wrong));
+    }
+    assert_false(strait_claims_are_squares_plausible(&squares, &(strait_floats){alike, 5}));
+    assert_false(strait_claims_is_loss_plausible(&loss, 2.0 * honest_losses[6]));
+    assert_false(strait_claims_is_loss_plausible(&loss, 0.5 * honest_losses[6]));
+    assert_false(strait_claims_is_loss_plausible(&loss, 0.0));
+    assert_false(strait_claims_is_loss_plausible(&loss, 1e300));
+    assert_false(strait_claims_is_valid_loss_plausible(&loss, &loss, 1.7 * honest_losses[6]));
+    strait_claims_level jumped = loss;
+    strait_claims_accept_loss(&jumped, honest_losses[7]); // training shows that it may be true
+    assert_true(strait_claims_is_valid_loss_plausible(&loss, &jumped, 1.7 * honest_losses[6]));
 }
 
 int main(void) {
@@ -192,7 +269,9 @@ int main(void) {
         cmocka_unit_test(accepts_a_loss_from_the_last_stage_only),
         cmocka_unit_test(clamps_what_may_be_an_error),
         cmocka_unit_test(compares_values_with_recent_ones),
-        cmocka_unit_test(compares_the_squares_of_every_parameter),
+        cmocka_unit_test(believes_recorded_jumps_of_honest_runs),
+        cmocka_unit_test(believes_parameters_without_gradients),
+        cmocka_unit_test(suspects_what_no_run_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
