@@ -22,12 +22,12 @@ static const double loss_slack = 1e-3; // per token: rounding of a loss that is 
 
 /* Honest runs jump: of 80 tiny ones with batches of 16 to 512 tokens, which differed in seed, size,
  * codec, optimizer and warmup, one had squares 16 octaves outside the range of recent ones, one a
- * loss 0.7 octaves, and none a spread below 1.6. */
+ * loss 0.7 octaves, and none a spread below 0.7. */
 static const double loss_octaves = 0.8;     // a factor of 1.74
 static const double valid_octaves = 0.6;    // more tokens, but steps apart: a lie is less far off
 static const double loss_offset = 0.25;     // per token: a loss near 0 may double from step to step
 static const double squares_octaves = 24.0; // of a stage: a factor of 4096 in the norm
-static const double least_spread = 0.5;     // octaves between the squares of a stage
+static const double least_spread = 0.1;     // octaves between the squares of a stage
 
 typedef enum claim_rule {
     MATCHED,    // compared with what the coordinator expects where it is handled
