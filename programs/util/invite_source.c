@@ -16,14 +16,17 @@ strait_err strait_invite_read_input(char out[STRAIT_INVITE_LINE]) {
 
 strait_err strait_invite_from(const strait_command *command, int n_args, const char **args,
                               const char *file, strait_invite *out) {
-    const char *environment = getenv("STRAIT_INVITE");
+    const char *environment = getenv("STRAIT_INVITE"); // NOLINT(concurrency-mt-unsafe)
     char line[STRAIT_INVITE_LINE];
     if (file != NULL && n_args > 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "give the invite or --invite-file FILE, not both");
     if (file != NULL) {
         FILE *opened = fopen(file, "re");
-        if (opened == NULL)
-            return STRAIT_FAIL(STRAIT_EIO, "--invite-file %s: %s", file, strerror(errno));
+        if (opened == NULL) {
+            char reason[128] = "";
+            (void)strerror_r(errno, reason, sizeof reason);
+            return STRAIT_FAIL(STRAIT_EIO, "--invite-file %s: %s", file, reason);
+        }
         const strait_err err = read_line(opened, file, line);
         (void)fclose(opened);
         STRAIT_TRY(err);
