@@ -347,7 +347,12 @@ static void writes_and_reads_records(void **state) {
     strait_reader r = {bytes, n, 0};
     strait_snapshot_records_read(&r, &back);
     assert_true(!r.is_short && r.left == 0);
-    assert_memory_equal(&back, &records, sizeof back);
+    assert_int_equal(back.n, records.n);
+    for (int i = 0; i < records.n; i++) { // field by field: the padding between them is undefined
+        assert_int_equal(back.items[i].step, records.items[i].step);
+        assert_int_equal(back.items[i].generation, records.items[i].generation);
+        assert_memory_equal(&back.items[i].digest, &records.items[i].digest, sizeof(strait_digest));
+    }
     for (size_t cut = 0; cut < n; cut++) {
         r = (strait_reader){bytes, cut, 0};
         strait_snapshot_records_read(&r, &back);
