@@ -21,13 +21,19 @@ struct strait_local_server {
     ino_t inode;                // its inode: another process may have replaced it
 };
 
+/* The text of an errno value; strerror is not thread-safe. */
+static const char *reason(int number) {
+    const char *text = strerrordesc_np(number);
+    return text != NULL ? text : "unknown error";
+}
+
 /* A socket's address has 108 bytes, a path may have more: the folder is opened and named by its
  * descriptor, which *folder_fd holds until the address was used. */
 static strait_err address_of(const char *folder, const char *name, int *folder_fd,
                              struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     *folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (*folder_fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", folder, strerror(errno));
+    if (*folder_fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", folder, reason(errno));
     (void)snprintf(out->sun_path, sizeof out->sun_path, "/proc/self/fd/%d/%s", *folder_fd, name);
     return STRAIT_OK;
 }
@@ -53,7 +59,7 @@ strait_err strait_local_open(const char *folder, const char *name,
         server->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (server->fd < 0 || !bind_private(server->fd, &address))
             err = STRAIT_FAIL(STRAIT_EIO, "%s: cannot listen on a local socket: %s", server->path,
-                              strerror(errno));
+                              reason(errno));
     }
     struct stat named;
     if (err == STRAIT_OK && lstat(server->path, &named) == 0) {
@@ -171,7 +177,7 @@ strait_err strait_local_ask(const char *folder, const char *name, const char *re
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     strait_err err = STRAIT_OK;
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
-        err = STRAIT_FAIL(STRAIT_ECLOSED, "%s/%s: %s", folder, name, strerror(errno));
+        err = STRAIT_FAIL(STRAIT_ECLOSED, "%s/%s: %s", folder, name, reason(errno));
     else
         err = ask(fd, request, timeout_ms, out);
     if (fd >= 0) (void)close(fd);
