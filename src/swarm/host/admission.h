@@ -72,7 +72,7 @@ struct host_applicant {
 /* Admits a key or says why not. A key that the host remembers needs no token. STRAIT_EAGAIN:
  * undecided until the operator approves or the metastore answers; STRAIT_EAUTH: refused;
  * STRAIT_ECLOSED: it may try again later. */
-strait_err strait_host_admit(struct host *h, const struct host_applicant *applicant);
+strait_err strait_host_admit(struct host *h, const struct host_applicant *who);
 /* The owners of all stages are ready: remembers them, also after a restart of the host. */
 void strait_host_keep_owners(struct host *h);
 /* Remembers everyone who is connected, likewise: for a new token. */

@@ -55,8 +55,8 @@ static strait_err read_expiry(struct host *h, const strait_metastore_entry *entr
 
 /* The label that the token is sealed with: an entry of another run does not fit. */
 static strait_seal_label token_label(const struct host *h, unsigned char out[32]) {
-    static const char purpose[] = "strait token of ";
-    memcpy(out, purpose, 16);
+    static const unsigned char purpose[16] = "strait token of "; // no text: it has no final zero
+    memcpy(out, purpose, sizeof purpose);
     memcpy(out + 16, h->invite.run, STRAIT_RUN_BYTES);
     return (strait_seal_label){out, 16 + STRAIT_RUN_BYTES};
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # honest.sh - nobody lies, but the gradients jump, as they do in small runs early in training: no step may be
-# recomputed for that. Checks runs that differ in seed, size, codec, optimizer, warmup and tokens per batch;
+# recomputed for that (measured seconds may be bounded: a busy machine is slow). Checks runs that differ in seed, size, codec, optimizer, warmup and tokens per batch;
 # with few tokens, most rows of a token table get no gradient.
 #
 #   RUNS=8    how many of the cases below, of 10
@@ -34,8 +34,8 @@ honest() {
     host_begin "$folder" run.yaml --set stages.count=3 $sets --rebalance 0
     for i in 1 2 3; do join_begin "$folder" "$folder-$i"; done
     host_ends 0 "$folder:$sets"
-    ! grep -qE 'implausible|far from before|impossible|too much|violation|banned' "$folder/events.log" ||
-        fail "an honest worker is suspected,$sets: $(grep -m 1 -E 'far from|impossible|too much|violation|banned' "$folder/events.log")"
+    ! grep -qE 'implausible|far from before|impossible|violation|banned' "$folder/events.log" ||
+        fail "an honest worker is suspected,$sets: $(grep -m 1 -E 'far from|impossible|violation|banned' "$folder/events.log")"
 }
 
 make_corpus
