@@ -1,7 +1,7 @@
 #!/bin/sh
 # honest.sh - nobody lies, but the gradients jump, as they do in small runs early in training: no step may be
-# recomputed for that (measured seconds may be bounded: a busy machine is slow). Checks runs that differ in seed, size, codec, optimizer, warmup and tokens per batch;
-# with few tokens, most rows of a token table get no gradient.
+# recomputed for that. A time that a busy machine measured may be bounded. Checks runs that differ in seed, size,
+# codec, optimizer, warmup and tokens per batch; with few tokens, most rows of a token table get no gradient.
 #
 #   RUNS=8    how many of the cases below, of 10
 #   SEEDS=1   runs of each, with other seeds
