@@ -51,11 +51,21 @@ static void rejects_inconsistent_sizes(void **state) {
     CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.context");
 }
 
+static void rejects_bottleneck_wider_than_the_model(void **state) {
+    (void)state;
+    strait_shape shape = tiny_llama();
+    shape.bottleneck = shape.width + 1;
+    CHECK_FAILS(strait_shape_check(&shape), STRAIT_ECONFIG, "bottleneck of 16");
+    shape.bottleneck = shape.width;
+    CHECK_OK(strait_shape_check(&shape));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameter_count_matches_hand_count),
         cmocka_unit_test(yardstick_has_its_published_size),
         cmocka_unit_test(rejects_inconsistent_sizes),
+        cmocka_unit_test(rejects_bottleneck_wider_than_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
