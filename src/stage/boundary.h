@@ -8,7 +8,7 @@
 #pragma once
 
 #include "codec/codec.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 
 /* Types of the messages between neighbours, and flags on them. */
 enum {

@@ -7,7 +7,7 @@
 
 #include "base/layout.h"
 #include "config/run_plan.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 
 enum {
     STRAIT_MSG_BOUNDARY_CHECK = STRAIT_MSG_FIRST + 12 // between neighbours

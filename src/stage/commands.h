@@ -12,7 +12,7 @@
 
 #include "base/layout.h"
 #include "codec/codec.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 #include "plan/step_times.h"
 
 enum {

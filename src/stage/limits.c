@@ -1,9 +1,9 @@
 #include "stage/limits.h"
 
 #include "base/machine.h"
-#include "net/core/mesh.h"
 #include "net/emulate/delay_line.h"
 #include "net/emulate/emulate.h"
+#include "net/mesh/mesh.h"
 #include "net/tls/socket.h"
 #include "net/tls/tls.h"
 #include "plan/delay.h"

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "config/run.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 
 enum {
     STRAIT_STARTUP_LINE = 8192

@@ -1,7 +1,7 @@
 #include "swarm/budget.h"
 
 #include "swarm/protocol.h"
-#include "swarm/snapshot.h"
+#include "swarm/snapshot/snapshot.h"
 
 enum {
     QUEUE_MIN = 4 * 1024 * 1024,

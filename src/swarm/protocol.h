@@ -11,8 +11,8 @@
 #pragma once
 
 #include "base/layout.h"
-#include "net/core/mesh.h"
-#include "swarm/coordinator.h"
+#include "net/mesh/mesh.h"
+#include "swarm/coordinator/coordinator.h"
 #include "swarm/invite.h"
 
 enum {
@@ -139,7 +139,7 @@ typedef struct strait_piece {
     size_t bytes;
 } strait_piece;
 
-/* The list of tensors (snapshot_header.h) that a worker needs from the checkpoint. */
+/* The list of tensors (snapshot/header.h) that a worker needs from the checkpoint. */
 typedef struct strait_snapshot_request {
     uint32_t generation;
     strait_view list; // borrowed

@@ -8,8 +8,8 @@
 #include "stage/commands.h"
 #include "swarm/invite.h"
 #include "swarm/protocol.h"
-#include "swarm/snapshot.h"
-#include "swarm/snapshot_header.h"
+#include "swarm/snapshot/header.h"
+#include "swarm/snapshot/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "liar/values.h"
 #include "stage/boundary.h"
 #include "stage/commands.h"
-#include "swarm/snapshot_header.h"
+#include "swarm/snapshot/header.h"
 
 #include <limits.h>
 #include <pthread.h>

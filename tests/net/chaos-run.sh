@@ -1,11 +1,11 @@
 #!/bin/sh
 # chaos-run.sh STRAIT HELPER WAN - a swarm on four machines (machines.sh), one of them the
 # coordinator's, under random network faults drawn from a seed: losses and weights must be the same as
-# without faults. tests/cli/chaos.sh covers all other faults. Needs root, ip and TUN; skips otherwise.
+# without faults. tests/cli/swarm/chaos.sh covers all other faults. Needs root, ip and TUN; skips otherwise.
 #
 #   SEED=1 FAULTS=5 LONGEST=8    LONGEST: longest fault in seconds
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 . "$(dirname "$0")/machines.sh"
 WAN=$3
 SEED=${SEED:-1}

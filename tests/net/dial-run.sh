@@ -4,7 +4,7 @@
 # its own router, and the worker does not: not one packet arrives. The helper is the program, whose
 # coordinator lies.
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 . "$(dirname "$0")/nat_lib.sh"
 FALSE_PROGRAM=$HELPER
 HELPER=${HELPER%/*}/cli_weights

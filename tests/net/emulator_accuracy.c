@@ -5,7 +5,7 @@
  * devices and wanlink.c. Nothing outside of them is changed; without root the test is skipped. */
 #include "base/clock.h"
 #include "check.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 #include "net/wanlink.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 # but neither can be dialled. Beside them are spares with public addresses; later there is none, but a
 # relay. The run must make a step within seconds each time.
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 LIMIT=${LIMIT:-30} # seconds to the first step
 . "$(dirname "$0")/nat_lib.sh"
 

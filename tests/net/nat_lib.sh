@@ -1,5 +1,5 @@
 # nat_lib.sh - machines with public addresses, and homes behind routers that translate addresses and let
-# nobody in (nftables masquerade), as network namespaces. Source it after lib.sh and swarm_lib.sh. Needs
+# nobody in (nftables masquerade), as network namespaces. Source it after lib.sh and swarm/lib.sh. Needs
 # root, ip and nft; skips otherwise. The public network is $PUBLIC.0/24; nothing leaves the namespaces.
 
 PUBLIC=5.99.0

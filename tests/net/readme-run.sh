@@ -5,7 +5,7 @@
 # ip and TUN; skips otherwise.
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 . "$(dirname "$0")/machines.sh"
 WAN=$3
 machines_begin 2

@@ -2,7 +2,7 @@
 # relay-run.sh - two workers that accept no connections train through a relay; losses and weights must
 # be the same as on one machine. The relay is killed and restarted in the middle.
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 
 make_corpus
 make_run run.yaml 2 60

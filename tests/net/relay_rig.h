@@ -2,7 +2,7 @@
 #pragma once
 
 #include "check.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 #include "net/relay/relay.h"
 #include "net/relay/relay_wire.h"
 

@@ -3,7 +3,7 @@
 # 30 ms: one hosts, two join by its invite and train to the end; then again while links are interrupted
 # for short and long times. Needs root, ip and TUN; skips otherwise.
 . "$(dirname "$0")/../cli/lib.sh"
-. "$(dirname "$0")/../cli/swarm_lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 . "$(dirname "$0")/machines.sh"
 WAN=$3
 machines_begin 3

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "net/core/local_socket.h"
 #include "net/core/reachability.h"
-#include "swarm/assign.h"
 #include "swarm/budget.h"
-#include "swarm/host/operator.h"
+#include "swarm/coordinator/assign.h"
+#include "swarm/host/access/operator.h"
 #include "swarm/host/state.h"
 
 #include <stdarg.h>

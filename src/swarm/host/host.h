@@ -6,7 +6,7 @@
  * same folder continues with the same invite. */
 #pragma once
 
-#include "swarm/coordinator.h"
+#include "swarm/coordinator/coordinator.h"
 #include "swarm/invite.h"
 #include "train/session.h"
 

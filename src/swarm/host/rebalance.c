@@ -1,5 +1,5 @@
 /* rebalance.c - moves stages to spares that joined late and are faster than the owners. */
-#include "swarm/rebalance.h"
+#include "swarm/coordinator/rebalance.h"
 
 #include "base/clock.h"
 #include "swarm/host/state.h"

@@ -6,13 +6,13 @@
 #include "metastore/metastore.h"
 #include "net/core/priority_queue.h"
 #include "stage/channel.h"
-#include "swarm/host/admission.h"
-#include "swarm/host/claims.h"
+#include "swarm/host/access/admission.h"
 #include "swarm/host/host.h"
-#include "swarm/host/replay_check.h"
+#include "swarm/host/verify/claims.h"
+#include "swarm/host/verify/replay_check.h"
 #include "swarm/protocol.h"
-#include "swarm/snapshot.h"
-#include "swarm/snapshot_reader.h"
+#include "swarm/snapshot/reader.h"
+#include "swarm/snapshot/snapshot.h"
 #include "train/executor.h"
 
 enum {

@@ -4,7 +4,7 @@
 
 #include "stage/service.h"
 #include "swarm/protocol.h"
-#include "swarm/snapshot.h"
+#include "swarm/snapshot/snapshot.h"
 #include "swarm/worker/worker.h"
 
 enum {

@@ -16,7 +16,7 @@
  * Exits with 6 when the coordinator refuses it. */
 #include "codec/codec.h"
 #include "swarm/keys.h"
-#include "swarm/snapshot.h"
+#include "swarm/snapshot/snapshot.h"
 #include "swarm/worker/capability.h"
 #include "swarm/worker/state.h"
 

@@ -6,7 +6,7 @@
 #   RUNS=8    how many of the cases below, of 10
 #   SEEDS=1   runs of each, with other seeds
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/../swarm_lib.sh"
+. "$(dirname "$0")/lib.sh"
 RUNS=${RUNS:-8}
 SEEDS=${SEEDS:-1}
 

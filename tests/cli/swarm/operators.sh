@@ -2,7 +2,7 @@
 # operators.sh - every command of "strait swarm" on a live run, and every way to give an invite to
 # "strait join". The run goes on through all of it.
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/../swarm_lib.sh"
+. "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 4000

@@ -2,7 +2,7 @@
 # rollback.sh - the metastore's journal is replaced by an older copy while workers live, which have seen
 # later generations than it knows. The run goes on with them, to the same losses and weights.
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/../swarm_lib.sh"
+. "$(dirname "$0")/lib.sh"
 
 make_corpus
 make_run run.yaml 2 60

@@ -2,7 +2,7 @@
 # sybil.sh - a holder of the token joins with one new key after another. It is slowed down, its keys are
 # not remembered, the log stays short, and workers at another address join and finish the run.
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/../swarm_lib.sh"
+. "$(dirname "$0")/lib.sh"
 STRANGER=$(dirname "$HELPER")/cli_stranger
 N=150
 

@@ -2,7 +2,7 @@
 # etcd-hang.sh - the leading coordinator hangs (SIGSTOP) and keeps its locks and its port. The standby takes
 # over the run and its folder; the old leader, when it runs again, ends before it writes anything.
 . "$(dirname "$0")/../../cli/lib.sh"
-. "$(dirname "$0")/../../cli/swarm_lib.sh"
+. "$(dirname "$0")/../../cli/swarm/lib.sh"
 . "$(dirname "$0")/etcd_lib.sh"
 
 make_corpus

@@ -2,7 +2,7 @@
 # etcd-names.sh - runs of one name in one etcd: each folder is a run of its own, with its own invite, and
 # continues with it after a restart.
 . "$(dirname "$0")/../../cli/lib.sh"
-. "$(dirname "$0")/../../cli/swarm_lib.sh"
+. "$(dirname "$0")/../../cli/swarm/lib.sh"
 . "$(dirname "$0")/etcd_lib.sh"
 
 make_corpus

@@ -5,7 +5,7 @@
 # undisturbed run.
 [ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 . "$(dirname "$0")/../../cli/lib.sh"
-. "$(dirname "$0")/../../cli/swarm_lib.sh"
+. "$(dirname "$0")/../../cli/swarm/lib.sh"
 
 make_corpus
 make_run run.yaml 2 300

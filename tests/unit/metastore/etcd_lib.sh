@@ -1,4 +1,4 @@
-# etcd_lib.sh - an etcd of one member on loopback. Source it after lib.sh and swarm_lib.sh.
+# etcd_lib.sh - an etcd of one member on loopback. Source it after lib.sh and swarm/lib.sh.
 [ -x /usr/bin/etcd ] || { echo "skipped: no /usr/bin/etcd here (Debian package etcd-server)"; exit 77; }
 
 # start_etcd: starts it and sets $store to what --store takes. A host waits until it answers.

@@ -1,5 +1,5 @@
 /* The mesh: several threads, peers that return, refusals and counters. */
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"

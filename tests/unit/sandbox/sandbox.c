@@ -1,5 +1,5 @@
 /* What a confined process can still do, and what it cannot. Each case runs in a child, because a
- * sandbox cannot be left. tests/cli/sandbox.sh tries the same inside a joined worker. */
+ * sandbox cannot be left. tests/cli/swarm/sandbox.sh tries the same inside a joined worker. */
 #include "sandbox/sandbox.h"
 
 #include "check.h"

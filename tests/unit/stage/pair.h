@@ -2,8 +2,8 @@
 #pragma once
 
 #include "check.h"
-#include "net/core/mesh.h"
 #include "net/inproc/mailbox.h"
+#include "net/mesh/mesh.h"
 
 #include <stdio.h>
 

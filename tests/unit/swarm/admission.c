@@ -1,8 +1,8 @@
 /* The keys that a host remembers, and the requests of its operator. */
-#include "swarm/host/admission.h"
+#include "swarm/host/access/admission.h"
 
 #include "check.h"
-#include "swarm/host/operator.h"
+#include "swarm/host/access/operator.h"
 #include "swarm/host/state.h"
 
 #include <stdlib.h>

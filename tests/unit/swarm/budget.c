@@ -2,7 +2,7 @@
 #include "swarm/budget.h"
 
 #include "../config/tiny_run.h"
-#include "net/core/mesh.h"
+#include "net/mesh/mesh.h"
 
 static strait_run run;
 static scratch folder;

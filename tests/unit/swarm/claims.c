@@ -1,5 +1,5 @@
 /* Bounds on what workers report. */
-#include "swarm/host/claims.h"
+#include "swarm/host/verify/claims.h"
 
 #include "check.h"
 #include "stage/commands.h"
@@ -18,7 +18,7 @@ static const strait_claims_limits limits = {.is_last = 1,
 static void has_bounds(const strait_layout *layout) {
     for (int i = 0; i < layout->n_fields; i++)
         if (!strait_claims_has_bound(layout->fields[i].name))
-            fail_msg("%s: the field %s has no row in swarm/host/claims.c", layout->name,
+            fail_msg("%s: the field %s has no row in swarm/host/verify/claims.c", layout->name,
                      layout->fields[i].name);
 }
 

@@ -1,4 +1,4 @@
-#include "swarm/host/replay_check.h"
+#include "swarm/host/verify/replay_check.h"
 
 #include "check.h"
 

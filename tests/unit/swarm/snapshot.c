@@ -1,10 +1,10 @@
 /* Snapshots of stages: taken, sent in pieces, restored; and headers from untrusted runners. */
-#include "swarm/snapshot.h"
+#include "swarm/snapshot/snapshot.h"
 
 #include "../config/tiny_run.h"
 #include "base/alloc.h"
-#include "swarm/snapshot_header.h"
-#include "swarm/snapshot_reader.h"
+#include "swarm/snapshot/header.h"
+#include "swarm/snapshot/reader.h"
 
 static strait_run run;
 static scratch folder;

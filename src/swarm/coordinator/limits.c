@@ -1,0 +1,104 @@
+/* limits.c - how long a worker may be silent, and how long a phase may take.
+ *
+ * A worker that sends heartbeats with changing progress looks alive for ever. So every phase also
+ * has a limit that counts from its beginning and that nothing a worker sends extends. It grows with
+ * what the coordinator itself knows: the size of the stage and how long recent steps took. */
+#include "swarm/coordinator/state.h"
+
+#define SECOND_NS     INT64_C(1000000000)
+#define REPLY_NS      (10 * SECOND_NS) // for any reply, besides the work it needs
+#define REPLY_MAX_NS  (30 * SECOND_NS) // with the end of the action that a worker is computing
+#define SETUP_NS      (30 * SECOND_NS) // to load a device's libraries, before any allocation
+#define CONNECT_NS    (3 * SECOND_NS)  // for two neighbours to connect, in the first attempts
+#define REPLY_ACTIONS 4                // recent durations added to a reply outside of work
+#define WORK_FACTOR   8                // recent durations that a goal may take
+#define LEASE_FACTOR  8                // leases cover this many times the longest gap seen
+#define SHIFT_MAX     3                // limits double with failures in a row, up to 8 times
+
+static const double slowest_fill = 5e7; // bytes per second of allocating and initialising a stage
+static const double slowest_link = 1e6; // bytes per second at which snapshots are sent
+
+static int64_t longer(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t shorter(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Without a spare the same workers try again. If they are slow and not at fault, they need longer
+ * than the limit says, so it doubles until they succeed. */
+static int doublings(const struct strait_coordinator *c, int n_free) {
+    const int n = c->n_failures - n_free;
+    return n < 0 ? 0 : (n < SHIFT_MAX ? n : SHIFT_MAX);
+}
+
+int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c) {
+    return CONNECT_NS << doublings(c, 2);
+}
+
+/* Which of the recent durations belongs to a goal. */
+static int kind_of(const strait_swarm_goal *goal) {
+    if (goal->is_begin) return 0;
+    return goal->is_update ? 1 : 2;
+}
+
+void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns) {
+    int64_t *recent = &c->goal_ns[kind_of(&c->goal)];
+    if (!c->goal.is_slow)
+        *recent = longer(now_ns - c->phase_began_ns, *recent - *recent / 16); // a falling maximum
+}
+
+/* Returns the time for work on all bytes of a stage. */
+static int64_t for_bytes(const struct strait_coordinator *c, int stage, double bytes_per_s) {
+    const double need = c->config.need_bytes[stage];
+    if (need <= 0.0) return c->config.setup_timeout_ns;
+    return (int64_t)(need / bytes_per_s * (double)SECOND_NS);
+}
+
+/* A worker replies between two actions of its stage, so the last command may still occupy it. */
+static int64_t for_reply(const struct strait_coordinator *c) {
+    return shorter(REPLY_NS + REPLY_ACTIONS * c->goal_ns[0], REPLY_MAX_NS);
+}
+
+static int64_t for_goal(const struct strait_coordinator *c, int stage) {
+    const int64_t recent = c->goal_ns[kind_of(&c->goal)];
+    if (c->goal.is_slow || recent == 0) return SETUP_NS + for_bytes(c, stage, slowest_link);
+    return REPLY_NS + WORK_FACTOR * recent;
+}
+
+static int64_t limit_of(const struct strait_coordinator *c, int stage) {
+    switch (c->phase) {
+    case STRAIT_PHASE_CONNECT: return for_reply(c) + strait_coordinator_connect_ns(c);
+    case STRAIT_PHASE_OPEN: return SETUP_NS + for_bytes(c, stage, slowest_fill);
+    case STRAIT_PHASE_RESTORE:
+    case STRAIT_PHASE_SNAPSHOT: return for_reply(c) + for_bytes(c, stage, slowest_link);
+    case STRAIT_PHASE_WORK: return for_goal(c, stage) << doublings(c, 0);
+    default: return for_reply(c);
+    }
+}
+
+int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns) {
+    return c->phase != STRAIT_PHASE_WAITING && c->is_awaited[stage] &&
+           now_ns - c->phase_began_ns > limit_of(c, stage);
+}
+
+/* What a worker may take if its longest pause so far was `seen_ns`. */
+static int64_t with_pauses(const struct strait_coordinator *c, int64_t usual_ns, int64_t seen_ns) {
+    return longer(usual_ns, shorter(LEASE_FACTOR * seen_ns, c->config.lease_max_ns));
+}
+
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns) {
+    const strait_swarm_worker *worker = &c->workers[slot];
+    const int is_awaited = worker->stage >= 0 && c->phase != STRAIT_PHASE_WAITING &&
+                           c->is_awaited[worker->stage];
+    /* While it allocates or measures a stage, the computing thread sends no heartbeats. */
+    if (is_awaited && (c->phase != STRAIT_PHASE_WORK || c->goal.is_slow)) return NULL;
+    if (now_ns - worker->seen_ns > with_pauses(c, c->config.lease_ns, worker->max_gap_ns))
+        return "no heartbeat: lease expired; disconnected";
+    if (!is_awaited || worker->waits_for != 0) return NULL;
+    const int64_t since = longer(worker->progress_ns, c->phase_began_ns);
+    return now_ns - since > with_pauses(c, c->config.stall_timeout_ns, worker->max_pause_ns)
+               ? "sends heartbeats but makes no progress; disconnected"
+               : NULL;
+}

@@ -1,0 +1,174 @@
+/* state.h - functions that the files of the coordinator share: coordinator.c handles
+ * events, phase.c moves from phase to phase, restore.c chooses what stages
+ * are restored from, boundaries.c who is replaced after failures, pairs.c
+ * who may be placed side by side, limits.c how long everything may take,
+ * replies.c and suspects.c handle replies and invalid values. */
+#pragma once
+
+#include "swarm/coordinator/coordinator.h"
+
+/* A link between neighbours often breaks because one of them died. Waiting this long lets the
+ * coordinator notice the death before it assigns the stages again. */
+#define GRACE_NS INT64_C(200000000)
+
+/* Points of suspicion: the owner at fault gets FULL_POINTS per failure, those that may have misled
+ * the coordinator about it get PART_POINTS. At LIMIT_POINTS a worker loses its stage. */
+enum {
+    PART_POINTS = 1,
+    FULL_POINTS = 2,
+    LIMIT_POINTS = STRAIT_SWARM_FAILURES * FULL_POINTS
+};
+
+/* Appends an action without a stage, with an empty reason. */
+strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
+                                            strait_swarm_action_kind kind, int worker);
+
+/* Appends a log line about a worker and the stage it owns now. `reason` is static text. */
+strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
+                                            strait_swarm_actions *out, int worker,
+                                            const char *reason);
+
+/* Returns whether a stage may be assigned to the worker. */
+int strait_coordinator_can_own(const struct strait_coordinator *c, int slot);
+
+/* Returns the best spare for a stage; -1: there is none. */
+int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage);
+
+/* Makes `worker` the owner of the stage. The previous owner becomes a spare, or is disconnected if
+ * it asked to leave. */
+void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
+                               strait_swarm_actions *out);
+
+/* Frees the slot of a worker that is gone. A worker with violations, penalties or disputes keeps
+ * it: reconnecting must not clear them. */
+void strait_coordinator_forget(struct strait_coordinator *c, int worker);
+
+/* Returns the newest step that the current owners can restore. */
+int64_t strait_coordinator_best_step(const struct strait_coordinator *c);
+
+/* Abandons the current generation: all stages return to `waiting`. The next generation begins after
+ * `delay_ns` at the earliest, later after repeated failures. */
+void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns);
+
+/* Begins a phase that is a barrier and sends its commands. */
+void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase phase,
+                              int64_t now_ns, strait_swarm_actions *out);
+
+/* Moves on to the next phase for as long as no reply is outstanding. */
+void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
+                                strait_swarm_actions *out);
+
+/* ---- replies.c ---- */
+
+/* Handles the event REPLY. */
+void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_event *e,
+                              int64_t now, strait_swarm_actions *out);
+
+/* ---- boundaries.c ---- */
+
+/* The boundary between stages `boundary` and `boundary` + 1 failed: suspects both owners. */
+void strait_coordinator_charge_boundary(struct strait_coordinator *c, int boundary);
+
+/* The owner of `stage` failed, and no neighbour was involved: suspects it. */
+void strait_coordinator_charge_owner(struct strait_coordinator *c, int stage);
+
+/* The owner of `stage` got nothing from its neighbour on `side` in time: suspects those it waited
+ * for, directly or through others. */
+void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, int side);
+
+/* The owner of `stage` was lost before the next generation began: that explains the failure that
+ * ended the last one, so the others are suspected no longer. */
+void strait_coordinator_excuse(struct strait_coordinator *c, int stage);
+
+/* Before a new generation: replaces the owner that is suspected most, if it failed too often, and
+ * separates pairs that cannot connect. */
+void strait_coordinator_settle(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* Counts a penalty against a worker and records it. */
+void strait_coordinator_penalise(struct strait_coordinator *c, int slot, strait_swarm_actions *out);
+
+/* ---- pairs.c ---- */
+
+/* Remembers for some hours that the owners of the two stages at a boundary cannot connect. */
+void strait_coordinator_remember_pair(struct strait_coordinator *c, int boundary);
+
+/* Returns whether the workers in two slots are known to be unable to connect. */
+int strait_coordinator_is_bad_pair(const struct strait_coordinator *c, int slot, int other);
+
+/* Returns with how many owners of neighbouring stages the worker cannot connect. */
+int strait_coordinator_count_bad(const struct strait_coordinator *c, int slot, int stage);
+
+/* Replaces owners that cannot connect to a neighbour, by spares or by exchanging two stages. */
+void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* ---- limits.c ---- */
+
+/* Returns why the lease or the progress of a worker has run out; NULL: it has not. */
+const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns);
+
+/* Notes how long the goal took that has just been reached. */
+void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns);
+
+/* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. No
+ * heartbeat extends it. */
+int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns);
+
+/* ---- restore.c ---- */
+
+/* Records the digests of snapshots that the owner of a stage took in this generation. A second
+ * digest of one snapshot is a violation. */
+void strait_coordinator_record(struct strait_coordinator *c, int slot,
+                               const strait_snapshot_set *own, int64_t now,
+                               strait_swarm_actions *out);
+
+/* Chooses the newest step that every stage can restore, and enters the phase. */
+void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
+                                      strait_swarm_actions *out);
+
+/* Adds step, source and digest to the command of one stage. */
+void strait_coordinator_fill_restore(const struct strait_coordinator *c, int stage,
+                                     strait_swarm_action *action);
+
+/* All stages are at the chosen step. */
+void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now,
+                                       strait_swarm_actions *out);
+
+/* The worker found that the snapshot it was to restore is not the recorded one. */
+void strait_coordinator_bad_source(struct strait_coordinator *c, int slot, int64_t now,
+                                   strait_swarm_actions *out);
+
+/* ---- suspects.c ---- */
+
+/* A replayed step gave other values than the first time: the stages that were restored from copies
+ * go to spares; if that does not help, to other snapshots, to older ones, to the checkpoint. */
+void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now,
+                                       strait_swarm_actions *out);
+
+/* The worker rejected the snapshot it was to restore, which came from worker `giver`: itself, or
+ * the owner of a neighbouring stage. One of the two loses its stage, or else the snapshot is not
+ * used again. */
+void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver,
+                               const strait_digest *digest, int64_t now, strait_swarm_actions *out);
+
+/* `accuser` reports that it rejected values from the owner of stage `blamed`. Replaces the accuser
+ * by a spare, or the one of the two that a second worker contradicts. A stage that is not its
+ * neighbour is a violation. */
+void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
+                              strait_swarm_actions *out);
+
+/* The driver found invalid data from a worker: counts a violation. */
+void strait_coordinator_invalid_data(struct strait_coordinator *c, int slot, int64_t now,
+                                     strait_swarm_actions *out);
+
+/* A worker reported non-finite or implausible values: the step is recomputed, on a spare if there
+ * is one. */
+void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_t now,
+                                  strait_swarm_actions *out);
+
+/* The recomputed step has no such values at `stage`, which the worker owned: counts a violation
+ * against it, or against a neighbour that was beside another such worker before. */
+void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int stage, int64_t now,
+                                     strait_swarm_actions *out);
+
+/* Another worker computed the same: the report was true. */
+void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
