@@ -50,6 +50,7 @@ static strait_err ask(const char *folder, const strait_operator_request *request
     return err;
 }
 
+/* The host may be of another release: a field that it does not send reads as empty or 0. */
 static const char *text_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
     return text != NULL ? text : "";
@@ -65,6 +66,7 @@ static strait_err print_json(const json_t *answer) {
     return STRAIT_OK;
 }
 
+/* Names come from workers and may be long; the key beside them is what kick and ban take. */
 static void print_worker(const json_t *worker) {
     const long long stage = int_of(worker, "stage");
     char role[32] = "spare";
@@ -86,6 +88,7 @@ static void print_status(const json_t *answer) {
                text_of(json_array_get(banned, i), "key"));
 }
 
+/* Invite 0 is the one that the host printed when it started; it has no number to revoke. */
 static void print_invites(const json_t *answer) {
     const json_t *invites = json_object_get(answer, "invites");
     for (size_t i = 0; i < json_array_size(invites); i++) {
@@ -124,6 +127,8 @@ static strait_err run_for_folder(int n_args, const char **args, strait_operator_
     return run(args[0], &request);
 }
 
+/* For kick, ban and unban. The host itself finds the worker: only it knows all keys, also those of
+ * workers that are gone. */
 static strait_err run_for_worker(int n_args, const char **args, strait_operator_kind kind) {
     strait_operator_request request = {.kind = kind, .seconds = kick_s};
     if (n_args != 2)
@@ -158,6 +163,8 @@ static strait_err rotate(int n_args, const char **args) {
     return run_for_folder(n_args, args, (strait_operator_request){.kind = STRAIT_OPERATOR_ROTATE});
 }
 
+/* --list and --revoke are actions of their own; they share the word because users look for them
+ * there. */
 static strait_err invite(int n_args, const char **args) {
     strait_operator_request request = {
         .kind = STRAIT_OPERATOR_INVITE, .uses = (uint32_t)n_uses, .seconds = valid_hours * 3600.0};

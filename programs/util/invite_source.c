@@ -1,3 +1,5 @@
+/* invite_source.c - see invite_source.h. Arguments of a program are visible to other users of the
+ * machine; a file, standard input and the environment are not. */
 #include "invite_source.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* sha256.c - see sha256.h. OpenSSL computes it: it uses the SHA instructions of the processor. */
 #include "base/sha256.h"
 
 #include "base/alloc.h"
@@ -9,6 +10,7 @@ struct strait_sha256 {
     EVP_MD_CTX *context;
 };
 
+/* EVP functions on SHA-256 fail only where they cannot allocate. */
 static strait_err fail(void) {
     return STRAIT_FAIL(STRAIT_ENOMEM, "SHA-256: out of memory");
 }
@@ -46,6 +48,7 @@ void strait_sha256_close(struct strait_sha256 **hash) {
     *hash = NULL;
 }
 
+/* Digests are public, so the comparison need not take the same time for all of them. */
 int strait_digest_equal(const strait_digest *a, const strait_digest *b) {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }

@@ -1,3 +1,9 @@
+/* block.c - the order of operations in one block: the received code or stream, optional parts of
+ * the stream, attention, MLP, and the bottleneck ends where the block is the first or last of a
+ * stage.
+ *
+ * Sums are not stored where the next reader can form them: a block leaves `mid` and `delta`, and
+ * the next norm, or strait_block_output, adds them. */
 #include "model/block.h"
 
 strait_block_spec strait_block_spec_of_range(const strait_shape *s, strait_layer_range range) {
@@ -120,6 +126,8 @@ strait_err strait_block_plan_scratch(const strait_shape *shape, int64_t n,
     return plan_overlay(shape, n, slab, changed, is_training && has_changed ? 3 : 0);
 }
 
+/* Blocks that are recomputed in the backward pass share their activations; each keeps its own
+ * input, from which it is recomputed. */
 void strait_block_share_acts(strait_block_acts *acts, const strait_block_acts *shared) {
     const strait_block_acts own = *acts;
     *acts = *shared;

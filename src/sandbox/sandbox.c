@@ -1,3 +1,5 @@
+/* sandbox.c - enters the sandbox in an order that cannot be undone half-way, and says in one line
+ * what the kernel supports of it. */
 #include "sandbox/sandbox.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* k_mlp.cu - activation functions: gated silu (swiglu), squared relu, relu and silu. */
 #include "backend/cuda/vector.cuh"
 
+/* Computed in float and rounded once, whatever T is: the reference loops do the same. */
 template <typename T, int W>
 __device__ __forceinline__ void swiglu(T *y, const T *gate_up, int64_t row, int64_t c,
                                        int64_t cols) {
@@ -45,6 +46,7 @@ template <typename T, int W> __device__ __forceinline__ void relu2(T *y, const T
     put<T, W>(y + at, v);
 }
 
+/* At 0 the gradient of the square is 0 from both sides; no convention is needed. */
 template <typename T, int W>
 __device__ __forceinline__ void relu2_back(T *d_x, T *y, const T *d_y, const T *x, int64_t at) {
     float v[W], d[W];

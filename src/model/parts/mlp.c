@@ -1,3 +1,5 @@
+/* mlp.c - norm, optional convolution, projection up, activation, projection down. Gate and up
+ * projection lie side by side in memory, so that one product computes both. */
 #include "model/parts/mlp.h"
 
 strait_err strait_mlp_add_params(struct strait_param_list *list, strait_mlp *out) {

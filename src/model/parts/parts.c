@@ -1,3 +1,7 @@
+/* parts.c - walks over the table of optional parts (parts.def).
+ *
+ * Every function asks each row in the order of the table: that order is the order in which parts
+ * are applied at one place, and in which their weights are drawn, so it must not change. */
 #include "model/parts/parts.h"
 
 #include <assert.h>
@@ -19,6 +23,7 @@ strait_part_set strait_parts_of_block(const strait_shape *shape, int i) {
     return set;
 }
 
+/* A part may be in some blocks only, for example in the first of each stage. */
 static int is_in_model(const struct row *row, const strait_shape *shape) {
     for (int i = 0; i < shape->layers; i++)
         if (row->ops->is_in_block(shape, i)) return 1;
@@ -31,6 +36,7 @@ const char *strait_parts_option(const strait_shape *shape) {
     return NULL;
 }
 
+/* Token tables come first: without them, convolutions of the stream may be the next obstacle. */
 const char *strait_parts_remedy(const strait_shape *shape) {
     if (shape->has_token_tables) return "set model.anchors to false, or choose another codec";
     return "set model.inner_conv to true, which leaves the convolutions inside attention and MLP, "
@@ -63,6 +69,7 @@ strait_err strait_parts_require(const strait_shape *shape, const struct strait_b
     return STRAIT_OK;
 }
 
+/* With is_product only matrices that multiply every token count: FLOPs follow from those. */
 int64_t strait_parts_count(const strait_shape *shape, int i, int is_product) {
     strait_part_param params[STRAIT_PART_PARAMS];
     int64_t sum = 0;

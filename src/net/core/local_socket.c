@@ -110,6 +110,7 @@ static int read_line(int fd, char *out, size_t capacity, int64_t until_ns) {
     return 0;
 }
 
+/* A reader that stops reading costs the caller no more than the time it set. */
 static int write_all(int fd, const char *text, size_t n, int64_t until_ns) {
     while (n > 0 && wait_for(fd, POLLOUT, until_ns)) {
         const ssize_t put = send(fd, text, n, MSG_NOSIGNAL);
@@ -126,6 +127,7 @@ static int write_line(int fd, const char *text, int64_t until_ns) {
 
 /* ---- serving and asking ---- */
 
+/* The mode of the socket protects it already; this holds where a file system ignores modes. */
 static int is_own_user(int fd) {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -154,6 +156,7 @@ void strait_local_serve(struct strait_local_server *server, strait_local_answer 
     }
 }
 
+/* The whole answer must come in time, however slowly its bytes arrive. */
 static strait_err ask(int fd, const char *request, int timeout_ms, char **out) {
     void *memory = NULL;
     const int64_t until = strait_clock_ns() + (int64_t)timeout_ms * 1000000;

@@ -1,3 +1,5 @@
+/* seal.c - AES-256-GCM under a key derived from the identity. The label is authenticated too, so a
+ * sealed secret cannot be moved to another place. */
 #include "net/core/seal.h"
 
 #include <openssl/crypto.h>

@@ -1,3 +1,5 @@
+/* records.c - see records.h. The lists are short and unordered: a removed record gives its place to
+ * the last one. */
 #include "swarm/snapshot/records.h"
 
 #include <string.h>
@@ -55,6 +57,8 @@ void strait_snapshot_records_write(const strait_snapshot_records *records, strai
     }
 }
 
+/* A count that is too large can only come from a damaged entry: the reader is marked as short,
+ * which its caller reports. */
 void strait_snapshot_records_read(strait_reader *r, strait_snapshot_records *out) {
     memset(out, 0, sizeof *out);
     const uint64_t n = strait_reader_uint(r, 1);

@@ -45,6 +45,8 @@ strait_err strait_host_check_token(struct host *h, const unsigned char token[STR
     return STRAIT_OK;
 }
 
+/* Written before the worker is admitted: a host that crashes in between counts one use too many
+ * rather than one too few. */
 static strait_err put_invite(struct host *h, const struct host_invite *invite) {
     char path[STRAIT_METASTORE_KEY_MAX];
     unsigned char bytes[ENTRY_BYTES];
@@ -81,6 +83,7 @@ static strait_err format_line(const struct host *h, const unsigned char token[ST
     return strait_invite_format(&invite, line);
 }
 
+/* The number of an invite is never used again, so that revoking by number cannot hit another. */
 strait_err strait_host_make_invite(struct host *h, uint32_t uses, uint64_t expires,
                                    struct host_invite **out, char line[STRAIT_INVITE_TEXT]) {
     unsigned char token[STRAIT_TOKEN_BYTES];

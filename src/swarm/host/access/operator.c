@@ -54,6 +54,8 @@ static struct connection *connection_of(struct host *h, const struct host_key *k
 
 /* ---- answers ---- */
 
+/* jansson returns NULL without memory, and packs and appends NULL to NULL: the one check is where
+ * the answer becomes text. */
 static json_t *success(void) {
     return json_pack("{sb}", "ok", 1);
 }
@@ -108,6 +110,7 @@ static json_t *list_invites(const struct host *h) {
 
 /* ---- commands ---- */
 
+/* Not on record: a restarted host admits a worker that was kicked. */
 static strait_err kick(struct host *h, const strait_operator_request *request) {
     struct host_key *key = NULL;
     const double seconds = request->seconds > 0.0 ? request->seconds : KICK_S;
@@ -120,6 +123,8 @@ static strait_err kick(struct host *h, const strait_operator_request *request) {
     return STRAIT_OK;
 }
 
+/* On record before the worker learns of it: it must not find a restarted host that has forgotten.
+ */
 static strait_err ban(struct host *h, const strait_operator_request *request) {
     struct host_key *key = NULL;
     STRAIT_TRY(find_target(h, request->target, 0, &key));
