@@ -45,8 +45,7 @@ strait_err strait_host_check_token(struct host *h, const unsigned char token[STR
     return STRAIT_OK;
 }
 
-/* Written before the worker is admitted: a host that crashes in between counts one use too many
- * rather than one too few. */
+/* Written before the worker gets an answer, so that a restarted host knows of the use. */
 static strait_err put_invite(struct host *h, const struct host_invite *invite) {
     char path[STRAIT_METASTORE_KEY_MAX];
     unsigned char bytes[ENTRY_BYTES];
