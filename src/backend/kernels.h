@@ -122,6 +122,10 @@ struct strait_kernels {
                             strait_tensor x);
 
     /* columns */
+    /* y[n, :] += row [1 x C], which is f32. */
+    strait_err (*add_row)(struct strait_stream *s, strait_tensor y, strait_tensor row);
+    /* d_row [1 x C] += the sum over the rows of d_y. */
+    strait_err (*add_row_back)(struct strait_stream *s, strait_tensor d_row, strait_tensor d_y);
     /* y[:, first + c] += x[:, c] */
     strait_err (*add_cols)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                            int64_t first);

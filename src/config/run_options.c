@@ -12,6 +12,10 @@ static const char *const families[] = {
 static const char *const activations[] = {
     [STRAIT_SWIGLU] = "swiglu", [STRAIT_RELU2] = "relu2", NULL};
 static const char *const ropes[] = {[STRAIT_ROPE_FULL] = "full", [STRAIT_ROPE_HALF] = "half", NULL};
+static const char *const rope_scalings[] = {[STRAIT_ROPE_UNSCALED] = "none",
+                                            [STRAIT_ROPE_LINEAR] = "linear",
+                                            [STRAIT_ROPE_LLAMA3] = "llama3",
+                                            NULL};
 static const char *const inits[] = {
     [STRAIT_INIT_LLAMA] = "llama", [STRAIT_INIT_YARDSTICK] = "yardstick", NULL};
 static const char *const schedules[] = {[STRAIT_LR_LINEAR] = "linear",

@@ -65,6 +65,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
              [STRAIT_ROLE_HEAD] = {.learning_rate = (float)run->train.head_learning_rate,
                                    .weight_decay = table_decay},
              [STRAIT_ROLE_GAIN] = {.learning_rate = (float)run->train.gain_learning_rate},
+             [STRAIT_ROLE_BIAS] = {.learning_rate = (float)run->train.gain_learning_rate},
              [STRAIT_ROLE_CONV] = {.learning_rate = (float)run->train.conv_learning_rate},
              [STRAIT_ROLE_MIXING] = {.learning_rate = (float)run->train.mixing_learning_rate}},
     };

@@ -20,6 +20,25 @@ static strait_err check_heads(const strait_shape *s) {
     return STRAIT_OK;
 }
 
+/* A scaling needs its numbers, and has an effect only on the full rope. */
+static strait_err check_rope(const strait_shape *s) {
+    if (s->rope_scaling == STRAIT_ROPE_UNSCALED) return STRAIT_OK;
+    if (s->rope != STRAIT_ROPE_FULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "model.rope_scaling needs model.rope full");
+    if (!(s->rope_factor >= 1.0f))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.rope_scaling needs model.rope_factor (%g) of at "
+                           "least 1",
+                           (double)s->rope_factor);
+    if (s->rope_scaling == STRAIT_ROPE_LLAMA3 &&
+        !(s->rope_low > 0.0f && s->rope_high > s->rope_low && s->rope_original > 0))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.rope_scaling llama3 needs model.rope_original (%lld) and "
+                           "0 < model.rope_low (%g) < model.rope_high (%g)",
+                           (long long)s->rope_original, (double)s->rope_low, (double)s->rope_high);
+    return STRAIT_OK;
+}
+
 /* Local parts; and optional parts with the codecs whose models have no place for them. */
 static strait_err check_local(const strait_shape *s) {
     if (s->conv < 0 || s->conv > STRAIT_CONV_TAPS)
@@ -54,6 +73,7 @@ strait_err strait_shape_check(const strait_shape *s) {
     if (s->has_qk_gain && !s->has_qk_norm)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.qk_gain needs model.qk_norm");
     STRAIT_TRY(check_local(s));
+    STRAIT_TRY(check_rope(s));
     return check_heads(s);
 }
 
@@ -86,7 +106,8 @@ static int64_t block_matrix_params(const strait_shape *s) {
 int64_t strait_shape_block_params(const strait_shape *s) {
     return block_matrix_params(s) + (int64_t)(2 + 2 * s->conv) * s->width +
            (s->has_qkv_conv ? s->conv * strait_shape_qkv_cols(s) : 0) +
-           (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0);
+           (s->has_qk_gain ? 2 * (int64_t)s->head_dim : 0) +
+           (s->has_qkv_bias ? strait_shape_qkv_cols(s) : 0);
 }
 
 /* Parameters that only some blocks have. */

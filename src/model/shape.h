@@ -18,6 +18,14 @@ typedef enum strait_rope {
                       // others do not
 } strait_rope;
 
+/* How the angles of STRAIT_ROPE_FULL are slowed down for contexts longer than those of an earlier
+ * training. */
+typedef enum strait_rope_scaling {
+    STRAIT_ROPE_UNSCALED,
+    STRAIT_ROPE_LINEAR, // all angles are divided by rope_factor
+    STRAIT_ROPE_LLAMA3, // only those that turn rarely within rope_original tokens (rope.c)
+} strait_rope_scaling;
+
 typedef enum strait_init {
     STRAIT_INIT_LLAMA,     // normal, deviation 0.02; smaller for residual output projections
     STRAIT_INIT_YARDSTICK, // unit embeddings, zero residual output projections and head
@@ -30,7 +38,12 @@ typedef struct strait_shape {
     strait_activation activation;
     strait_rope rope;
     float rope_theta;
+    strait_rope_scaling rope_scaling;
+    float rope_factor;         // of both scalings
+    float rope_low, rope_high; // STRAIT_ROPE_LLAMA3: turns within rope_original, see rope.c
+    int64_t rope_original;     // STRAIT_ROPE_LLAMA3: tokens
     int has_qk_norm, has_qk_gain;
+    int has_qkv_bias;      // a trained vector is added to queries, keys and values
     float attention_scale; // 0: 1 / sqrt(head_dim)
     float softcap;         // of the logits; 0: not applied
     int is_tied;           // the head is the embedding table

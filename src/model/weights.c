@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum {
-    /* Of one block: the fixed parts have 16 together; param_list.c asserts it. */
-    BLOCK_PARAMS_MAX = 16 + STRAIT_PARTS * STRAIT_PART_PARAMS,
+    /* Of one block: the fixed parts have 17 together; param_list.c asserts it. */
+    BLOCK_PARAMS_MAX = 17 + STRAIT_PARTS * STRAIT_PART_PARAMS,
     OTHER_PARAMS = 3 // embedding, last norm, head
 };
 
@@ -96,7 +96,9 @@ static int has_suffix(const strait_param *param, const char *suffix) {
 /* Standard deviation of a parameter's initial values; 0: all zeros, negative: all ones. */
 static double deviation_of(const struct strait_weights *w, const strait_shape *shape,
                            const strait_param *param) {
-    if (param->role == STRAIT_ROLE_CONV || param->role == STRAIT_ROLE_VALUES) return 0.0;
+    if (param->role == STRAIT_ROLE_CONV || param->role == STRAIT_ROLE_VALUES ||
+        param->role == STRAIT_ROLE_BIAS)
+        return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
     /* Encoder and decoder preserve the scale of their input, whatever the family. */
     if (is_bottleneck(w, param)) return 1.0 / sqrt((double)param->value.cols);

@@ -20,6 +20,7 @@ typedef enum strait_role {
     STRAIT_ROLE_TOKEN_TABLE,   // one row per token id, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,      // a matrix of a codec
     STRAIT_ROLE_ENCODER_BASIS, // projects what a stage added to the stream onto a code
+    STRAIT_ROLE_BIAS,          // a vector added to a projection: no weight decay
     STRAIT_ROLE_COUNT,
 } strait_role;
 
@@ -33,7 +34,8 @@ static inline int strait_role_is_table(strait_role role) {
 /* Whether this is a small parameter without matrix structure: kept and read in f32, with second
  * moments per value. */
 static inline int strait_role_is_gain(strait_role role) {
-    return role == STRAIT_ROLE_GAIN || role == STRAIT_ROLE_CONV || role == STRAIT_ROLE_MIXING;
+    return role == STRAIT_ROLE_GAIN || role == STRAIT_ROLE_CONV || role == STRAIT_ROLE_MIXING ||
+           role == STRAIT_ROLE_BIAS;
 }
 
 enum {

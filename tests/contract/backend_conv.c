@@ -55,6 +55,23 @@ static void matches_reference_window(void **state) {
     over_sequences(run_window, 1, 5, 1e-6);
 }
 
+static void run_row(struct rig *rig, shape s) {
+    const strait_tensor y = rig_act(rig, s.rows, s.cols, 1), row = rig_input(rig, 1, s.cols, 2);
+    const strait_tensor d_row = rig_input(rig, 1, s.cols, 3);
+    CHECK_OK(rig->k->add_row_back(&rig->stream, d_row, y));
+    CHECK_OK(rig->k->add_row(&rig->stream, y, row));
+    rig_keep(rig, y);
+    rig_keep(rig, d_row);
+}
+
+static void matches_reference_row(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 3, 129, 2500}; // the last: several rows per share
+    for (size_t r = 0; r < COUNT(rows); r++)
+        for (size_t c = 0; c < COUNT(widths); c++)
+            check_one_of_many(run_row, (shape){.rows = rows[r], .cols = widths[c]}, 1e-5);
+}
+
 /* inner: the first column of the piece */
 static void run_cols(struct rig *rig, shape s) {
     const int64_t broad = s.cols + s.inner + s.variant;
@@ -139,6 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference_convolution),
         cmocka_unit_test(matches_reference_window),
+        cmocka_unit_test(matches_reference_row),
         cmocka_unit_test(matches_reference_columns),
         cmocka_unit_test(convolves_by_formula),
         cmocka_unit_test(gradients_match_central_differences),

@@ -191,6 +191,36 @@ static void nonlinearities(void) {
     }
 }
 
+struct row_call {
+    strait_tensor y, x, row;
+};
+
+static void forward_row(struct rig *rig, void *arg) {
+    const struct row_call *c = arg;
+    CHECK_OK(rig->k->cast(&rig->stream, c->y, c->x));
+    CHECK_OK(rig->k->add_row(&rig->stream, c->y, c->row));
+}
+
+static void row(void) {
+    struct rig *rig = rig_under_test();
+    struct row_call c = {.x = rig_input(rig, 19, 37, 1),
+                         .row = rig_input(rig, 1, 37, 2),
+                         .y = rig_output(rig, 19, 37)};
+    const gradient g = {.rig = rig,
+                        .forward = forward_row,
+                        .arg = &c,
+                        .outputs = {c.y},
+                        .d_outputs = {rig_input(rig, 19, 37, 3)}};
+    const strait_tensor d_row = zeros(rig, c.row);
+    CHECK_OK(rig->k->add_row_back(&rig->stream, d_row, g.d_outputs[0]));
+    check_gradient(&g, c.row, d_row, "add_row");
+}
+
+static void row_gradient_matches_differences(void **state) {
+    (void)state;
+    on_every_device(row);
+}
+
 struct embed_call {
     strait_tensor y, table, tokens;
 };
@@ -316,6 +346,7 @@ int main(void) {
         cmocka_unit_test(rotation_gradient_matches_differences),
         cmocka_unit_test(attention_gradient_matches_differences),
         cmocka_unit_test(activation_gradients_match_differences),
+        cmocka_unit_test(row_gradient_matches_differences),
         cmocka_unit_test(embedding_gradient_matches_differences),
         cmocka_unit_test(cross_entropy_gradient_matches_differences),
         cmocka_unit_test(linear_gradient_matches_differences),

@@ -1,5 +1,36 @@
-/* ref_columns.c - copies between columns: add_cols, cut_cols, resize_cols, regroup_cols. */
+/* ref_columns.c - rows added to all rows, and copies between columns: add_row, add_cols, cut_cols,
+ * resize_cols, regroup_cols. */
 #include "backend/cpu/cpu.h"
+
+/* y[n, :] += row */
+static strait_err add_row(struct strait_stream *s, strait_tensor y, strait_tensor row) {
+    (void)s;
+    assert(row.rows == 1 && row.cols == y.cols);
+    for (int64_t n = 0; n < y.rows; n++)
+        for (int64_t c = 0; c < y.cols; c++)
+            strait_cpu_f32(y)[n * y.cols + c] += strait_cpu_f32(row)[c];
+    return STRAIT_OK;
+}
+
+/* d_row += the sum over the rows of d_y. A few columns at a time: their sums stay in registers, and
+ * each row of memory is read in order. */
+static strait_err add_row_back(struct strait_stream *s, strait_tensor d_row, strait_tensor d_y) {
+    enum {
+        BATCH = 16
+    };
+    (void)s;
+    assert(d_row.rows == 1 && d_row.cols == d_y.cols);
+    for (int64_t first = 0; first < d_y.cols; first += BATCH) {
+        const int64_t n = d_y.cols - first < BATCH ? d_y.cols - first : BATCH;
+        double sums[BATCH] = {0};
+        for (int64_t row = 0; row < d_y.rows; row++)
+            for (int64_t c = 0; c < n; c++)
+                sums[c] += (double)strait_cpu_f32(d_y)[row * d_y.cols + first + c];
+        for (int64_t c = 0; c < n; c++)
+            strait_cpu_f32(d_row)[first + c] += (float)sums[c];
+    }
+    return STRAIT_OK;
+}
 
 /* y[:, first + c] += x[:, c] */
 static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -53,6 +84,8 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
 }
 
 void strait_ref_columns(struct strait_kernel_set *set) {
+    set->base.add_row = add_row;
+    set->base.add_row_back = add_row_back;
     set->base.add_cols = add_cols;
     set->base.cut_cols = cut_cols;
     set->base.resize_cols = resize_cols;

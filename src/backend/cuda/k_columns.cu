@@ -1,8 +1,38 @@
-/* k_columns.cu - copies between columns: add_cols, cut_cols, resize_cols, regroup_cols. */
+/* k_columns.cu - rows added to all rows, and copies between columns: add_row, add_cols, cut_cols,
+ * resize_cols, regroup_cols. */
 #include "backend/cuda/vector.cuh"
 #include "backend/kernel_params.h"
 
 constexpr int THREADS = 256;
+
+template <typename T, int W>
+__device__ __forceinline__ void add_row_pieces(T *y, const float *row, int64_t rows, int64_t cols) {
+    over_rows<W>(rows, cols, [=](int64_t at_row, int64_t c) {
+        float sum[W], more[W];
+        take<T, W>(sum, y + at_row * cols + c);
+        take_floats<W>(more, row + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum[i] += more[i];
+        put<T, W>(y + at_row * cols + c, sum);
+    });
+}
+
+/* The partial sums of this block's share of rows, which follows from the shape alone. */
+template <typename T>
+__device__ __forceinline__ void sum_share(float *part, const T *d_y, int64_t rows, int64_t cols) {
+    const int64_t each = (rows + gridDim.x - 1) / gridDim.x, first = blockIdx.x * each;
+    const int64_t end = first + each < rows ? first + each : rows;
+    const int64_t step = (int64_t)gridDim.y * blockDim.x;
+    for (int64_t c = (int64_t)blockIdx.y * blockDim.x + threadIdx.x; c < cols; c += step) {
+        float sum = 0.0f, value[1];
+        for (int64_t row = first; row < end; row++) {
+            take<T, 1>(value, d_y + row * cols + c);
+            sum += value[0];
+        }
+        part[blockIdx.x * cols + c] = sum;
+    }
+}
 
 /* Calls op(offset in the narrow tensor, offset in the wide one) for each piece of W columns. */
 template <int W, typename Op>
@@ -42,6 +72,17 @@ template <typename T> __device__ __forceinline__ bool in_pieces(int64_t a, int64
 }
 
 #define COLS_KERNELS(T, name)                                                            \
+    extern "C" __global__ void __launch_bounds__(256)                                    \
+        add_row_##name(T *y, const float *row, int64_t rows, int64_t cols) {             \
+        if (cols % wide<T> == 0 && at16(y, row))                                         \
+            add_row_pieces<T, wide<T>>(y, row, rows, cols);                              \
+        else                                                                             \
+            add_row_pieces<T, 1>(y, row, rows, cols);                                    \
+    }                                                                                    \
+    extern "C" __global__ void __launch_bounds__(128)                                    \
+        add_row_back_##name(float *part, const T *d_y, int64_t rows, int64_t cols) {     \
+        sum_share(part, d_y, rows, cols);                                                \
+    }                                                                                    \
     extern "C" __global__ void __launch_bounds__(256) add_cols_##name(                   \
         T *y, const T *x, int64_t rows, int64_t y_cols, int64_t x_cols, int64_t first) { \
         if (in_pieces<T>(y_cols, x_cols, first) && at16(y, x))                           \

@@ -11,6 +11,9 @@ strait_err strait_attention_add_params(struct strait_param_list *list, strait_at
         strait_param_list_add_adjacent(list, "attention.k", STRAIT_ROLE_MATRIX, keys, d, &out->k));
     STRAIT_TRY(
         strait_param_list_add_adjacent(list, "attention.v", STRAIT_ROLE_MATRIX, keys, d, &out->v));
+    if (s->has_qkv_bias)
+        STRAIT_TRY(strait_param_list_add(list, "attention.qkv_bias", STRAIT_ROLE_BIAS, 1,
+                                         strait_shape_qkv_cols(s), &out->bias));
     if (s->has_qk_gain)
         STRAIT_TRY(strait_param_list_add(list, "attention.qk_gain", STRAIT_ROLE_GAIN, 2,
                                          s->head_dim, &out->gain));
@@ -94,6 +97,7 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
         STRAIT_TRY(strait_layer_conv(work, acts->normed, acts->before_conv, layer->conv->value,
                                      acts->past));
     STRAIT_TRY(strait_layer_linear(work, projected, acts->normed, joined_qkv(layer, 0)));
+    if (layer->bias != NULL) STRAIT_TRY(k->add_row(work->stream, projected, layer->bias->value));
     STRAIT_TRY(add_values(work, layer, projected));
     if (layer->qkv_conv != NULL)
         STRAIT_TRY(
@@ -144,6 +148,8 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
     if (layer->qkv_conv != NULL)
         STRAIT_TRY(k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
                                  acts->projected, layer->qkv_conv->value, work->seq_len));
+    if (layer->bias != NULL)
+        STRAIT_TRY(k->add_row_back(work->stream, layer->bias->grad, d_projected));
     if (!defers) STRAIT_TRY(strait_attention_weight_grads(work, layer, acts, d_branch, d_qkv));
     STRAIT_TRY(
         strait_layer_linear_backward(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));

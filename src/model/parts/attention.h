@@ -1,12 +1,13 @@
 /* attention.h - norm, projection to queries, keys and values, rotary embedding, causal attention,
- * output projection. Optional: convolutions after the norm and after the projection, a norm per
- * head of queries and keys, and a table of values per token id. */
+ * output projection. Optional: a bias of the projection, convolutions after the norm and after the
+ * projection, a norm per head of queries and keys, and a table of values per token id. */
 #pragma once
 
 #include "model/parts/part.h"
 
 typedef struct strait_attention {
     strait_param *norm, *q, *k, *v, *out; // q, k and v are adjacent
+    strait_param *bias;                   // [1 x columns of qkv]; NULL without
     strait_param *gain;                   // [2 x head_dim] of the norm per head; NULL without
     strait_param *conv;                   // [taps x D], after the norm; NULL without
     strait_param *qkv_conv;               // [taps x columns of qkv]; NULL without

@@ -5,11 +5,26 @@
 /* Of STRAIT_ROPE_HALF; rope_theta applies to STRAIT_ROPE_FULL only. */
 static const double half_base = 1024.0;
 
+/* Llama 3.1's scaling: pairs that turn at most `low` times within the original context are slowed
+ * down by the factor, those that turn at least `high` times keep their angle, and between the two
+ * the angle is interpolated. */
+static double scaled(const strait_shape *shape, double angle) {
+    const double slow = angle / (double)shape->rope_factor;
+    if (shape->rope_scaling == STRAIT_ROPE_UNSCALED) return angle;
+    if (shape->rope_scaling == STRAIT_ROPE_LINEAR) return slow;
+    const double low = (double)shape->rope_low, high = (double)shape->rope_high;
+    const double turns = (double)shape->rope_original * angle / (2.0 * acos(-1.0));
+    if (turns <= low) return slow;
+    if (turns >= high) return angle;
+    const double share = (turns - low) / (high - low);
+    return (1.0 - share) * slow + share * angle;
+}
+
 /* Angle per position of pair i of n_pairs. With STRAIT_ROPE_HALF the second half of the pairs does
  * not rotate, and so carries no position. */
 static double frequency(const strait_shape *shape, int i, int n_pairs) {
     if (shape->rope == STRAIT_ROPE_FULL)
-        return pow((double)shape->rope_theta, -(double)i / n_pairs);
+        return scaled(shape, pow((double)shape->rope_theta, -(double)i / n_pairs));
     const int n_rotating = n_pairs / 2;
     if (i >= n_rotating) return 0.0;
     return n_rotating == 1 ? 1.0 : pow(half_base, -(double)i / (n_rotating - 1));

@@ -62,6 +62,17 @@ static void qk_gain_with_grouped_heads_matches_differences(void **state) {
     check_model(shape, 1, 12);
 }
 
+static void qkv_bias_matches_differences(void **state) {
+    (void)state;
+    strait_shape shape = tiny_llama();
+    shape.has_qkv_bias = 1;
+    shape.rope_scaling = STRAIT_ROPE_LINEAR;
+    shape.rope_factor = 3.0f;
+    check_model(shape, 2, 7);
+    shape.has_qk_norm = shape.has_qk_gain = 1;
+    check_model(shape, 2, 7);
+}
+
 static void local_parts_match_differences(void **state) {
     (void)state;
     check_model(tiny_local(tiny_llama(), 2), 2, 7);
@@ -80,6 +91,7 @@ int main(void) {
         cmocka_unit_test(tied_head_matches_differences),
         cmocka_unit_test(yardstick_matches_differences),
         cmocka_unit_test(qk_gain_with_grouped_heads_matches_differences),
+        cmocka_unit_test(qkv_bias_matches_differences),
         cmocka_unit_test(single_token_matches_differences),
         cmocka_unit_test(local_parts_match_differences),
     };

@@ -60,12 +60,27 @@ static void rejects_bottleneck_wider_than_the_model(void **state) {
     CHECK_OK(strait_shape_check(&shape));
 }
 
+static void rejects_rope_scaling_without_its_numbers(void **state) {
+    (void)state;
+    strait_shape s = tiny_llama();
+    s.rope_scaling = STRAIT_ROPE_LINEAR;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.rope_factor");
+    s.rope_factor = 2.0f;
+    CHECK_OK(strait_shape_check(&s));
+    s.rope_scaling = STRAIT_ROPE_LLAMA3;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.rope_original");
+    s = tiny_yardstick();
+    s.rope_scaling = STRAIT_ROPE_LINEAR;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.rope full");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameter_count_matches_hand_count),
         cmocka_unit_test(yardstick_has_its_published_size),
         cmocka_unit_test(rejects_inconsistent_sizes),
         cmocka_unit_test(rejects_bottleneck_wider_than_the_model),
+        cmocka_unit_test(rejects_rope_scaling_without_its_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,7 @@ static inline strait_shape tiny_yardstick(void) {
 /* The same shape with all local and optional parts. */
 static inline strait_shape tiny_local(strait_shape shape, int every) {
     shape.conv = 4;
+    shape.has_qkv_bias = 1;
     shape.has_qkv_conv = every > 1;
     shape.has_token_tables = 1;
     shape.has_value_tables = 1;
