@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <string.h>
 
 struct strait_sha256 {
@@ -17,6 +18,13 @@ static strait_err fail(void) {
 
 strait_err strait_sha256(const void *data, size_t bytes, strait_digest *out) {
     return EVP_Digest(data, bytes, out->bytes, NULL, EVP_sha256(), NULL) == 1 ? STRAIT_OK : fail();
+}
+
+strait_err strait_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                              strait_digest *out) {
+    return HMAC(EVP_sha256(), key, (int)key_bytes, data, bytes, out->bytes, NULL) != NULL
+               ? STRAIT_OK
+               : fail();
 }
 
 strait_err strait_sha256_open(struct strait_sha256 **out) {

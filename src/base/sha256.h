@@ -17,7 +17,11 @@ typedef struct strait_digest {
 /* Hashes `bytes` bytes. STRAIT_ENOMEM is the only error. */
 strait_err strait_sha256(const void *data, size_t bytes, strait_digest *out);
 
-/* The same for bytes that come one part after the other. One thread uses it. */
+/* HMAC-SHA256: a digest that only holders of `key` can compute. STRAIT_ENOMEM is the only error. */
+strait_err strait_hmac_sha256(const void *key, size_t key_bytes, const void *data, size_t bytes,
+                              strait_digest *out);
+
+/* SHA-256 of bytes that come one part after the other. One thread uses it. */
 struct strait_sha256;
 strait_err strait_sha256_open(struct strait_sha256 **out);
 strait_err strait_sha256_add(struct strait_sha256 *hash, const void *data, size_t bytes);

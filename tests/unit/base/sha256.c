@@ -35,8 +35,20 @@ static void gives_up_without_a_leak(void **state) {
     strait_sha256_close(&hash);
 }
 
+static void signs_with_a_key(void **state) {
+    (void)state;
+    static const unsigned char expected[] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e,
+                                             0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7,
+                                             0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39, 0x83,
+                                             0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    strait_digest digest; // RFC 4231, test case 2
+    CHECK_OK(strait_hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, &digest));
+    assert_memory_equal(digest.bytes, expected, sizeof expected);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_at_once_and_in_parts),
-                                       cmocka_unit_test(gives_up_without_a_leak)};
+                                       cmocka_unit_test(gives_up_without_a_leak),
+                                       cmocka_unit_test(signs_with_a_key)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
