@@ -1,6 +1,6 @@
 /* cmd_stage.c - strait stage: serves one stage of a run. The coordinator of the run starts it. */
 #include "commands.h"
-#include "stage/stage_process.h"
+#include "stage/process/stage_process.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* launch.h - starts the stages of a local run as processes or threads, and collects their end. */
 #pragma once
 
-#include "stage/stage_process.h"
+#include "stage/process/stage_process.h"
 
 #include <pthread.h>
 #include <sys/types.h>

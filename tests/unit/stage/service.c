@@ -3,7 +3,7 @@
 
 #include "../config/tiny_run.h"
 #include "pair.h"
-#include "stage/stage_process.h"
+#include "stage/process/stage_process.h"
 
 #include <signal.h>
 #include <stdio.h>
