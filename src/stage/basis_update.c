@@ -49,16 +49,22 @@ strait_err strait_runner_adopt_basis(struct strait_runner *runner, const float *
     struct strait_stream *stream = strait_stage_stream(runner->model);
     int n = 0;
     const strait_param *params = strait_stage_params(runner->model, &n);
+    struct strait_boundary *any = runner->sender != NULL ? runner->sender : runner->receiver;
+    if (any != NULL && strait_codec_version(strait_boundary_codec(any)) == version)
+        return STRAIT_OK;
     runner->has_initial_weights = 0;
     if (runner->receiver != NULL)
         STRAIT_TRY(strait_codec_basis_adopt(strait_boundary_codec(runner->receiver), stream, basis,
                                             version));
-    if (runner->sender == NULL)
-        return runner->backend->ops->wait(stream); // the last stage has no such weights
+    if (runner->sender == NULL) { // the last stage has no such weights
+        strait_runner_note_basis(runner, version);
+        return runner->backend->ops->wait(stream);
+    }
     struct strait_codec *sender = strait_boundary_codec(runner->sender);
     STRAIT_TRY(strait_codec_basis_adopt(sender, stream, basis, version));
     for (int i = 0; i < n; i++)
         STRAIT_TRY(rewrite_param(runner, sender, &params[i]));
     STRAIT_TRY(strait_stage_refresh(runner->model));
+    strait_runner_note_basis(runner, version);
     return runner->backend->ops->wait(stream);
 }

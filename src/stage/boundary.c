@@ -3,15 +3,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "net/core/frame.h"
-#include "plan/schedule.h"
+#include "stage/inbox.h"
 #include "stage/staging.h"
 
-#include <assert.h>
+#include <string.h>
 
 enum {
-    /* Messages of the current step and the next are stored: a neighbour cannot be further ahead,
-     * because no stage finishes a step without our messages of that step. */
-    N_STEPS = 2,
     SEND_TIMEOUT_MS = 600000,
     POLL_MS = 50
 };
@@ -22,15 +19,11 @@ struct strait_boundary {
     struct strait_codec *codec;
     struct strait_mesh *mesh;
     int peer;
-    int64_t step;
-    strait_direction out, in; // the direction that this side sends, and the one it receives
-    /* Rings over steps, indexed by step % N_STEPS, with one entry per microbatch. An entry of
-     * `arrived` stays set after its message was consumed, so that duplicates are detected. */
-    struct strait_msg **inbox[N_STEPS];
-    unsigned char *arrived[N_STEPS];
-    int n_leading;                      // microbatches of this step arrived without a gap
-    struct strait_msg *first, *last;    // queue of validation messages
-    int64_t n_queued;                   // length of that queue
+    struct strait_msg_pool *pool; // for a boundary without a mesh
+    strait_direction out, in;     // the direction that this side sends, and the one it receives
+    struct strait_inbox inbox;
+    struct strait_crossing_log *log;    // of what was sent; NULL: nothing is kept
+    int is_muted;                       // what is packed is kept, not sent
     struct strait_staging staging;      // zeroed when the device is the host
     double codec_seconds, post_seconds; // since they were last read
     uint64_t crossed_bytes;             // since it was last read
@@ -40,12 +33,9 @@ struct strait_boundary {
 
 /* Fills a zeroed boundary; after an error the caller closes it. */
 static strait_err open_into(struct strait_boundary *b) {
-    const size_t n = (size_t)b->spec.n_microbatches;
     STRAIT_TRY(strait_codec_check(&b->spec.codec));
-    for (int i = 0; i < N_STEPS; i++) {
-        STRAIT_TRY(strait_alloc(n, sizeof **b->inbox, "inbox", (void **)&b->inbox[i]));
-        STRAIT_TRY(strait_alloc(n, 1, "arrivals", (void **)&b->arrived[i]));
-    }
+    STRAIT_TRY(strait_inbox_init(&b->inbox, b->spec.n_microbatches, b->spec.n_valid));
+    STRAIT_TRY(strait_msg_pool_open(&b->pool));
     STRAIT_TRY(strait_codec_open(&b->spec.codec, b->spec.side, b->backend, &b->codec));
     if (b->backend->ops->is_host) return STRAIT_OK;
     return strait_staging_init(&b->staging, b->backend,
@@ -71,33 +61,14 @@ strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_
     return STRAIT_OK;
 }
 
-static void drop_step(struct strait_boundary *b, int index) {
-    for (int m = 0; b->inbox[index] != NULL && m < b->spec.n_microbatches; m++) {
-        strait_msg_close(&b->inbox[index][m]);
-        if (b->arrived[index] != NULL) b->arrived[index][m] = 0;
-    }
-}
-
-/* Removes the oldest validation message. */
-static void drop_valid(struct strait_boundary *b) {
-    struct strait_msg *msg = b->first;
-    b->first = msg->next;
-    b->n_queued--;
-    strait_msg_close(&msg);
-}
-
 void strait_boundary_close(struct strait_boundary **boundary) {
     struct strait_boundary *b = *boundary;
     if (b == NULL) return;
-    for (int i = 0; i < N_STEPS; i++) {
-        drop_step(b, i);
-        strait_alloc_free(b->inbox[i]);
-        strait_alloc_free(b->arrived[i]);
-    }
-    while (b->first != NULL)
-        drop_valid(b);
+    strait_inbox_fini(&b->inbox);
     strait_codec_close(&b->codec);
     strait_staging_fini(&b->staging);
+    strait_crossing_log_close(&b->log);
+    strait_msg_pool_close(&b->pool);
     strait_alloc_free(b);
     *boundary = NULL;
 }
@@ -121,28 +92,34 @@ struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
     return boundary->codec;
 }
 
-/* Index of the current step in the rings. */
-static int current(const struct strait_boundary *b) {
-    return (int)(b->step % N_STEPS);
-}
-
 void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
-    /* A step that is repeated keeps what has arrived for it. */
-    if (step != b->step) drop_step(b, current(b));
-    b->step = step;
-    b->n_leading = strait_schedule_leading(b->arrived[current(b)], 0, b->spec.n_microbatches);
+    strait_inbox_begin(&b->inbox, step);
+    if (b->log != NULL) strait_crossing_log_begin(b->log, step);
     b->codec_seconds = b->post_seconds = 0.0; // do not count a validation for this step
 }
 
 void strait_boundary_reset(struct strait_boundary *b, int64_t step) {
-    for (int i = 0; i < N_STEPS; i++)
-        drop_step(b, i);
-    while (b->first != NULL)
-        drop_valid(b);
+    strait_inbox_reset(&b->inbox, step);
     strait_staging_drop(&b->staging);
-    b->step = step;
-    b->n_leading = 0;
     b->crossed_bytes = 0; // of the step that was aborted
+}
+
+strait_err strait_boundary_keep(struct strait_boundary *b, size_t bytes_max) {
+    const strait_crossing_log_spec spec = {
+        .message_bytes = strait_codec_wire_bytes(&b->spec.codec, b->out),
+        .n_microbatches = b->spec.n_microbatches,
+        .bytes_max = bytes_max};
+    strait_crossing_log_close(&b->log);
+    return strait_crossing_log_steps(&spec) > 0 ? strait_crossing_log_open(&spec, &b->log)
+                                                : STRAIT_OK;
+}
+
+struct strait_crossing_log *strait_boundary_log(struct strait_boundary *b) {
+    return b->log;
+}
+
+void strait_boundary_mute(struct strait_boundary *b, int is_muted) {
+    b->is_muted = is_muted;
 }
 
 static strait_tensor bytes_of(struct strait_msg *msg) {
@@ -161,18 +138,18 @@ static strait_err unpack(struct strait_boundary *b, const strait_crossing *at, s
     return strait_codec_grad_unpack(b->codec, at, x, wire);
 }
 
-static strait_err open_message(struct strait_boundary *b, const strait_crossing *at,
+static strait_err open_message(struct strait_boundary *b, int64_t step, int64_t microbatch,
                                struct strait_msg **out) {
     struct strait_msg *msg = NULL;
-    STRAIT_TRY(strait_msg_open(strait_mesh_pool(b->mesh), STRAIT_MSG_CROSSING,
-                               strait_codec_wire_bytes(&b->spec.codec, b->out), &msg));
+    STRAIT_TRY(strait_msg_open(b->mesh != NULL ? strait_mesh_pool(b->mesh) : b->pool,
+                               STRAIT_MSG_CROSSING, strait_codec_wire_bytes(&b->spec.codec, b->out),
+                               &msg));
     msg->priority = b->out == STRAIT_FORWARD ? STRAIT_PRIORITY_ACTIVATION
                                              : STRAIT_PRIORITY_GRADIENT;
-    msg->flags = at->is_evaluation ? STRAIT_CROSSING_IS_VALID : 0;
     msg->boundary = (uint16_t)b->spec.codec.boundary;
-    msg->microbatch = (uint16_t)at->microbatch;
+    msg->microbatch = (uint16_t)microbatch;
     msg->basis = (uint16_t)strait_codec_version(b->codec);
-    msg->step = (uint32_t)at->step;
+    msg->step = (uint32_t)step;
     *out = msg;
     return STRAIT_OK;
 }
@@ -193,12 +170,20 @@ static strait_err wait_and_post(struct strait_boundary *b, struct strait_msg **m
     }
 }
 
-/* Time spent here is waiting, not computing, and is reported separately. */
-static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+/* Time spent waiting here is not computing, and is reported separately. */
+static strait_err wait_metered(struct strait_boundary *b, struct strait_msg **msg) {
     const double began = strait_clock_seconds();
     const strait_err err = wait_and_post(b, msg);
     b->post_seconds += strait_clock_seconds() - began;
     return err;
+}
+
+/* Keeps what was packed, and sends it unless the boundary is muted. */
+static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
+    const struct strait_msg *m = *msg;
+    if (b->log != NULL && (m->flags & STRAIT_CROSSING_IS_VALID) == 0)
+        strait_crossing_log_put(b->log, m->step, m->microbatch, m->basis, m->body);
+    return b->is_muted ? STRAIT_OK : wait_metered(b, msg);
 }
 
 strait_err strait_boundary_flush(struct strait_boundary *b, int waits) {
@@ -237,47 +222,50 @@ static strait_err send_device(struct strait_boundary *b, const strait_crossing *
 strait_err strait_boundary_send(struct strait_boundary *b, const strait_crossing *at,
                                 strait_tensor x) {
     struct strait_msg *msg = NULL;
-    STRAIT_TRY(open_message(b, at, &msg));
+    STRAIT_TRY(open_message(b, at->step, at->microbatch, &msg));
+    msg->flags = at->is_evaluation ? STRAIT_CROSSING_IS_VALID : 0;
     const strait_err err = b->backend->ops->is_host ? send_host(b, at, &msg, x)
                                                     : send_device(b, at, &msg, x);
     strait_msg_close(&msg);
     return err;
 }
 
+/* The bytes are those of the first time; so is the version of the basis that encoded them. */
+static strait_err resend_one(struct strait_boundary *b, int64_t step, int microbatch) {
+    const strait_crossing_view kept = strait_crossing_log_find(b->log, step, microbatch);
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(open_message(b, step, microbatch, &msg));
+    msg->basis = kept.basis;
+    memcpy(msg->body, kept.data, kept.bytes);
+    const strait_err err = wait_metered(b, &msg);
+    strait_msg_close(&msg);
+    return err;
+}
+
+strait_err strait_boundary_resend(struct strait_boundary *b, int64_t step) {
+    if (b->log == NULL || !strait_crossing_log_has(b->log, step))
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "boundary %d: the crossings of step %lld are no longer kept",
+                           b->spec.codec.boundary, (long long)step);
+    for (int m = 0; m < b->spec.n_microbatches; m++) {
+        STRAIT_TRY(resend_one(b, step, m));
+        if (b->poll != NULL) STRAIT_TRY(b->poll(b->user));
+    }
+    return STRAIT_OK;
+}
+
 static strait_err fail_unexpected(const struct strait_boundary *b, const struct strait_msg *m) {
     return STRAIT_FAIL(STRAIT_EPROTO,
                        "boundary %d, at step %lld: unexpected message for boundary %d, step %u, "
                        "microbatch %d, %zu bytes",
-                       b->spec.codec.boundary, (long long)b->step, m->boundary, (unsigned)m->step,
-                       m->microbatch, m->size);
+                       b->spec.codec.boundary, (long long)b->inbox.step, m->boundary,
+                       (unsigned)m->step, m->microbatch, m->size);
 }
 
-static strait_err store_valid(struct strait_boundary *b, struct strait_msg *msg) {
-    /* A validation has no backward pass, hence no gradients. */
-    if (b->in != STRAIT_FORWARD) return fail_unexpected(b, msg);
-    /* Bounds the memory that a misbehaving neighbour can make us hold. */
-    if (b->n_queued == b->spec.n_valid) return fail_unexpected(b, msg);
-    b->n_queued++;
-    msg->next = NULL;
-    if (b->first == NULL)
-        b->first = msg;
-    else
-        b->last->next = msg;
-    b->last = msg;
-    return STRAIT_OK;
-}
-
-static strait_err store_crossing(struct strait_boundary *b, struct strait_msg *msg) {
-    const int64_t ahead = (int64_t)msg->step - b->step;
-    if (ahead < 0 || ahead >= N_STEPS || msg->microbatch >= b->spec.n_microbatches)
-        return fail_unexpected(b, msg);
-    const int index = (int)(msg->step % N_STEPS);
-    if (b->arrived[index][msg->microbatch]) return fail_unexpected(b, msg);
-    b->inbox[index][msg->microbatch] = msg;
-    b->arrived[index][msg->microbatch] = 1;
-    b->n_leading = strait_schedule_leading(b->arrived[current(b)], b->n_leading,
-                                           b->spec.n_microbatches);
-    return STRAIT_OK;
+/* A validation has no backward pass, hence no gradients. */
+static int store(struct strait_boundary *b, struct strait_msg *msg, int is_valid) {
+    if (!is_valid) return strait_inbox_store(&b->inbox, msg);
+    return b->in == STRAIT_FORWARD && strait_inbox_store_valid(&b->inbox, msg);
 }
 
 strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg **msg) {
@@ -287,18 +275,18 @@ strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg 
     const int is_valid = ((*msg)->flags & STRAIT_CROSSING_IS_VALID) != 0;
     /* Read before the call below: afterwards the message belongs to the boundary. */
     const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
-    STRAIT_TRY(is_valid ? store_valid(b, *msg) : store_crossing(b, *msg));
+    if (!store(b, *msg, is_valid)) return fail_unexpected(b, *msg);
     if (!is_valid) b->crossed_bytes += bytes;
     *msg = NULL;
     return STRAIT_OK;
 }
 
 int strait_boundary_arrived(const struct strait_boundary *boundary) {
-    return boundary->n_leading;
+    return boundary->inbox.n_leading;
 }
 
 int strait_boundary_has_valid(const struct strait_boundary *boundary) {
-    return boundary->first != NULL;
+    return boundary->inbox.first != NULL;
 }
 
 static strait_err unpack_on_device(struct strait_boundary *b, const strait_crossing *at,
@@ -325,21 +313,19 @@ static strait_err read_message(struct strait_boundary *b, const strait_crossing 
 
 strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
                                    strait_tensor x) {
-    struct strait_msg **msg = &b->inbox[current(b)][at->microbatch];
-    assert(*msg != NULL);
-    const strait_err err = read_message(b, at, *msg, x);
-    strait_msg_close(msg);
+    struct strait_msg *msg = strait_inbox_take(&b->inbox, at->microbatch);
+    const strait_err err = read_message(b, at, msg, x);
+    strait_msg_close(&msg);
     return err;
 }
 
 strait_err strait_boundary_receive_valid(struct strait_boundary *b, const strait_crossing *at,
                                          strait_tensor x) {
-    assert(b->first != NULL);
+    struct strait_msg *msg = strait_inbox_take_valid(&b->inbox);
     /* The header keeps 16 bits of the microbatch number; a validation may have more of them. */
-    const int is_next = b->first->microbatch == (uint16_t)at->microbatch;
-    const strait_err err = is_next ? read_message(b, at, b->first, x)
-                                   : fail_unexpected(b, b->first);
-    drop_valid(b);
+    const int is_next = msg->microbatch == (uint16_t)at->microbatch;
+    const strait_err err = is_next ? read_message(b, at, msg, x) : fail_unexpected(b, msg);
+    strait_msg_close(&msg);
     return err;
 }
 

@@ -9,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
+#include "stage/crossing_log.h"
 
 /* Types of the messages between neighbours, and flags on them. */
 enum {
@@ -55,6 +56,21 @@ void strait_boundary_begin(struct strait_boundary *boundary, int64_t step);
 /* Drops every message, also unsent ones; `step` is next. For stages that return to an earlier step,
  * where what arrived early would otherwise count as a duplicate. */
 void strait_boundary_reset(struct strait_boundary *boundary, int64_t step);
+
+/* From now on keeps the crossings that this side sends, of as many steps as `bytes_max` holds; of
+ * none if that is not even one. Allocates. */
+strait_err strait_boundary_keep(struct strait_boundary *boundary, size_t bytes_max);
+
+/* What was kept; borrowed, NULL when nothing is. */
+struct strait_crossing_log *strait_boundary_log(struct strait_boundary *boundary);
+
+/* With is_muted, what this side packs for training is kept but not sent, until called with 0: the
+ * neighbour has got the same bytes before. A muted boundary needs no mesh. */
+void strait_boundary_mute(struct strait_boundary *boundary, int is_muted);
+
+/* Sends the neighbour the kept crossings of a step once more. STRAIT_EPROTO: they are not complete
+ * any more. */
+strait_err strait_boundary_resend(struct strait_boundary *boundary, int64_t step);
 
 /* Packs x and queues the message at the link, gradients with priority over activations. On a device
  * other than the host it only queues the packing: a later send or flush posts the message.

@@ -1,11 +1,14 @@
 #include "stage/boundary_check.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <string.h>
 
 enum {
     SHOWN = 32, // characters of a value in a message
-    SEND_MS = 30000
+    SEND_MS = 30000,
+    WAIT_MS = 30000
 };
 
 #define CHECK_FIELD(type, member) STRAIT_FIELD(type, strait_boundary_check, member)
@@ -159,4 +162,23 @@ strait_err strait_boundary_checks_result(const struct strait_boundary_checks *c)
 int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int needs_prev,
                                    int needs_next) {
     return (!needs_prev || c->has_prev) && (!needs_next || c->has_next);
+}
+
+strait_err strait_boundary_checks_wait(struct strait_boundary_checks *c, struct strait_mesh *mesh,
+                                       int needs_prev, int needs_next,
+                                       strait_err (*route)(void *user, struct strait_msg **msg),
+                                       void *user) {
+    const int64_t until = strait_clock_ns() + WAIT_MS * INT64_C(1000000);
+    while (!strait_boundary_checks_is_done(c, needs_prev, needs_next)) {
+        struct strait_msg *msg = NULL;
+        strait_err err = strait_mesh_receive(mesh, WAIT_MS, &msg);
+        if (err == STRAIT_OK) err = route(user, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+        if (strait_clock_ns() > until)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "stage %d: a neighbour did not describe its codec for %d s",
+                               c->stage, WAIT_MS / 1000);
+    }
+    return STRAIT_OK;
 }

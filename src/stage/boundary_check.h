@@ -59,6 +59,13 @@ strait_err strait_boundary_checks_send(struct strait_boundary_checks *checks,
 strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks, int from,
                                           const struct strait_msg *msg);
 
+/* Waits until every neighbour that is connected has described its codec. `route` handles what
+ * arrives meanwhile and takes ownership as strait_boundary_deliver does. STRAIT_ETIMEDOUT. */
+strait_err strait_boundary_checks_wait(struct strait_boundary_checks *checks,
+                                       struct strait_mesh *mesh, int needs_prev, int needs_next,
+                                       strait_err (*route)(void *user, struct strait_msg **msg),
+                                       void *user);
+
 /* The error of receive again, for a command that begins after it. */
 strait_err strait_boundary_checks_result(const struct strait_boundary_checks *checks);
 

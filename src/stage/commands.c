@@ -18,7 +18,9 @@ static const strait_field connect_next[] = {COMMAND(BYTES, connect_next.key),
                                             COMMAND(TEXT, connect_next.address)};
 static const strait_field open[] = {COMMAND(INT, open.n_slots), COMMAND(FLAG, open.may_reuse)};
 static const strait_field load[] = {COMMAND(TEXT, load.folder)};
-static const strait_field gradients[] = {COMMAND(I64, gradients.step)};
+static const strait_field gradients[] = {COMMAND(I64, gradients.step),
+                                         COMMAND(FLAG, gradients.mute_prev),
+                                         COMMAND(FLAG, gradients.mute_next)};
 static const strait_field update[] = {COMMAND(I64, update.step), COMMAND(F32, update.factor),
                                       COMMAND(FLAG, update.keep_snapshot)};
 static const strait_field validate[] = {COMMAND(I64, validate.step)};
@@ -27,6 +29,8 @@ static const strait_field send_snapshot[] = {COMMAND(I64, send_snapshot.step)};
 static const strait_field adopt_basis[] = {COMMAND(U32, adopt_basis.version),
                                            COMMAND(FLOATS, adopt_basis.basis)};
 static const strait_field trace_end[] = {COMMAND(TEXT, trace_end.path)};
+static const strait_field resend[] = {COMMAND(I64, resend.step), COMMAND(FLAG, resend.to_prev),
+                                      COMMAND(FLAG, resend.to_next)};
 
 const strait_layout strait_stage_command_header = STRAIT_LAYOUT("command", command_header);
 
@@ -46,6 +50,7 @@ static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_TRACE_BEGIN] = {"trace_begin", NULL, 0},
     [STRAIT_COMMAND_TRACE_END] = STRAIT_LAYOUT("trace_end", trace_end),
     [STRAIT_COMMAND_LEAVE] = {"leave", NULL, 0},
+    [STRAIT_COMMAND_RESEND] = STRAIT_LAYOUT("resend", resend),
 };
 
 /* ---- replies ---- */
@@ -153,6 +158,7 @@ static int has_valid_step(const strait_stage_command *command) {
     case STRAIT_COMMAND_VALIDATE: return is_step(command->validate.step);
     case STRAIT_COMMAND_SAVE: return is_step(command->save.step);
     case STRAIT_COMMAND_SEND_SNAPSHOT: return is_step(command->send_snapshot.step);
+    case STRAIT_COMMAND_RESEND: return is_step(command->resend.step);
     default: return 1;
     }
 }

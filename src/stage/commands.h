@@ -36,6 +36,7 @@ typedef enum strait_stage_command_kind {
     STRAIT_COMMAND_TRACE_BEGIN,      // record spans from now on
     STRAIT_COMMAND_TRACE_END,        // write the recorded spans to a file
     STRAIT_COMMAND_LEAVE,            // close everything and end
+    STRAIT_COMMAND_RESEND,           // send neighbours the kept crossings of a step again
     STRAIT_COMMAND_KINDS             // one more than the last
 } strait_stage_command_kind;
 
@@ -61,6 +62,8 @@ typedef struct strait_stage_command {
         } load;
         struct {
             int64_t step; // from 0
+            /* Keep what crosses to that neighbour without sending it: it has it. */
+            int mute_prev, mute_next;
         } gradients;
         struct {
             int64_t step;
@@ -84,6 +87,10 @@ typedef struct strait_stage_command {
         struct {
             const char *path;
         } trace_end;
+        struct {
+            int64_t step;
+            int to_prev, to_next; // neither: does nothing, which a barrier over all stages needs
+        } resend;
     };
 } strait_stage_command;
 

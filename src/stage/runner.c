@@ -16,6 +16,7 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
     m->n_params = dry_run.n_params;
     m->optimizer = strait_optimizer_bytes(dry_run.optimizer);
+    m->kept = strait_runner_kept_bytes(plan, stage, m, dry_run.receiver, dry_run.sender);
     strait_dry_run_fini(&dry_run);
     return STRAIT_OK;
 }
@@ -170,6 +171,8 @@ strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t see
     STRAIT_TRY(strait_stage_init(runner->model, seed));
     STRAIT_TRY(project_weights(runner));
     runner->has_initial_weights = 1;
+    runner->live.applied = 0;
+    runner->live.complete = runner->live.begun_step = -1;
     return STRAIT_OK;
 }
 
@@ -179,6 +182,7 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     if (runner->model != NULL) // queued work may use anything freed below
         (void)runner->backend->ops->wait(strait_stage_stream(runner->model));
     strait_trace_close(&runner->trace);
+    strait_runner_drop_kept(runner);
     strait_optimizer_close(&runner->optimizer);
     strait_boundary_close(&runner->receiver);
     strait_boundary_close(&runner->sender);
@@ -201,11 +205,6 @@ void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mes
     if (runner->sender != NULL) strait_boundary_connect(runner->sender, mesh, next);
 }
 
-void strait_runner_reset(struct strait_runner *runner, int64_t step) {
-    if (runner->receiver != NULL) strait_boundary_reset(runner->receiver, step);
-    if (runner->sender != NULL) strait_boundary_reset(runner->sender, step);
-}
-
 void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes) {
     if (runner->receiver != NULL) strait_boundary_add_bytes(runner->receiver, bytes);
 }
@@ -221,6 +220,16 @@ strait_err strait_runner_trace_end(struct strait_runner *runner, const char *pat
     const strait_err err = strait_trace_save(runner->trace, path);
     strait_trace_close(&runner->trace);
     return err;
+}
+
+strait_err strait_runner_zero_gradients(struct strait_runner *runner) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    STRAIT_TRY(strait_stage_zero_gradients(runner->model));
+    if (runner->receiver != NULL)
+        STRAIT_TRY(strait_codec_zero_gradients(codec_of(runner->receiver), stream));
+    if (runner->sender != NULL)
+        STRAIT_TRY(strait_codec_zero_gradients(codec_of(runner->sender), stream));
+    return STRAIT_OK;
 }
 
 const char *strait_runner_device(const struct strait_runner *runner) {
@@ -262,9 +271,11 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
     const int64_t began = strait_clock_ns();
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(runner->optimizer), 0, 1);
+    if (strait_runner_has_applied(runner, step)) return STRAIT_OK;
     /* The kernels read the factor from device memory, so that both kinds of update are one path. */
     STRAIT_TRY(runner->backend->kernels->fill(stream, scale, factor));
     STRAIT_TRY(strait_runner_update_by_scale(runner, step));
+    strait_runner_note_update(runner, step);
     const strait_trace_span span = {.name = "update",
                                     .stage = runner->stage,
                                     .lane = STRAIT_LANE_COMPUTE,

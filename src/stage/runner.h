@@ -18,9 +18,23 @@ typedef struct strait_runner_memory {
     size_t activations; // with the scratch memory of kernels
     size_t codecs;      // weights, gradients, state and staging buffers of its boundaries
     size_t data;        // token ids, on the device and on the host
+    size_t kept;        // crossings for neighbours that compute steps again, and copies of codecs'
+                        // state, on the host; only in a swarm (strait_runner_keep_crossings)
     size_t device;      // sum of everything that is on the device
     int n_params;       // parameters of the optimizer, those of codecs included
 } strait_runner_memory;
+
+/* Which step the state of a runner belongs to; live_state.c. */
+struct strait_runner_live_state {
+    int is_kept;        // strait_runner_keep_crossings was called
+    int64_t applied;    // steps that the state has applied; -1: not that of any step
+    int64_t complete;   // the step whose gradients are complete and not applied; -1: none
+    int awaits_basis;   // the update after `applied` steps was applied, its new basis was not
+    int has_proposed;   // a basis was proposed since that update
+    int is_begun;       // the copies below are from before a step that was not applied yet
+    int64_t begun_step; // that step; -1: none
+    void *undo[2][STRAIT_CODEC_STATES]; // the state of receiver and sender, on the host
+};
 
 struct strait_runner {
     strait_run_plan plan;
@@ -42,7 +56,8 @@ struct strait_runner {
     strait_step_times times;      // of the current or last step
     double *action_time;          // the field of `times` that the last action counts towards
     int has_initial_weights;      // as drawn from the seed: no step and no restore since
-    struct strait_trace *trace;   // NULL: no trace was requested
+    struct strait_runner_live_state live;
+    struct strait_trace *trace; // NULL: no trace was requested
     /* Receives messages that are not crossings; takes ownership as strait_boundary_deliver does. */
     strait_err (*on_message)(void *user, struct strait_msg **msg);
     /* Called between actions and, while waiting, several times per second; an error aborts the
@@ -74,9 +89,54 @@ strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t see
 void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mesh, int prev,
                            int next);
 
-/* Drops every message that the boundaries have received or not sent yet. Call it after the stage
- * was restored to `step`. */
-void strait_runner_reset(struct strait_runner *runner, int64_t step);
+/* Drops every message that the boundaries have received or not sent yet, and what the codecs have
+ * measured. Call it after the stage was restored to `step`. */
+strait_err strait_runner_reset(struct strait_runner *runner, int64_t step);
+
+/* ---- live_state.c: stages whose neighbours may be replaced ---- */
+
+/* From now on the runner keeps the crossings that it sends, of as many steps as its share of memory
+ * holds, and a copy of the codecs' state from the beginning of each step. Allocates. */
+strait_err strait_runner_keep_crossings(struct strait_runner *runner);
+
+/* What a stage can continue with. */
+typedef struct strait_runner_live {
+    int64_t step;       // steps that its state has applied; -1: it is not that of any step
+    int is_pending;     // gradients of `step` are complete, or its update lacks only the new basis
+    int64_t first_kept; // from this step on, all crossings up to `step` are kept, those of a
+                        // pending one included
+} strait_runner_live;
+strait_runner_live strait_runner_describe_live(const struct strait_runner *runner);
+
+/* Instead of strait_runner_reset, for a stage that was not restored: it continues with the state it
+ * has. `step` is its step; or the one after, if an update is pending that the caller sends next. A
+ * step that was begun is undone. STRAIT_EPROTO: the state belongs to another step. */
+strait_err strait_runner_keep_live(struct strait_runner *runner, int64_t step);
+
+/* Whether crossings of the next gradients are kept without being sent (strait_boundary_mute). */
+void strait_runner_mute(struct strait_runner *runner, int mutes_prev, int mutes_next);
+
+/* Sends neighbours the kept crossings of a step once more. STRAIT_EPROTO: they are not complete, or
+ * there is no such neighbour. */
+strait_err strait_runner_resend(struct strait_runner *runner, int64_t step, int to_prev,
+                                int to_next);
+
+/* Whether the update that ends `step` was applied: it may be sent again. */
+int strait_runner_has_applied(const struct strait_runner *runner, int64_t step);
+
+/* For runner.c, step_loop.c, basis_update.c and the service: a step begins, its gradients are
+ * complete, its update or its new basis was applied; the memory of strait_runner_keep_crossings,
+ * and its size: of one log, and of everything. */
+strait_err strait_runner_begin_live(struct strait_runner *runner, int64_t step);
+void strait_runner_end_live(struct strait_runner *runner, int64_t step);
+void strait_runner_note_update(struct strait_runner *runner, int64_t step);
+void strait_runner_note_basis(struct strait_runner *runner, uint32_t version);
+void strait_runner_drop_kept(struct strait_runner *runner);
+size_t strait_runner_log_bytes(const strait_runner_memory *memory);
+size_t strait_runner_kept_bytes(const strait_run_plan *plan, int stage,
+                                const strait_runner_memory *memory,
+                                const struct strait_codec *receiver,
+                                const struct strait_codec *sender);
 
 /* Counts bytes of token ids that the stage received for a training step: they are part of what its
  * boundary costs. The first stage has no boundary before it and counts none. */
@@ -103,8 +163,9 @@ const float *strait_runner_squares(const struct strait_runner *runner, int *n);
  * round trip to the host, and the caller must not call update. */
 int strait_runner_updates_itself(const struct strait_runner *runner);
 
-/* Queues the update that ends `step`, with gradients multiplied by `factor`. A device may not have
- * finished when this returns; later work is ordered behind it. */
+/* Queues the update that ends `step`, with gradients multiplied by `factor`; does nothing if it was
+ * applied already. A device may not have finished when this returns; later work is ordered behind
+ * it. */
 strait_err strait_runner_update(struct strait_runner *runner, int64_t step, float factor);
 
 /* The same, with the factor that the optimizer's clip has left on the device. */
@@ -120,8 +181,13 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
  * values of the weights do not matter. Leaves gradients zeroed. */
 strait_err strait_runner_time_passes(struct strait_runner *runner, int n, strait_step_times *out);
 
+/* Half a round trip to the next stage, in seconds; waits up to two seconds for the first to be
+ * measured. 0: there is no next stage, or it is not known. */
+double strait_runner_next_delay(const struct strait_runner *runner);
+
 /* Subspace codec, between steps. The last stage proposes an updated basis [width x keep], written
  * to `out`; every stage adopts it and rewrites the weights and moments that are stored in it.
+ * Adopting the version that a stage has already does nothing.
  * STRAIT_EINVAL for a proposal of the first stage. */
 strait_err strait_runner_propose_basis(struct strait_runner *runner, float *out);
 strait_err strait_runner_adopt_basis(struct strait_runner *runner, const float *basis,

@@ -1,25 +1,21 @@
 #include "stage/service.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "stage/boundary_check.h"
 #include "stage/runner_state.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CONNECT_MS = 30000,
-    RTT_MS = 2000, // for a first round trip to be measured
-    RTT_POLL_MS = 10,
     TIMED_PASSES = 3
 };
 
 struct strait_service {
     strait_run run;
     int stage;
-    int counts_frames;
+    int counts_frames, keeps_crossings;
     strait_service_hooks hooks;
     strait_run_plan plan;
     struct strait_loader *loader;
@@ -46,24 +42,16 @@ strait_err strait_service_greet(struct strait_service *s) {
     return strait_boundary_checks_send(&s->checks, s->mesh, s->prev, s->next);
 }
 
+static strait_err route(void *user, struct strait_msg **msg) {
+    return strait_service_route(user, msg);
+}
+
 /* Links first, then codecs: their bytes belong to the handshake, not to the first step. */
 static strait_err wait_for_neighbours(struct strait_service *s) {
     if (s->prev >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->prev, CONNECT_MS));
     if (s->next >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->next, CONNECT_MS));
     STRAIT_TRY(strait_service_greet(s));
-    const int64_t until = strait_clock_ns() + CONNECT_MS * INT64_C(1000000);
-    while (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0)) {
-        struct strait_msg *msg = NULL;
-        strait_err err = strait_mesh_receive(s->mesh, CONNECT_MS, &msg);
-        if (err == STRAIT_OK) err = strait_service_route(s, &msg);
-        strait_msg_close(&msg);
-        STRAIT_TRY(err);
-        if (strait_clock_ns() > until)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                               "stage %d: a neighbour did not describe its codec for %d s",
-                               s->stage, CONNECT_MS / 1000);
-    }
-    return STRAIT_OK;
+    return strait_boundary_checks_wait(&s->checks, s->mesh, s->prev >= 0, s->next >= 0, route, s);
 }
 
 void strait_service_set_links(struct strait_service *s, struct strait_mesh *mesh, int prev,
@@ -148,18 +136,6 @@ static strait_err read_codec(struct strait_service *s, struct strait_boundary *b
     return STRAIT_OK;
 }
 
-/* Half a round trip to the next stage, as soon as one was measured. */
-static double delay_to_next(struct strait_service *s) {
-    strait_link_stats stats = {0};
-    for (int waited = 0; s->next >= 0 && waited < RTT_MS; waited += RTT_POLL_MS) {
-        if (strait_mesh_stats(s->mesh, s->next, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
-            break;
-        const struct timespec pause = {.tv_nsec = RTT_POLL_MS * 1000000L};
-        (void)nanosleep(&pause, NULL);
-    }
-    return 0.5 * stats.rtt_min_s;
-}
-
 /* ---- commands ---- */
 
 static strait_err open_runner(struct strait_service *s, int n_slots) {
@@ -169,6 +145,7 @@ static strait_err open_runner(struct strait_service *s, int n_slots) {
                            s->stage, n_slots, (long long)s->plan.n_microbatches);
     strait_runner_close(&s->runner);
     STRAIT_TRY(strait_runner_open(&s->run, &s->plan, s->stage, n_slots, s->loader, &s->runner));
+    if (s->keeps_crossings) STRAIT_TRY(strait_runner_keep_crossings(s->runner));
     strait_runner_connect(s->runner, s->mesh, s->prev, s->next);
     s->runner->on_message = on_message;
     s->runner->on_poll = s->hooks.on_poll != NULL ? on_poll : NULL;
@@ -194,7 +171,7 @@ static strait_err execute_open(struct strait_service *s, const strait_stage_comm
 /* Timing needs no weights, so a stage that is not open yet does not draw them twice. */
 static strait_err execute_time_passes(struct strait_service *s, strait_stage_reply *reply) {
     if (s->runner == NULL) STRAIT_TRY(open_runner(s, 1));
-    reply->time_passes.next_delay_s = delay_to_next(s);
+    reply->time_passes.next_delay_s = strait_runner_next_delay(s->runner);
     return strait_runner_time_passes(s->runner, TIMED_PASSES, &reply->time_passes.times);
 }
 
@@ -217,10 +194,19 @@ static strait_err check_codecs(struct strait_service *s) {
     return strait_boundary_checks_result(&s->checks);
 }
 
-static strait_err execute_gradients(struct strait_service *s, int64_t step,
+/* Muting ends with the command: a validation may be next. */
+static strait_err run_step(struct strait_service *s, const strait_stage_command *command,
+                           double *loss_sum) {
+    strait_runner_mute(s->runner, command->gradients.mute_prev, command->gradients.mute_next);
+    const strait_err err = strait_runner_gradients(s->runner, command->gradients.step, loss_sum);
+    strait_runner_mute(s->runner, 0, 0);
+    return err;
+}
+
+static strait_err execute_gradients(struct strait_service *s, const strait_stage_command *command,
                                     strait_stage_reply *reply) {
     STRAIT_TRY(check_codecs(s));
-    STRAIT_TRY(strait_runner_gradients(s->runner, step, &reply->gradients.loss_sum));
+    STRAIT_TRY(run_step(s, command, &reply->gradients.loss_sum));
     /* Descriptions of codecs overtake crossings, so those of this step cannot be without them. */
     if (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0)) {
         s->runner->side = s->prev >= 0 && !s->checks.has_prev ? -1 : 1;
@@ -236,6 +222,7 @@ static strait_err execute_gradients(struct strait_service *s, int64_t step,
     reply->gradients.residual_backward = received.residual;
     reply->gradients.residual_forward = sent.residual;
     reply->gradients.basis = sent.basis;
+    strait_runner_end_live(s->runner, command->gradients.step);
     return STRAIT_OK;
 }
 
@@ -246,6 +233,15 @@ static strait_err execute_validate(struct strait_service *s, int64_t step,
     STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
     return read_codec(s, s->runner->receiver, &received, &reply->validate.faults);
+}
+
+/* A proposal uses up what it was computed from: one that is asked for again is the same. */
+static strait_err execute_propose_basis(struct strait_service *s, strait_stage_reply *reply) {
+    struct strait_runner_live_state *live = &s->runner->live;
+    if (!live->has_proposed) STRAIT_TRY(strait_runner_propose_basis(s->runner, s->basis));
+    live->has_proposed = live->awaits_basis;
+    reply->propose_basis.basis = (strait_floats){s->basis, s->n_basis};
+    return STRAIT_OK;
 }
 
 static strait_err execute_adopt_basis(struct strait_service *s,
@@ -284,21 +280,21 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     case STRAIT_COMMAND_OPEN: return execute_open(s, command, reply);
     case STRAIT_COMMAND_TIME_PASSES: return execute_time_passes(s, reply);
     case STRAIT_COMMAND_LOAD: return execute_load(s, command->load.folder);
-    case STRAIT_COMMAND_GRADIENTS: return execute_gradients(s, command->gradients.step, reply);
+    case STRAIT_COMMAND_GRADIENTS: return execute_gradients(s, command, reply);
     case STRAIT_COMMAND_UPDATE:
         return strait_runner_update(s->runner, command->update.step, command->update.factor);
     case STRAIT_COMMAND_VALIDATE: return execute_validate(s, command->validate.step, reply);
     case STRAIT_COMMAND_SAVE:
         return strait_runner_state_write(s->runner, command->save.folder, command->save.step);
     case STRAIT_COMMAND_SEND_SNAPSHOT: return execute_send_snapshot(s, command->send_snapshot.step);
-    case STRAIT_COMMAND_PROPOSE_BASIS:
-        STRAIT_TRY(strait_runner_propose_basis(s->runner, s->basis));
-        reply->propose_basis.basis = (strait_floats){s->basis, s->n_basis};
-        return STRAIT_OK;
+    case STRAIT_COMMAND_PROPOSE_BASIS: return execute_propose_basis(s, reply);
     case STRAIT_COMMAND_ADOPT_BASIS: return execute_adopt_basis(s, command);
     case STRAIT_COMMAND_TRACE_BEGIN: return strait_runner_trace_begin(s->runner);
     case STRAIT_COMMAND_TRACE_END:
         return strait_runner_trace_end(s->runner, command->trace_end.path);
+    case STRAIT_COMMAND_RESEND:
+        return strait_runner_resend(s->runner, command->resend.step, command->resend.to_prev,
+                                    command->resend.to_next);
     case STRAIT_COMMAND_LEAVE:
     case STRAIT_COMMAND_KINDS: break;
     }
@@ -350,6 +346,7 @@ strait_err strait_service_open(const strait_service_spec *spec, struct strait_lo
     s->run = *spec->run;
     s->stage = spec->stage;
     s->counts_frames = spec->counts_frames;
+    s->keeps_crossings = spec->keeps_crossings;
     s->hooks = spec->hooks;
     s->prev = s->next = -1;
     s->loader = *loader;

@@ -36,6 +36,8 @@ typedef struct strait_service_spec {
     /* The links to the neighbours carry more than crossings: bytes of crossings are counted frame
      * by frame, not at the socket. */
     int counts_frames;
+    int keeps_crossings; // for neighbours that compute steps again; see
+                         // strait_runner_keep_crossings
     strait_service_hooks hooks;
 } strait_service_spec;
 

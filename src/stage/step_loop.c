@@ -246,10 +246,13 @@ static strait_err drain_messages(struct strait_runner *runner, int timeout_ms) {
 /* Takes new messages and tells the schedule how many inputs and gradients have arrived. */
 static strait_err update_state(struct strait_runner *runner, strait_schedule_state *state,
                                int timeout_ms) {
-    if (runner->mesh == NULL) return poll_events(runner);
-    STRAIT_TRY(drain_messages(runner, timeout_ms));
+    /* Without a mesh everything has arrived before the step began. */
+    if (runner->mesh == NULL && timeout_ms > 0) return STRAIT_ETIMEDOUT;
+    STRAIT_TRY(runner->mesh != NULL ? drain_messages(runner, timeout_ms) : poll_events(runner));
     if (runner->receiver != NULL) state->n_inputs = strait_boundary_arrived(runner->receiver);
     if (runner->sender != NULL) state->n_gradients = strait_boundary_arrived(runner->sender);
+    /* Gradients that are sent again may be here before their forward pass. */
+    if (state->n_gradients > state->n_forward) state->n_gradients = state->n_forward;
     return STRAIT_OK;
 }
 
@@ -304,16 +307,6 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
     }
 }
 
-strait_err strait_runner_zero_gradients(struct strait_runner *runner) {
-    struct strait_stream *stream = strait_stage_stream(runner->model);
-    STRAIT_TRY(strait_stage_zero_gradients(runner->model));
-    if (runner->receiver != NULL)
-        STRAIT_TRY(strait_codec_zero_gradients(codec_of(runner->receiver), stream));
-    if (runner->sender != NULL)
-        STRAIT_TRY(strait_codec_zero_gradients(codec_of(runner->sender), stream));
-    return STRAIT_OK;
-}
-
 /* Copies the sums of squares to the host and waits for them, and so for the losses queued before.
  * A runner that updates itself queues the update before it waits, to keep the device busy. */
 static strait_err measure(struct strait_runner *runner, int64_t step) {
@@ -338,6 +331,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     runner->times = (strait_step_times){0};
     runner->action_time = NULL;
     runner->has_initial_weights = 0; // an update may follow, or was queued already
+    STRAIT_TRY(strait_runner_begin_live(runner, step));
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
     runner->last_action = STRAIT_ACTION_WAIT;

@@ -2,6 +2,25 @@
 #include "base/clock.h"
 #include "stage/runner.h"
 
+#include <time.h>
+
+enum {
+    RTT_MS = 2000, // for a first round trip to be measured
+    RTT_POLL_MS = 10
+};
+
+double strait_runner_next_delay(const struct strait_runner *runner) {
+    strait_link_stats stats = {0};
+    const int peer = runner->sender != NULL ? strait_boundary_peer(runner->sender) : -1;
+    for (int waited = 0; peer >= 0 && waited < RTT_MS; waited += RTT_POLL_MS) {
+        if (strait_mesh_stats(runner->mesh, peer, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
+            break;
+        const struct timespec pause = {.tv_nsec = RTT_POLL_MS * 1000000L};
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0.5 * stats.rtt_min_s;
+}
+
 strait_err strait_runner_time_passes(struct strait_runner *runner, int n, strait_step_times *out) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const strait_tensor tokens = strait_loader_tokens(runner->loader, 0);

@@ -46,10 +46,11 @@ strait_err strait_budget_plan(const strait_run_plan *plan, int stage, int n_slot
     *out = (strait_budget){.stage = stage_bytes,
                            .snapshots = strait_snapshot_memory_bytes(&m) - stage_bytes + restored,
                            .ids = ids_bytes(plan, valid_windows)};
+    out->crossings = (double)m.kept;
     if (plan->n_stages > 1) out->messages = (N_NEIGHBOURS + 1) * (double)strait_budget_queue(plan);
     return STRAIT_OK;
 }
 
 double strait_budget_sum(const strait_budget *budget) {
-    return budget->stage + budget->snapshots + budget->ids + budget->messages;
+    return budget->stage + budget->snapshots + budget->ids + budget->messages + budget->crossings;
 }

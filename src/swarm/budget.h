@@ -12,6 +12,7 @@ typedef struct strait_budget {
     double snapshots; // its own, those of its neighbours, and one to restore from
     double ids;       // token ids of a step and of a validation
     double messages;  // that wait for a neighbour or for this stage
+    double crossings; // kept for neighbours that compute steps again
 } strait_budget;
 
 /* The fewest microbatches in flight that keep a 1F1B pipeline full at this stage. */

@@ -92,8 +92,11 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
     STRAIT_TRY(check_stage(w, task));
     w->stage = task->assign.stage;
     STRAIT_TRY(strait_loader_open_remote(w->run.model.vocab, task->assign.valid_windows, &loader));
-    const strait_service_spec spec = {
-        .run = &w->run, .stage = w->stage, .counts_frames = 1, .hooks = strait_worker_hooks(w)};
+    const strait_service_spec spec = {.run = &w->run,
+                                      .stage = w->stage,
+                                      .counts_frames = 1,
+                                      .keeps_crossings = 1,
+                                      .hooks = strait_worker_hooks(w)};
     STRAIT_TRY(strait_service_open(&spec, &loader, &w->service));
     const strait_run_plan *plan = strait_service_plan(w->service);
     const size_t n = (size_t)(plan->microbatch * plan->shape.context);
@@ -293,9 +296,8 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                    task->restore.source != STRAIT_SWARM_FROM_HOST;
     STRAIT_TRY(err);
     strait_worker_trim_snapshots(w, step);
-    strait_runner_reset(strait_service_runner(w->service), step);
     w->step = step;
-    return STRAIT_OK;
+    return strait_runner_reset(strait_service_runner(w->service), step);
 }
 
 /* ---- snapshots of our stage ---- */

@@ -62,11 +62,30 @@ static void queues_hold_a_step_and_stay_bounded(void **state) {
     CHECK(strait_budget_queue(&plan) == STRAIT_MESH_QUEUE);
 }
 
+/* Crossings are kept for as many steps as fit into a bounded part, and for none if one step is
+ * larger: whatever the codec, a worker does not take more than this for them. */
+static void kept_crossings_stay_bounded(void **state) {
+    (void)state;
+    strait_runner_memory memory;
+    CHECK_OK(strait_runner_plan(&plan, 1, 1, &memory));
+    const double step = (double)plan.n_microbatches *
+                        (double)strait_codec_wire_bytes(&plan.codec, STRAIT_BACKWARD);
+    CHECK(budget_of(1, 0).crossings == (double)memory.kept);
+    CHECK_NEAR((double)memory.kept, (STRAIT_CROSSING_STEPS_MAX + 1) * step, 1.0);
+    plan.n_microbatches = 2048; // 6 MB per step: one fits into half of 16 MB
+    CHECK_OK(strait_runner_plan(&plan, 1, 1, &memory));
+    CHECK(memory.kept > 0 && memory.kept <= (size_t)16 << 20);
+    plan.n_microbatches = 1 << 20;
+    CHECK_OK(strait_runner_plan(&plan, 1, 1, &memory));
+    CHECK(memory.kept == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(counts_every_id_of_a_validation, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_slots_take_more_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counts_all_snapshots, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kept_crossings_stay_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(queues_hold_a_step_and_stay_bounded, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
