@@ -12,7 +12,7 @@ HELPER=${HELPER%/*}/cli_weights
 plug host "$PUBLIC.1"
 plug public "$PUBLIC.2"
 home 1 2>/dev/null || { echo "skipped: cannot translate addresses"; exit 77; }
-machine 1 room 3
+machine 1 second 3
 
 make_corpus
 make_run run.yaml 2 10
@@ -22,7 +22,7 @@ runs train run.yaml --out straight $sets
 # Both are seen at the router's address.
 hosts near
 worker near home1 1
-worker near room 2
+worker near second 2
 host_ends 0 near
 same_metrics straight near
 same_weights straight near

@@ -15,7 +15,7 @@
 . "$(dirname "$0")/liar_lib.sh"
 SPEED=${SPEED:-1e6}
 [ "$SPEED" != 1e15 ] || PLACE=first
-# Replies that nobody awaits, a snapshot of zeros, a neighbour accused in vain.
+# Replies that nobody awaits, a snapshot of zeros, a neighbour accused falsely.
 ALWAYS="--duplicate:reply --zero:snapshot reply.gradients.faults.rejected_prev=1"
 
 # needs_restore LIE: whether a stage has to be restored for the lie to matter.

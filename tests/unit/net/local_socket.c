@@ -1,4 +1,4 @@
-/* Requests over a local socket: one line each way, for the same user only. */
+/* Requests over a local socket: one line in each direction, for the same user only. */
 #include "net/core/local_socket.h"
 
 #include "base/alloc.h"

@@ -198,7 +198,7 @@ static void send_polls_while_the_queue_is_full(void **state) {
     const strait_mesh_config config = {
         .scheme = "inproc",
         .queue_bytes = 100, // fits one message
-        .transport = {.network = pair.hub, .identity = pair.identities[0], .run = {7}}};
+        .transport = {.network = pair.network, .identity = pair.identities[0], .run = {7}}};
     const strait_mesh_peer absent = {.name = "absent",
                                      .key = *strait_identity_fingerprint(absent_identity)};
     CHECK_OK(strait_mesh_open(&config, &mesh));

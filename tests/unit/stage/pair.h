@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct pair {
-    struct strait_inproc_network *hub;
+    struct strait_inproc_network *network;
     struct strait_identity *identities[2];
     struct strait_mesh *meshes[2];
     int peers[2]; // each one's number for the other
@@ -17,12 +17,12 @@ struct pair {
 static inline void pair_open(struct pair *pair) {
     char address[STRAIT_ADDRESS_MAX];
     *pair = (struct pair){0};
-    CHECK_OK(strait_inproc_network_open(&pair->hub));
+    CHECK_OK(strait_inproc_network_open(&pair->network));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(strait_identity_generate(&pair->identities[i]));
         strait_mesh_config config = {
             .scheme = "inproc",
-            .transport = {.network = pair->hub, .identity = pair->identities[i], .run = {7}}};
+            .transport = {.network = pair->network, .identity = pair->identities[i], .run = {7}}};
         (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", i);
         CHECK_OK(strait_mesh_open(&config, &pair->meshes[i]));
     }
@@ -42,7 +42,7 @@ static inline void pair_close(struct pair *pair) {
         strait_mesh_close(&pair->meshes[i]);
     for (int i = 0; i < 2; i++)
         strait_identity_close(&pair->identities[i]);
-    strait_inproc_network_close(&pair->hub);
+    strait_inproc_network_close(&pair->network);
 }
 
 /* The next message that is not about links. */
