@@ -14,6 +14,8 @@ typedef struct strait_metrics_point {
     int64_t step;
     double loss; // NaN where the file has null, that is for a non-finite loss
     int is_valid_loss;
+    int64_t tokens; // trained on since the run began; 0: unknown, as for validations and old files
+    double time;    // seconds since 1970 when the step ended; 0: unknown
 } strait_metrics_point;
 
 /* Reads the losses of a file, in its order. A truncated last line is skipped, because the run may

@@ -67,6 +67,34 @@ typedef struct strait_trainer_info {
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
 } strait_trainer_info;
 
+/* What a stage or a link does in a stretch of a step. */
+typedef enum strait_trainer_span_kind {
+    STRAIT_SPAN_FORWARD,
+    STRAIT_SPAN_BACKWARD,   // gradients of inputs and weights together
+    STRAIT_SPAN_INPUT,      // of inputs alone
+    STRAIT_SPAN_WEIGHTS,    // of weights alone
+    STRAIT_SPAN_UPDATE,     // the optimizer
+    STRAIT_SPAN_ACTIVATION, // on the link to the next stage
+    STRAIT_SPAN_GRADIENT,   // on the link to the previous stage
+} strait_trainer_span_kind;
+
+typedef struct strait_trainer_span {
+    strait_trainer_span_kind kind;
+    int stage, microbatch; // -1: all microbatches
+    double start_s, end_s; // since the step began
+} strait_trainer_span;
+
+/* How long one stage computed and waited in a step, and what crossed the boundary behind it. */
+typedef struct strait_trainer_stage_step {
+    double forward_s, backward_s, codec_s, wait_s, wall_s;
+    double forward_bytes, backward_bytes; // 0 on the last stage
+} strait_trainer_stage_step;
+
+/* The seconds that a step would be shorter without each cost. */
+typedef struct strait_trainer_costs {
+    double compute, bubble, serialisation, propagation, codec, links;
+} strait_trainer_costs;
+
 /* What one step computed and how fast. Pointers are borrowed until the next step. */
 typedef struct strait_trainer_report {
     int64_t step; // steps done, this one included
@@ -85,11 +113,20 @@ typedef struct strait_trainer_report {
      * principal angle of the last basis update in radians, and the largest entry of U^T U - I. */
     const double *leak, *corrections;
     double basis_angle, basis_mean_angle, basis_error;
-    const char *warning;  // a boundary that loses more than it used to, or whose weights were
-                          // projected back to their subspace; NULL: there is none
-    const char *limit;    // the bottleneck: "compute", "bubble", "serialisation", ...
+    const char *warning;        // a boundary that loses more than it used to, or whose weights were
+                                // projected back to their subspace; NULL: there is none
+    const char *limit;          // the bottleneck: "compute", "bubble", "serialisation", ...
+    int limit_where;            // the stage or boundary that is the bottleneck; -1: none
+    strait_trainer_costs costs; // zero with one stage
     double meter_seconds; // the step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
     int is_skipped;       // the gradient was not finite: weights were left unchanged
+    int64_t tokens;       // trained on so far, also by earlier sessions of the run
+    double time;          // seconds since 1970 when the step ended
+    /* With several stages; NULL with one. The spans are not measured but simulated from the times
+     * of the stages and the plan's links. */
+    int n_stages, n_spans;
+    const strait_trainer_stage_step *stages;
+    const strait_trainer_span *spans;
 } strait_trainer_report;
 
 /* Computes sizes and memory of a run without allocating it. Opens the data. STRAIT_ECONFIG: the run

@@ -13,3 +13,10 @@ int64_t strait_clock_ns(void) {
 double strait_clock_seconds(void) {
     return (double)strait_clock_ns() * 1e-9;
 }
+
+/* Microseconds survive the conversion to double until the year 2242. */
+double strait_clock_date(void) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}

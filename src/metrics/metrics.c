@@ -13,14 +13,16 @@
 #include <unistd.h>
 
 enum {
-    LINE_MAX_BYTES = 4096,
-    PENDING_MAX = 16 * LINE_MAX_BYTES,
+    LINE_MAX_BYTES = 8192,
+    PENDING_MAX = 8 * LINE_MAX_BYTES,
     LIMIT_MAX = 64
 };
 
 struct strait_metrics {
     int fd; // -1 when not open
     char *path;
+    /* Up to the last step; 0: none yet, -1: unknown, because an older program wrote that line. */
+    int64_t tokens;
     int64_t synced_bytes; // of the file, known to be on disk
     /* The lines behind them. They are kept until they are on disk, because a sync that failed may
      * have dropped them from the page cache: then they must be written again. */
@@ -39,7 +41,8 @@ typedef struct kept {
     int64_t resume_step;
     char *text; // capacity: the size of the file
     size_t used;
-    int damaged; // the first damaged line; 0: none so far
+    int damaged;    // the first damaged line; 0: none so far
+    int64_t tokens; // of the last step kept; -1: its line does not say
 } kept;
 
 /* Copies lines up to the resumed step. A damaged line at the end is what a power cut leaves; one
@@ -53,31 +56,35 @@ static strait_err keep(void *arg, const strait_metrics_line *line) {
                            k->damaged);
     memcpy(k->text + k->used, line->text, line->bytes);
     k->used += line->bytes;
+    if (!line->point.is_valid_loss) k->tokens = line->point.tokens > 0 ? line->point.tokens : -1;
     return STRAIT_OK;
 }
 
 /* A resumed run computes later steps again; without this they would appear twice. */
-static strait_err rewrite(const char *path, int64_t resume_step) {
+static strait_err rewrite(const char *path, int64_t resume_step, int64_t *tokens) {
     struct stat info;
     if (stat(path, &info) != 0) return failed(path, "stat");
     void *text = NULL;
     STRAIT_TRY(strait_alloc((size_t)info.st_size, 1, path, &text));
-    kept k = {resume_step, text, 0, 0};
+    kept k = {.resume_step = resume_step, .text = text};
     strait_err err = strait_metrics_walk(path, keep, &k);
     if (err == STRAIT_OK) err = strait_file_replace(path, k.text, k.used);
     strait_alloc_free(text);
+    *tokens = k.tokens;
     return err;
 }
 
 strait_err strait_metrics_open(const char *path, int64_t resume_step, struct strait_metrics **out) {
+    int64_t tokens = 0;
     if (resume_step > 0 && strait_file_exists(path))
-        STRAIT_TRY(rewrite(path, resume_step));
+        STRAIT_TRY(rewrite(path, resume_step, &tokens));
     else
         STRAIT_TRY(strait_file_replace(path, "", 0));
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_metrics), path, &memory));
     struct strait_metrics *metrics = memory;
     metrics->fd = -1;
+    metrics->tokens = tokens;
     strait_err err = strait_alloc_string(path, &metrics->path);
     if (err == STRAIT_OK) {
         metrics->fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -190,6 +197,8 @@ static strait_err append(struct strait_metrics *metrics, line *l) {
 strait_err strait_metrics_put_step(struct strait_metrics *metrics,
                                    const strait_metrics_step *step) {
     line l = {.used = 0};
+    if (metrics->tokens < 0) metrics->tokens = (step->step - 1) * step->batch_tokens;
+    metrics->tokens += step->batch_tokens;
     put(&l, "{\"step\":%lld", (long long)step->step);
     put_real(&l, "loss", 9, step->loss);
     put_real(&l, "learning_rate", 9, step->learning_rate);
@@ -202,6 +211,7 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     put_real(&l, "bubble", 6, step->bubble);
     put_text(&l, "limit", step->limit);
     put_real(&l, "seconds", 6, step->seconds);
+    put(&l, ",\"tokens\":%lld,\"time\":%.3f", (long long)metrics->tokens, step->time);
     if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
     put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
     put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
@@ -212,7 +222,17 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
         put_real(&l, "basis_mean_angle", 6, step->basis_mean_angle);
         put_real(&l, "basis_error", 6, step->basis_error);
     }
+    if (step->busy_s != NULL) {
+        put_reals(&l, "stage_busy_seconds", step->busy_s, step->n_stages);
+        put_reals(&l, "stage_wait_seconds", step->wait_s, step->n_stages);
+        put_counts(&l, "boundary_forward_bytes", step->forward_bytes, step->n_stages - 1);
+        put_counts(&l, "boundary_backward_bytes", step->backward_bytes, step->n_stages - 1);
+    }
     return append(metrics, &l);
+}
+
+int64_t strait_metrics_tokens(const struct strait_metrics *metrics) {
+    return metrics->tokens > 0 ? metrics->tokens : 0;
 }
 
 strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step,

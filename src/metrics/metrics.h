@@ -22,11 +22,16 @@ typedef struct strait_metrics_step {
     double bubble;
     const char *limit; // the bottleneck of the step: "compute", "bubble", "serialisation", ...
     double seconds;
+    int64_t batch_tokens; // of this step alone; the file has the sum over all steps
+    double time;          // seconds since 1970 when the step ended
     double meter_seconds; // omitted when 0
     int n_boundaries;     // up to 63; with 0 the residuals are omitted
     const double *residual_forward, *residual_backward;
     const double *leak, *corrections; // per boundary; with a NULL leak these five are omitted
     double basis_angle, basis_mean_angle, basis_error;
+    /* Per stage, seconds of the step; per boundary, bytes of the step. A NULL busy_s omits all. */
+    int n_stages;
+    const double *busy_s, *wait_s, *forward_bytes, *backward_bytes;
 } strait_metrics_step;
 
 struct strait_metrics;
@@ -43,6 +48,9 @@ void strait_metrics_close(struct strait_metrics **metrics); // accepts NULL
 strait_err strait_metrics_put_step(struct strait_metrics *metrics, const strait_metrics_step *step);
 strait_err strait_metrics_put_valid(struct strait_metrics *metrics, int64_t step,
                                     double valid_loss);
+
+/* Tokens trained on up to the last step that was put or kept; 0 before the first. */
+int64_t strait_metrics_tokens(const struct strait_metrics *metrics);
 
 /* Syncs all lines to disk. Called before a checkpoint is saved, and by a host before it records a
  * step as settled, so that a run resumed from there finds the lines up to its step. STRAIT_EIO:

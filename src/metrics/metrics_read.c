@@ -23,6 +23,9 @@ static strait_err parse(const char *text, size_t bytes, strait_metrics_point *ou
     STRAIT_TRY(strait_json_parse(text, bytes, &object));
     strait_err err = strait_json_int(object, "step", &out->step);
     if (err == STRAIT_OK) err = take_loss(object, out);
+    /* Missing in files of older programs, and 0 then. */
+    out->tokens = (int64_t)json_integer_value(json_object_get(object, "tokens"));
+    out->time = json_number_value(json_object_get(object, "time"));
     json_decref(object);
     return err;
 }

@@ -253,25 +253,34 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
     return STRAIT_OK;
 }
 
-const char *strait_limits_name(const strait_run_plan *plan, const int *windows,
-                               const strait_step_times *times, int knows_links,
-                               double forward_bytes, double backward_bytes) {
+void strait_limits_explain(const strait_run_plan *plan, const strait_step_measure *m,
+                           strait_simulate_span *spans, int capacity, strait_step_limit *out) {
     const double n = (double)plan->n_microbatches;
     struct pipeline pipeline;
     strait_limit limit;
     strait_simulate_result result;
     double longest = 0.0;
-    build_pipeline(plan, times, n, forward_bytes / n, backward_bytes / n, &pipeline);
-    const strait_simulate_params params = {
-        .kind = plan->schedule, .windows = windows, .n_steps = 1};
+    *out = (strait_step_limit){.name = "unknown", .where = -1};
+    build_pipeline(plan, m->times, n, m->forward_bytes / n, m->backward_bytes / n, &pipeline);
+    const strait_simulate_params params = {.kind = plan->schedule,
+                                           .windows = m->windows,
+                                           .n_steps = 1,
+                                           .spans = spans,
+                                           .capacity = capacity};
     if (strait_limit_find(&pipeline.pipe, &params, &limit) != STRAIT_OK ||
         strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK)
-        return "unknown";
+        return;
     for (int i = 0; i < plan->n_stages; i++)
-        if (times[i].wall > longest) longest = times[i].wall;
+        if (m->times[i].wall > longest) longest = m->times[i].wall;
+    memcpy(out->seconds, limit.saved, sizeof out->seconds);
+    out->name = strait_limit_name(limit.kind);
+    out->where = limit.where;
+    out->n_spans = result.n_spans < capacity ? result.n_spans : capacity;
     /* What the simulation of the known parts leaves unexplained is due to the links. */
-    if (!knows_links && longest - result.seconds > limit.saved[limit.kind]) return "links";
-    return strait_limit_name(limit.kind);
+    out->links_s = m->knows_links ? 0.0 : fmax(0.0, longest - result.seconds);
+    if (out->links_s <= limit.saved[limit.kind]) return;
+    out->name = "links";
+    out->where = -1;
 }
 
 void strait_limits_apply_meter(const strait_run_plan *plan, strait_pipe *pipe,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "config/run_plan.h"
+#include "plan/limit.h"
 #include "plan/pipe.h"
 #include "plan/step_times.h"
 #include "stage/runner.h"
@@ -46,10 +47,27 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
 void strait_limits_apply_meter(const strait_run_plan *plan, strait_pipe *pipe,
                                strait_pipe_link *links);
 
-/* Names what limited a step: "compute", "bubble", "serialisation", "propagation" or "codec". Unless
- * `knows_links` (the plan describes the links completely), also "links": the part of the step that
- * stages and emulation do not explain outweighs all of these. "unknown" if the simulation fails.
- * Times and bytes are of the whole step. The string is static. */
-const char *strait_limits_name(const strait_run_plan *plan, const int *windows,
-                               const strait_step_times *times, int knows_links,
-                               double forward_bytes, double backward_bytes);
+/* Why a step took as long as it did. */
+typedef struct strait_step_limit {
+    /* What limited it: "compute", "bubble", "serialisation", "propagation" or "codec"; "links":
+     * what stages and emulated links do not explain outweighs all of these; "unknown": the
+     * simulation failed. Static. */
+    const char *name;
+    int where;                          // the stage or boundary concerned; -1: none
+    double seconds[STRAIT_LIMIT_KINDS]; // that the step would be shorter without each cost
+    double links_s;                     // that only links which are not emulated explain
+    int n_spans;                        // of `spans` below
+} strait_step_limit;
+
+/* The measured times and bytes of one step of all stages. */
+typedef struct strait_step_measure {
+    const int *windows;
+    const strait_step_times *times; // per stage, of the whole step
+    int knows_links;                // the plan describes the links completely
+    double forward_bytes, backward_bytes;
+} strait_step_measure;
+
+/* Explains a step by simulating it. `spans` receives up to `capacity` spans of the simulated step,
+ * by order of their start; NULL with 0: none. */
+void strait_limits_explain(const strait_run_plan *plan, const strait_step_measure *measure,
+                           strait_simulate_span *spans, int capacity, strait_step_limit *out);

@@ -9,6 +9,7 @@
 #include <strait/trainer.h>
 
 #include "config/run_plan.h"
+#include "stage/limits.h"
 #include "stage/loader.h"
 #include "stage/runner.h"
 #include "store/checkpoint.h"
@@ -25,9 +26,13 @@ typedef struct strait_executor_report {
     /* Codecs with a basis: of each boundary; and of the basis, which is the same on all stages. */
     double leak[STRAIT_RUN_STAGES], corrections[STRAIT_RUN_STAGES];
     double basis_angle, basis_mean_angle, basis_error;
-    const char *limit; // the bottleneck of the step
-    double metered_s;  // duration on the emulated meter (link.meter); 0: no meter is set
-    int is_updated; // the update is queued already; the device skips it if the norm is not finite
+    strait_step_limit limit; // the bottleneck of the step
+    /* With several stages, of each; bytes are those that crossed the boundary behind it. */
+    strait_step_times times[STRAIT_RUN_STAGES];
+    double boundary_forward[STRAIT_RUN_STAGES], boundary_backward[STRAIT_RUN_STAGES];
+    const strait_simulate_span *spans; // limit.n_spans, borrowed until the next step
+    double metered_s; // duration on the emulated meter (link.meter); 0: no meter is set
+    int is_updated;   // the update is queued already; the device skips it if the norm is not finite
 } strait_executor_report;
 
 struct strait_executor {

@@ -35,7 +35,7 @@ static void close_local(struct strait_executor *executor) {
 static strait_err gradients(struct strait_executor *executor, int64_t step,
                             strait_executor_report *out) {
     int n = 0;
-    strait_executor_report report = {.limit = "compute"};
+    strait_executor_report report = {.limit = {.name = "compute", .where = 0}};
     STRAIT_TRY(strait_runner_gradients(runner_of(executor), step, &report.loss_sum));
     const float *squares = strait_runner_squares(runner_of(executor), &n);
     report.norm = strait_executor_norm(squares, n);

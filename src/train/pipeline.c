@@ -10,6 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+enum {
+    SPANS_MAX = 2048 // that is a picture; those of a longer step are left out
+};
+
 struct strait_pipeline {
     struct strait_executor *executor;
     struct strait_stage_channel *channel;
@@ -19,6 +23,7 @@ struct strait_pipeline {
     double busy_s[STRAIT_RUN_STAGES];
     int nonfinite_stage;
     double snapshot_s, copy_s[STRAIT_RUN_STAGES];
+    strait_simulate_span spans[SPANS_MAX]; // of the last step, as simulated from its times
 };
 
 strait_err strait_pipeline_open(struct strait_executor *executor,
@@ -135,7 +140,7 @@ static void note_step(struct strait_pipeline *p) {
 
 static void combine(struct strait_pipeline *p, strait_executor_report *report) {
     struct strait_executor *executor = p->executor;
-    strait_step_times times[STRAIT_RUN_STAGES];
+    strait_step_times *times = report->times;
     double n_faults = 0.0;
     for (int i = 0; i < p->n_stages; i++) {
         const strait_stage_reply *reply = reply_of(p, i);
@@ -148,6 +153,8 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
         report->bubble += times[i].wait / times[i].wall / p->n_stages;
         if (forward > report->forward_bytes) report->forward_bytes = forward;
         if (backward > report->backward_bytes) report->backward_bytes = backward;
+        report->boundary_backward[i] = backward;
+        if (i > 0) report->boundary_forward[i - 1] = forward;
         report->residual_forward[i] = reply->gradients.residual_forward;
         report->leak[i] = reply->gradients.basis.leak;
         report->corrections[i] = reply->gradients.basis.corrections;
@@ -161,9 +168,13 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
     /* Codecs replaced faulty values by 0, so the gradients are finite but not those of the model:
      * without a norm the trainer skips the update. */
     report->norm = n_faults > 0.0 ? NAN : all_norm(p);
-    report->limit = strait_limits_name(&executor->plan, executor->windows, times,
-                                       knows_links(executor), report->forward_bytes,
-                                       report->backward_bytes);
+    const strait_step_measure measure = {.windows = executor->windows,
+                                         .times = times,
+                                         .knows_links = knows_links(executor),
+                                         .forward_bytes = report->forward_bytes,
+                                         .backward_bytes = report->backward_bytes};
+    strait_limits_explain(&executor->plan, &measure, p->spans, SPANS_MAX, &report->limit);
+    report->spans = p->spans;
     report->metered_s = strait_limits_metered(&executor->plan, executor->windows, times,
                                               report->forward_bytes, report->backward_bytes);
 }

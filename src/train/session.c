@@ -264,36 +264,58 @@ static strait_err check_data(struct session *s) {
     return err == STRAIT_OK ? STRAIT_OK : save_and_end(s, err);
 }
 
+/* Appends the line of a step to metrics.jsonl. */
+static strait_err write_line(struct session *s, const strait_trainer_report *report) {
+    double busy[STRAIT_RUN_STAGES], wait[STRAIT_RUN_STAGES];
+    double forward[STRAIT_RUN_STAGES], backward[STRAIT_RUN_STAGES];
+    for (int i = 0; i < report->n_stages; i++) {
+        const strait_trainer_stage_step *stage = &report->stages[i];
+        busy[i] = stage->forward_s + stage->backward_s + stage->codec_s;
+        wait[i] = stage->wait_s;
+        forward[i] = stage->forward_bytes;
+        backward[i] = stage->backward_bytes;
+    }
+    const strait_metrics_step line = {.step = report->step,
+                                      .loss = report->loss,
+                                      .learning_rate = report->learning_rate,
+                                      .grad_norm = report->grad_norm,
+                                      .tokens_per_s = report->tokens_per_s,
+                                      .forward_bytes_per_token = report->forward_bytes_per_token,
+                                      .backward_bytes_per_token = report->backward_bytes_per_token,
+                                      .ratio_forward = report->ratio_forward,
+                                      .ratio_backward = report->ratio_backward,
+                                      .bubble = report->bubble,
+                                      .limit = report->limit,
+                                      .seconds = report->seconds,
+                                      .batch_tokens = s->run->train.batch_tokens,
+                                      .time = report->time,
+                                      .meter_seconds = report->meter_seconds,
+                                      .n_boundaries = report->n_boundaries,
+                                      .residual_forward = report->residual_forward,
+                                      .residual_backward = report->residual_backward,
+                                      .leak = report->leak,
+                                      .corrections = report->corrections,
+                                      .basis_angle = report->basis_angle,
+                                      .basis_mean_angle = report->basis_mean_angle,
+                                      .basis_error = report->basis_error,
+                                      .n_stages = report->n_stages,
+                                      .busy_s = report->stages != NULL ? busy : NULL,
+                                      .wait_s = wait,
+                                      .forward_bytes = forward,
+                                      .backward_bytes = backward};
+    return strait_metrics_put_step(s->metrics, &line);
+}
+
 static strait_err take_step(struct session *s) {
     strait_trainer_report report;
     if (s->spec->waits_for_disk) STRAIT_TRY(settle(s));
     const strait_err err = strait_trainer_step(s->trainer, &report);
     if (strait_trainer_can_save_after(s->trainer, err)) return save_and_end(s, err);
     STRAIT_TRY(err);
-    const strait_metrics_step line = {.step = report.step,
-                                      .loss = report.loss,
-                                      .learning_rate = report.learning_rate,
-                                      .grad_norm = report.grad_norm,
-                                      .tokens_per_s = report.tokens_per_s,
-                                      .forward_bytes_per_token = report.forward_bytes_per_token,
-                                      .backward_bytes_per_token = report.backward_bytes_per_token,
-                                      .ratio_forward = report.ratio_forward,
-                                      .ratio_backward = report.ratio_backward,
-                                      .bubble = report.bubble,
-                                      .limit = report.limit,
-                                      .seconds = report.seconds,
-                                      .meter_seconds = report.meter_seconds,
-                                      .n_boundaries = report.n_boundaries,
-                                      .residual_forward = report.residual_forward,
-                                      .residual_backward = report.residual_backward,
-                                      .leak = report.leak,
-                                      .corrections = report.corrections,
-                                      .basis_angle = report.basis_angle,
-                                      .basis_mean_angle = report.basis_mean_angle,
-                                      .basis_error = report.basis_error};
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     s->is_diverged = !isfinite(report.loss) || !isfinite(report.grad_norm);
-    handle_write(s, strait_metrics_put_step(s->metrics, &line));
+    handle_write(s, write_line(s, &report));
+    report.tokens = strait_metrics_tokens(s->metrics);
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.warning != NULL) note(s, report.warning);
     return STRAIT_OK;

@@ -9,6 +9,7 @@
 #include "train/correction_monitor.h"
 #include "train/executor.h"
 #include "train/residual_monitor.h"
+#include "train/step_details.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,6 +36,7 @@ struct strait_trainer {
     strait_residual_monitors alarms;
     strait_correction_monitor corrections;
     char alarm[NOTE_BYTES];
+    strait_step_details details; // of the last step
 };
 
 /* A run shorter than the data touches only a part of it. */
@@ -259,8 +261,12 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .basis_mean_angle = last->basis_mean_angle,
         .basis_error = last->basis_error,
         .warning = watch(t),
-        .limit = last->limit,
+        .limit = last->limit.name,
+        .limit_where = last->limit.where,
+        .tokens = (t->step + 1) * t->run.train.batch_tokens,
     };
+    if (t->plan.n_stages > 1)
+        strait_step_details_report(&t->details, last, t->plan.n_stages, &report);
     report.ratio_forward = ratio(t, report.forward_bytes_per_token);
     report.ratio_backward = ratio(t, report.backward_bytes_per_token);
     /* The meter replaces the time of the links alone, so the measured time of the update is added
@@ -272,6 +278,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     if (last->metered_s > 0.0) report.meter_seconds = last->metered_s + ended - updates;
     report.seconds = ended - began;
     report.tokens_per_s = n_tokens / report.seconds;
+    report.time = strait_clock_date();
     *out = report;
     return STRAIT_OK;
 }

@@ -40,7 +40,9 @@ static strait_metrics_step step_at(int64_t step) {
                                  .ratio_backward = 120,
                                  .bubble = 0.02,
                                  .limit = "compute",
-                                 .seconds = 0.5};
+                                 .seconds = 0.5,
+                                 .batch_tokens = 1024,
+                                 .time = 1700000000.25};
 }
 
 /* Steps 1 to 4, a validation after each second one. */
@@ -90,6 +92,11 @@ static void test_writes_the_documented_keys(void **state) {
     s.basis_angle = 0.125;
     s.basis_mean_angle = 0.01;
     s.basis_error = 1e-7;
+    s.n_stages = 2;
+    s.busy_s = (const double[]){0.25, 0.125};
+    s.wait_s = (const double[]){0, 0.5};
+    s.forward_bytes = (const double[]){123456789};
+    s.backward_bytes = (const double[]){7};
     CHECK_OK(strait_metrics_put_step(m, &s));
     strait_metrics_close(&m);
     char *text = read_all(path);
@@ -97,15 +104,19 @@ static void test_writes_the_documented_keys(void **state) {
         text, "{\"step\":3,\"loss\":2.3456789,\"learning_rate\":0.02,\"grad_norm\":1.25,"
               "\"tokens_per_s\":12345.7,\"forward_bytes_per_token\":16.5,"
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
-              "\"bubble\":0.02,\"limit\":\"compute\",\"seconds\":0.5}\n"
+              "\"bubble\":0.02,\"limit\":\"compute\",\"seconds\":0.5,\"tokens\":1024,"
+              "\"time\":1700000000.250}\n"
               "{\"step\":3,\"valid_loss\":0.333333333}\n"
               "{\"step\":3,\"loss\":null,\"learning_rate\":0.02,\"grad_norm\":null,"
               "\"tokens_per_s\":12345.7,\"forward_bytes_per_token\":16.5,"
               "\"backward_bytes_per_token\":17,\"ratio_forward\":124.12,\"ratio_backward\":120,"
               "\"bubble\":0.02,\"limit\":\"link \\\"a\\\"\\\\b\",\"seconds\":0.5,"
-              "\"meter_seconds\":19.889,\"residual_forward\":[0.1235,0],\"residual_backward\":["
+              "\"tokens\":2048,\"time\":1700000000.250,\"meter_seconds\":19.889,\"residual_"
+              "forward\":[0.1235,0],\"residual_backward\":["
               "null,1e-07],\"leak\":[2e-06,0.25],\"corrections\":[0,1234567],"
-              "\"basis_angle\":0.125,\"basis_mean_angle\":0.01,\"basis_error\":1e-07}\n");
+              "\"basis_angle\":0.125,\"basis_mean_angle\":0.01,\"basis_error\":1e-07,"
+              "\"stage_busy_seconds\":[0.25,0.125],\"stage_wait_seconds\":[0,0.5],"
+              "\"boundary_forward_bytes\":[123456789],\"boundary_backward_bytes\":[7]}\n");
     strait_alloc_free(text);
     scratch_close(&dir);
 }
@@ -158,6 +169,34 @@ static void test_resume_keeps_whole_lines_up_to_the_step(void **state) {
     (void)unlink(path);
     CHECK_OK(strait_metrics_open(path, 5, &m)); // none at all
     strait_metrics_close(&m);
+    scratch_close(&dir);
+}
+
+/* Another batch size after the resume, and a file of a program that did not count tokens. */
+static void test_counts_tokens_across_resumes(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "metrics.jsonl");
+    struct strait_metrics *m = NULL;
+    strait_metrics_step s = step_at(3);
+    fill(path);
+    CHECK_OK(strait_metrics_open(path, 2, &m));
+    assert_int_equal(strait_metrics_tokens(m), 2048);
+    s.batch_tokens = 100;
+    CHECK_OK(strait_metrics_put_step(m, &s));
+    assert_int_equal(strait_metrics_tokens(m), 2148);
+    strait_metrics_close(&m);
+    CHECK_OK(strait_file_write(path, "{\"step\":2,\"loss\":7}\n", 21));
+    CHECK_OK(strait_metrics_open(path, 2, &m));
+    CHECK_OK(strait_metrics_put_step(m, &s));
+    assert_int_equal(strait_metrics_tokens(m), 300);
+    strait_metrics_close(&m);
+    strait_metrics_point *points = NULL;
+    int n = 0;
+    CHECK_OK(strait_metrics_read(path, &points, &n));
+    CHECK(n == 2 && points[0].tokens == 0 && points[0].time == 0);
+    CHECK(points[1].tokens == 300 && points[1].time == 1700000000.25);
+    strait_alloc_free(points);
     scratch_close(&dir);
 }
 
@@ -331,6 +370,7 @@ int main(void) {
         cmocka_unit_test(test_writes_the_documented_keys),
         cmocka_unit_test(test_reads_losses),
         cmocka_unit_test(test_resume_keeps_whole_lines_up_to_the_step),
+        cmocka_unit_test(test_counts_tokens_across_resumes),
         cmocka_unit_test(test_drops_damage_at_the_end_and_reports_it_elsewhere),
         cmocka_unit_test(test_names_the_file_that_cannot_be_written),
         cmocka_unit_test(test_retries_lines_after_a_full_disk),

@@ -69,6 +69,15 @@ static void estimates_message_memory(void **state) {
     assert_true(many[0] > few[0] + 200 * one);
 }
 
+static const char *name_of(const int *windows, const strait_step_times *times, int knows_links,
+                           double forward_bytes, double backward_bytes) {
+    const strait_step_measure measure = {windows, times, knows_links, forward_bytes,
+                                         backward_bytes};
+    strait_step_limit limit;
+    strait_limits_explain(&plan, &measure, NULL, 0, &limit);
+    return limit.name;
+}
+
 static void names_what_limits_a_step(void **state) {
     (void)state;
     strait_step_times times[8];
@@ -80,21 +89,48 @@ static void names_what_limits_a_step(void **state) {
         times[i].weights *= 32.0;
     }
     CHECK_OK(make("stages.count=2", "stages.microbatch=1", NULL));
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "compute");
+    assert_string_equal(name_of(windows, times, 1, 1e4, 1e4), "compute");
     times[1].wall = 3.0 * (times[0].forward + times[0].input + times[0].weights);
-    assert_string_equal(strait_limits_name(&plan, windows, times, 0, 1e4, 1e4), "links");
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "compute");
+    assert_string_equal(name_of(windows, times, 0, 1e4, 1e4), "links");
+    assert_string_equal(name_of(windows, times, 1, 1e4, 1e4), "compute");
     times[1].wall /= 2.0;
-    assert_string_equal(strait_limits_name(&plan, windows, times, 0, 1e4, 1e4), "compute");
+    assert_string_equal(name_of(windows, times, 0, 1e4, 1e4), "compute");
     plan.emulate.rate_bps = 1e6;
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e6, 1e6), "serialisation");
+    assert_string_equal(name_of(windows, times, 1, 1e6, 1e6), "serialisation");
     plan.emulate.rate_bps = 0.0;
     plan.emulate.delay_ns = 2000000000;
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "propagation");
+    assert_string_equal(name_of(windows, times, 1, 1e4, 1e4), "propagation");
     plan.emulate.delay_ns = 1000000;
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "compute");
+    assert_string_equal(name_of(windows, times, 1, 1e4, 1e4), "compute");
     plan.emulate.jitter_ns = 2000000000;
-    assert_string_equal(strait_limits_name(&plan, windows, times, 1, 1e4, 1e4), "propagation");
+    assert_string_equal(name_of(windows, times, 1, 1e4, 1e4), "propagation");
+}
+
+/* The costs of a slow wire, and the spans of 32 microbatches: forward, input and weights on two
+ * stages, one message each way, and two updates. */
+static void explains_a_step(void **state) {
+    (void)state;
+    strait_step_times times[8];
+    int windows[2] = {32, 32};
+    strait_simulate_span spans[32 * 8 + 2];
+    strait_step_limit limit;
+    equal_times(times);
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", NULL));
+    plan.emulate.rate_bps = 1e6;
+    const strait_step_measure measure = {windows, times, 1, 1e6, 1e6};
+    strait_limits_explain(&plan, &measure, spans, 32 * 8 + 2, &limit);
+    assert_string_equal(limit.name, "serialisation");
+    assert_int_equal(limit.where, 0);
+    /* A megabyte takes 8 s each way, and the two ways overlap. */
+    assert_true(limit.seconds[STRAIT_LIMIT_SERIALISATION] > 7.9 && limit.links_s == 0.0);
+    assert_int_equal(limit.n_spans, 32 * 8 + 2);
+    int n_messages = 0;
+    for (int i = 0; i < limit.n_spans; i++)
+        n_messages += spans[i].what == STRAIT_SIM_ACTIVATION ||
+                      spans[i].what == STRAIT_SIM_GRADIENT;
+    assert_int_equal(n_messages, 64);
+    strait_limits_explain(&plan, &measure, spans, 5, &limit);
+    assert_int_equal(limit.n_spans, 5);
 }
 
 /* Two stages, 32 microbatches of 250 bytes, 10 ms per message at 200 kb/s: each stage receives
@@ -119,6 +155,7 @@ int main(void) {
         cmocka_unit_test(chooses_larger_windows_for_longer_delays),
         cmocka_unit_test(estimates_message_memory),
         cmocka_unit_test(names_what_limits_a_step),
+        cmocka_unit_test(explains_a_step),
         cmocka_unit_test(metered_time_ignores_the_emulated_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

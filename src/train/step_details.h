@@ -1,0 +1,19 @@
+/* step_details.h - how each stage spent a step, in the types of the public report. */
+#pragma once
+
+#include "train/executor.h"
+
+enum {
+    STRAIT_STEP_SPANS = 1024 // of a step, that are reported
+};
+
+/* Memory that a report points to. */
+typedef struct strait_step_details {
+    strait_trainer_stage_step stages[STRAIT_RUN_STAGES];
+    strait_trainer_span spans[STRAIT_STEP_SPANS];
+} strait_step_details;
+
+/* Fills the fields of *out that describe stages, costs and spans, for a run of several stages. *out
+ * points into *details until the next call. */
+void strait_step_details_report(strait_step_details *details, const strait_executor_report *from,
+                                int n_stages, strait_trainer_report *out);
