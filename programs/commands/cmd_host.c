@@ -66,6 +66,7 @@ static const strait_flag flags[] = {
     {"store-key", 0, STRAIT_FLAG_TEXT, &store_key, "FILE", "key of the client certificate (PEM)"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
      "folder of this machine's key (default ~/.config/strait)"},
+    STRAIT_PROGRESS_FLAGS,
     {0},
 };
 
@@ -98,10 +99,13 @@ static void rotate_log(struct host_log *log) {
 
 /* The invite alone goes to standard output, so that scripts can read it. */
 static void on_invited(void *user, const char *line) {
-    open_log(user);
+    struct host_log *log = user;
+    open_log(log);
+    strait_progress_log_text(&log->progress, "invited", "invite", line);
+    if (log->progress.is_json) return;
     printf("%s\n", line);
     (void)fflush(stdout);
-    fprintf(stderr, "on each worker: strait join %s\n", line);
+    if (!log->progress.progress.is_quiet) fprintf(stderr, "on each worker: strait join %s\n", line);
 }
 
 /* Writes the status for "strait watch". A full disk does not stop the run. */
@@ -114,19 +118,16 @@ static void on_changed(void *user, const strait_host_status *now) {
 
 /* UTC with milliseconds: logs of workers in other time zones can be merged. */
 static void log_event(const struct host_log *log, const char *text) {
-    struct timespec now = {0};
-    struct tm when;
-    char clock[32] = "";
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    if (gmtime_r(&now.tv_sec, &when) != NULL) (void)strftime(clock, sizeof clock, "%FT%T", &when);
+    char date[32];
     if (log->file == NULL) return;
-    fprintf(log->file, "%s.%03ldZ %s\n", clock, now.tv_nsec / 1000000, text);
+    strait_progress_date(0.0, date);
+    fprintf(log->file, "%s %s\n", date, text);
     (void)fflush(log->file);
 }
 
 static void on_noted(void *user, const char *text) {
     struct host_log *log = user;
-    strait_progress_say(&log->progress.progress, "%s", text);
+    strait_progress_log_event(&log->progress, text);
     open_log(log);
     rotate_log(log);
     log_event(log, text);
@@ -300,9 +301,10 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     const strait_err err = strait_host(&spec);
     /* Only the metastore times out: workers that do are replaced. */
     if (err == STRAIT_ETIMEDOUT) strait_err_prefix("--store-wait %g", store_wait_s);
-    if (err == STRAIT_OK) strait_progress_say(&log.progress.progress, "done: %s", folder);
+    if (err == STRAIT_OK) strait_progress_log_done(&log.progress);
     log_event(&log, err == STRAIT_OK ? "done" : strait_err_detail());
     if (log.file != NULL) (void)fclose(log.file);
+    strait_progress_log_close(&log.progress);
     if (is_new) (void)rmdir(folder); // only if it is still empty
     return err;
 }

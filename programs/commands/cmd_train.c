@@ -19,6 +19,7 @@ static const strait_flag flags[] = {
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
     {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
      "check the run, print its plan and memory, and stop"},
+    STRAIT_PROGRESS_FLAGS,
     {0},
 };
 
@@ -137,7 +138,8 @@ static strait_err train(const char *path, const struct strait_run *run, const ch
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
     if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
         print_resume_command(path, folder);
-    if (err == STRAIT_OK) strait_progress_say(&log.progress, "done: %s", folder);
+    if (err == STRAIT_OK) strait_progress_log_done(&log);
+    strait_progress_log_close(&log);
     return err;
 }
 

@@ -108,15 +108,6 @@ runs inspect tokenizer.json
 says "$OUT" 'tokenizer, 300 tokens' 'fingerprint [0-9a-f]{32}'
 jq -e . run/metrics.jsonl >/dev/null || fail "metrics.jsonl is not JSON"
 
-# On a narrow terminal the progress line is cut, because a wrapped line cannot be redrawn.
-if command -v script >/dev/null; then
-    script -qec "stty cols 40; env STRAIT_CLI=$SCRATCH $STRAIT train run.yaml --out narrow" /dev/null \
-        </dev/null | tr '\r' '\n' >"$OUT"
-    says "$OUT" 'step 1/30  loss' 'step 30/30  loss .* left 0s$' 'done: narrow'
-    grep -v 'step 30/30' "$OUT" | grep 'step [0-9]*/' | awk 'length($0) - length("\033[K") > 39 { exit 1 }' ||
-        fail "a line of progress is wider than the terminal"
-fi
-
 # Comparing runs: one stage and two have the same losses; a target loss that no run reached.
 runs compare run cut --plot losses.svg
 says "$OUT" '^run +30 ' '^cut +30 .* \+0\.00% ' 'until the validation loss fell to '
