@@ -35,6 +35,10 @@ static const char *const read_for_cuda[] = {"/usr/local",    "/usr/share/nvidia"
 /* Beginnings of names in /dev: NVIDIA's driver, its boards with one memory, and WSL. */
 static const char *const devices[] = {"nvidia", "nvhost", "nvmap", "nvgpu", "dxg", NULL};
 
+/* NVIDIA's driver names its threads by writing to TID/comm there, and does not start if it cannot.
+ * What else can be written there concerns this process alone. */
+static const char threads[] = "/proc/self/task";
+
 typedef strait_err (*add_function)(void *user, const char *path, strait_sandbox_access access);
 
 static strait_err add_list(const char *const *paths, void *user, add_function add) {
@@ -70,5 +74,6 @@ strait_err strait_sandbox_paths(int uses_cuda, void *user, add_function add) {
     STRAIT_TRY(add(user, "/dev/null", STRAIT_SANDBOX_DEVICE));
     if (!uses_cuda) return STRAIT_OK;
     STRAIT_TRY(add_list(read_for_cuda, user, add));
+    STRAIT_TRY(add(user, threads, STRAIT_SANDBOX_DEVICE));
     return add_devices(user, add);
 }

@@ -56,7 +56,7 @@ strait_err strait_sandbox_landlock(const strait_sandbox_spec *spec, int abi);
 typedef enum strait_sandbox_access {
     STRAIT_SANDBOX_READ,
     STRAIT_SANDBOX_WRITE,  // and create, rename and remove files in it
-    STRAIT_SANDBOX_DEVICE, // a device: read, write and ioctl
+    STRAIT_SANDBOX_DEVICE, // read, write and ioctl, but create and remove nothing
 } strait_sandbox_access;
 
 /* paths.c: calls `add` for every file and folder of the system that a worker needs. They need not

@@ -14,6 +14,7 @@
 #include <seccomp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum {
@@ -103,6 +104,25 @@ static int opens_packet_sockets_only(void) {
     return 0;
 }
 
+static void *name_own_thread(void *out) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/task/%ld/comm", syscall(SYS_gettid));
+    *(int *)out = opens(path, O_WRONLY | O_CREAT | O_TRUNC);
+    return NULL;
+}
+
+/* NVIDIA's driver names the threads that it starts. */
+static int names_its_threads_only(void) {
+    pthread_t thread;
+    int is_named = 0;
+    char path[64];
+    EXPECT(pthread_create(&thread, NULL, name_own_thread, &is_named) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0 && is_named);
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)getppid());
+    EXPECT(support.landlock_abi == 0 || !opens(path, O_WRONLY));
+    return 0;
+}
+
 /* Landlock refuses a port where the filter cannot: NVIDIA's driver listens at a unix socket. */
 static int cannot_bind(void) {
     const struct sockaddr_in any = {.sin_family = AF_INET};
@@ -150,6 +170,7 @@ static void a_confined_worker_starts_no_program(void **state) {
     run_confined((strait_sandbox_spec){.may_listen = 1}, starts_no_program);
     run_confined((strait_sandbox_spec){.may_listen = 1, .uses_cuda = 1}, starts_no_program);
     run_confined((strait_sandbox_spec){.may_listen = 1, .uses_cuda = 1}, opens_packet_sockets_only);
+    run_confined((strait_sandbox_spec){.uses_cuda = 1}, names_its_threads_only);
 }
 
 static void without_permission_it_does_not_listen(void **state) {
