@@ -23,8 +23,7 @@ static const char *reason(int number) {
 
 #define FAIL_ON(path, what) STRAIT_FAIL(STRAIT_EIO, "%s: cannot %s: %s", path, what, reason(errno))
 
-/* Raises the number of files this process may open to what the system allows. */
-static int raise_file_limit(void) {
+int strait_file_raise_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return 0;
     limit.rlim_cur = limit.rlim_max;
@@ -33,7 +32,7 @@ static int raise_file_limit(void) {
 
 strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == EMFILE && raise_file_limit()) fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == EMFILE && strait_file_raise_limit()) fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return FAIL_ON(path, "open");
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -24,6 +24,10 @@ void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
                                 size_t bytes);
 
+/* Raises the number of files and sockets that this process may open (ulimit -n) to what the system
+ * allows. Returns whether it was raised. */
+int strait_file_raise_limit(void);
+
 /* Opens a regular file for reading and writes its length. When this process has too many files open
  * and its limit (ulimit -n) can be raised, it is raised. The caller closes *out_fd. */
 strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes);

@@ -21,6 +21,11 @@ enum {
     REFUSAL_MS = 10000        // between two log lines about refused connections
 };
 
+/* A worker that joins, or reconnects before its old link has closed, finds a slot however many
+ * there are. */
+_Static_assert(STRAIT_HOST_CONNECTIONS >= STRAIT_SWARM_WORKERS + 2 * NEWCOMERS_MAX,
+               "workers could not join although there are slots for them");
+
 struct connection *strait_host_connection(struct host *h, int worker) {
     if (worker < 0 || h->links.of_worker[worker] < 0) return NULL;
     struct connection *connection = &h->links.items[h->links.of_worker[worker]];

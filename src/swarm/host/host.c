@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "net/core/local_socket.h"
 #include "net/core/reachability.h"
 #include "swarm/budget.h"
@@ -187,16 +188,16 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
                                       .peer_timeout_ms = DEAD_MS,
                                       .message_max = MESSAGE_MAX + basis,
                                       .linger_ms = LINGER_MS};
+    (void)strait_file_raise_limit(); // more workers may join than the usual limit has sockets
     STRAIT_TRY(strait_msg_pool_open(&h->pool));
     config.pool = h->pool;
     memcpy(config.run, h->invite.run, STRAIT_RUN_BYTES);
     STRAIT_TRY(strait_transport_open("tls", &strait_host_connections, h, &config, &h->t));
     /* Workers hold the invite of the first start, so a restart must use the port that it names. */
     const char *port = strrchr(h->spec->listen, ':');
-    const int is_any = port != NULL && strcmp(port, ":0") == 0;
     const char *old_port = strrchr(h->invite.address, ':');
     char listen[STRAIT_ADDRESS_MAX];
-    if (is_any && h->persistence.was_begun && old_port != NULL)
+    if (port != NULL && strcmp(port, ":0") == 0 && h->persistence.was_begun && old_port != NULL)
         (void)snprintf(listen, sizeof listen, "%.*s%s", (int)(port - h->spec->listen),
                        h->spec->listen, old_port);
     else

@@ -16,9 +16,10 @@
 #include "train/executor.h"
 
 enum {
-    STRAIT_HOST_CONNECTIONS = 320,           // links at once, joined or not
+    STRAIT_HOST_CONNECTIONS = 1152,          // links at once: all workers, and those that join
     STRAIT_HOST_ROUTES = 256,                // pairs of workers whose routes are remembered
     STRAIT_HOST_SUSPICIONS = 64,             // more than the steps a trainer skips in a row
+    STRAIT_HOST_RECORDS = 4096,              // keys whose violations and penalties are stored
     STRAIT_HOST_OUT_MAX = 256 * 1024 * 1024, // bytes that may wait for one link
     STRAIT_HOST_RUN_ID = 24,                 // with a hyphen and the final zero
     STRAIT_HOST_STATE = 4 + 8 + 8 + STRAIT_SWARM_GENERATIONS * 8 +
@@ -74,6 +75,8 @@ struct host_persistence {
     uint64_t valid_s; // the lifetime that the time of expiry was computed from
     int64_t renew_ns; // when the lease was last renewed
     int is_paused;    // the metastore is unreachable
+    strait_fingerprint records[STRAIT_HOST_RECORDS]; // keys with an entry of records.c
+    unsigned n_records; // so far; the oldest is removed when there are too many
 };
 
 /* The commands being executed; channel.c. */

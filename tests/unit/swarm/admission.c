@@ -2,6 +2,7 @@
 #include "swarm/host/access/admission.h"
 
 #include "check.h"
+#include "metastore/memory_store.h"
 #include "swarm/host/access/operator.h"
 #include "swarm/host/state.h"
 
@@ -54,6 +55,46 @@ static void forgets_workers_before_banned_keys(void **state) {
     CHECK(is_remembered(0) && !is_remembered(1) && is_remembered(2));
 }
 
+/* ---- records ---- */
+
+struct counted {
+    int n, has_last;
+};
+
+static strait_err count_record(void *user, const strait_metastore_entry *entry) {
+    struct counted *counted = user;
+    const strait_fingerprint last = key_of(STRAIT_HOST_RECORDS + 9);
+    char text[STRAIT_FINGERPRINT_TEXT];
+    strait_fingerprint_text(&last, text);
+    counted->n += strncmp(entry->key, "record/", 7) == 0;
+    counted->has_last |= strstr(entry->key, text) != NULL;
+    return STRAIT_OK;
+}
+
+/* Keys cost nothing, so what is stored about them is bounded; the oldest goes first. */
+static void removes_the_oldest_of_too_many_records(void **state) {
+    (void)state;
+    struct strait_memory_store *memory = NULL;
+    struct counted counted = {0};
+    uint64_t term = 0;
+    memset(&h, 0, sizeof h);
+    CHECK_OK(strait_memory_store_open(&memory));
+    CHECK_OK(strait_metastore_open(
+        &(strait_metastore_config){
+            .store = "memory", .run = "run", .owner = "host", .ttl_ms = 1000, .memory = memory},
+        &h.persistence.metastore));
+    CHECK_OK(strait_metastore_claim(h.persistence.metastore, &term));
+    for (int i = 0; i < STRAIT_HOST_RECORDS + 10; i++) {
+        h.coordinator.workers[0].key = key_of(i);
+        CHECK_OK(strait_host_save_record(&h, 0));
+        CHECK_OK(strait_host_save_record(&h, 0)); // again: its own entry changes
+    }
+    CHECK_OK(strait_metastore_read(h.persistence.metastore, "", count_record, &counted));
+    CHECK(counted.n == STRAIT_HOST_RECORDS && counted.has_last);
+    strait_metastore_close(&h.persistence.metastore);
+    strait_memory_store_close(&memory);
+}
+
 /* ---- slots ---- */
 
 static int n_closed;
@@ -67,7 +108,7 @@ static void close_link(struct strait_link *link, strait_err why) {
 
 static const struct strait_transport_ops ops = {.close = close_link};
 static struct strait_transport transport = {.ops = &ops};
-static struct strait_link links[STRAIT_HOST_CONNECTIONS];
+static struct strait_link links[STRAIT_SWARM_WORKERS];
 
 /* Connects worker `i` from an address, as a spare. */
 static void connect_spare(int i, unsigned char address) {
@@ -85,7 +126,7 @@ static void idle_spares_of_one_address_give_way(void **state) {
     (void)state;
     memset(&h, 0, sizeof h);
     n_closed = 0;
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         connect_spare(i, i < 20 ? 1 : 2);
     for (int i = 20; i < 200; i++) // these have worked
         h.admission.keys[i].must_keep = 1;
@@ -145,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forgets_keys_without_work_first),
         cmocka_unit_test(forgets_workers_before_banned_keys),
+        cmocka_unit_test(removes_the_oldest_of_too_many_records),
         cmocka_unit_test(idle_spares_of_one_address_give_way),
         cmocka_unit_test(refuses_malformed_requests),
         cmocka_unit_test(requests_survive_being_sent),

@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -149,11 +150,12 @@ static struct connection *find_idle(struct host *h, int worker) {
     return key == NULL || !key->must_keep ? strait_host_connection(h, worker) : NULL;
 }
 
-static int count_from(struct connection *const *idle, int n_idle, const struct strait_link *link) {
-    int n = 0;
-    for (int i = 0; i < n_idle; i++)
-        n += memcmp(idle[i]->link->source_address, link->source_address, STRAIT_SOURCE_BYTES) == 0;
-    return n;
+static int compare_address(const struct connection *a, const struct strait_link *link) {
+    return memcmp(a->link->source_address, link->source_address, STRAIT_SOURCE_BYTES);
+}
+
+static int compare_connections(const void *a, const void *b) {
+    return compare_address(*(struct connection *const *)a, (*(struct connection *const *)b)->link);
 }
 
 void strait_host_make_slot(struct host *h, const struct strait_link *link) {
@@ -164,9 +166,12 @@ void strait_host_make_slot(struct host *h, const struct strait_link *link) {
         idle[n_idle] = find_idle(h, i);
         n_idle += idle[n_idle] != NULL;
     }
-    int most = count_from(idle, n_idle, link) + 1;
-    for (int i = 0; i < n_idle; i++) {
-        const int n = count_from(idle, n_idle, idle[i]->link);
+    int most = 1;
+    for (int i = 0; i < n_idle; i++)
+        most += compare_address(idle[i], link) == 0;
+    qsort(idle, (size_t)n_idle, sizeof(struct connection *), compare_connections);
+    for (int i = 0, n = 0; i < n_idle; i++) {
+        n = i > 0 && compare_address(idle[i], idle[i - 1]->link) == 0 ? n + 1 : 1;
         if (n <= most) continue;
         most = n;
         worst = idle[i];
