@@ -178,7 +178,8 @@ typedef struct strait_swarm_config {
     int64_t setup_timeout_ns; // to allocate or restore a stage whose memory is unknown
     int64_t owner_wait_ns;    // after a restart, for the previous owners to reconnect
     int has_relay;            // at which any two workers can meet
-    double need_bytes[STRAIT_RUN_STAGES]; // memory of each stage; 0: unknown
+    double need_bytes[STRAIT_RUN_STAGES];     // memory of each stage; 0: unknown
+    double snapshot_bytes[STRAIT_RUN_STAGES]; // of its snapshot; 0: unknown
 } strait_swarm_config;
 
 /* Two workers that could not work side by side, until a time after which they are tried again. */
@@ -220,6 +221,7 @@ struct strait_coordinator {
     int is_awaited[STRAIT_RUN_STAGES]; // the owner's reply is outstanding
     int64_t now_ns;                    // of the latest event
     int64_t phase_began_ns;
+    int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
     /* Longest recent duration of gradients, of an update and of other goals; 0: none yet. */
     int64_t goal_ns[3];
     int64_t retry_ns;        // the next generation does not begin before

@@ -56,23 +56,42 @@ static int64_t for_bytes(const struct strait_coordinator *c, int stage, double b
     return (int64_t)(need / bytes_per_s * (double)SECOND_NS);
 }
 
+/* Returns the time to send the snapshot of a stage. */
+static int64_t for_snapshot(const struct strait_coordinator *c, int stage) {
+    const double bytes = c->config.snapshot_bytes[stage];
+    if (bytes <= 0.0) return for_bytes(c, stage, slowest_link);
+    return (int64_t)(bytes / slowest_link * (double)SECOND_NS);
+}
+
 /* A worker replies between two actions of its stage, so the last command may still occupy it. */
 static int64_t for_reply(const struct strait_coordinator *c) {
     return shorter(REPLY_NS + REPLY_ACTIONS * c->goal_ns[0], REPLY_MAX_NS);
 }
 
+/* The time to set a stage up or to do what was not timed before. Who takes
+ * much longer than those that have replied is not slow but silent. If all other workers are slow,
+ * the limit grows with each of them that was tried in vain, so that one succeeds. */
+static int64_t for_setup(const struct strait_coordinator *c) {
+    const int n_vain = c->n_changes > 1 ? c->n_changes - 1 : 0; // the first is what began it
+    const int n = n_vain < SHIFT_MAX ? n_vain : SHIFT_MAX;
+    if (c->replied_ns < 0) return SETUP_NS;
+    return longer(shorter(REPLY_NS << n, SETUP_NS), WORK_FACTOR * c->replied_ns);
+}
+
+/* A slow goal of one stage sends its snapshot; one of all stages times their passes. */
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
-    if (c->goal.is_slow || recent == 0) return SETUP_NS + for_bytes(c, stage, slowest_link);
-    return REPLY_NS + WORK_FACTOR * recent;
+    if (c->goal.is_slow && c->goal.stage >= 0) return for_reply(c) + for_snapshot(c, stage);
+    if (!c->goal.is_slow && recent > 0) return REPLY_NS + WORK_FACTOR * recent;
+    return for_setup(c) + (c->replied_ns < 0 ? for_bytes(c, stage, slowest_link) : 0);
 }
 
 static int64_t limit_of(const struct strait_coordinator *c, int stage) {
     switch (c->phase) {
     case STRAIT_PHASE_CONNECT: return for_reply(c) + strait_coordinator_connect_ns(c);
-    case STRAIT_PHASE_OPEN: return SETUP_NS + for_bytes(c, stage, slowest_fill);
+    case STRAIT_PHASE_OPEN: return for_setup(c) + for_bytes(c, stage, slowest_fill);
     case STRAIT_PHASE_RESTORE:
-    case STRAIT_PHASE_SNAPSHOT: return for_reply(c) + for_bytes(c, stage, slowest_link);
+    case STRAIT_PHASE_SNAPSHOT: return for_reply(c) + for_snapshot(c, stage);
     case STRAIT_PHASE_WORK: return for_goal(c, stage) << doublings(c, 0);
     default: return for_reply(c);
     }

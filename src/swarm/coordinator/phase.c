@@ -212,6 +212,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
                               int64_t now_ns, strait_swarm_actions *out) {
     c->phase = phase;
     c->phase_began_ns = now_ns;
+    c->replied_ns = -1;
     c->sequence++;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;

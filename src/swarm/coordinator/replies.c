@@ -68,6 +68,7 @@ void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_e
         e->sequence != c->sequence || !c->is_awaited[stage])
         return; // late, repeated or not asked for
     worker->seen_ns = worker->progress_ns = now;
+    c->replied_ns = now - c->phase_began_ns;
     if (e->is_source_bad && c->phase == STRAIT_PHASE_RESTORE)
         strait_coordinator_bad_source(c, e->worker, now, out);
     else if (e->is_blaming)

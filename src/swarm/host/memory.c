@@ -14,8 +14,11 @@ static strait_err stage_need(const struct strait_executor *executor, int stage, 
 strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         const int least = strait_budget_least_slots(&executor->plan, i);
+        size_t bytes = 0;
         STRAIT_TRY(stage_need(executor, i, h->windows[i] > least ? h->windows[i] : least,
                               &h->coordinator.config.need_bytes[i]));
+        STRAIT_TRY(strait_snapshot_expected_bytes(&executor->plan, i, &bytes));
+        h->coordinator.config.snapshot_bytes[i] = (double)bytes;
     }
     return STRAIT_OK;
 }

@@ -104,6 +104,7 @@ static void disconnects_the_stalled_worker_not_the_waiting_one(void **state) {
 static void ignores_a_claim_to_wait_without_an_awaited_neighbour(void **state) {
     (void)state;
     begin(3);
+    c.goal_ns[0] = 5 * S; // the limit of the phase is later than that of progress
     goal(0, 0);
     const int idle = c.owner[0];
     reply(c.owner[1], STRAIT_OK);
