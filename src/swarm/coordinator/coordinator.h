@@ -63,6 +63,9 @@ typedef struct strait_swarm_worker {
     int64_t suspected_step;
     int has_successor, successor; // a spare that takes its stage before the next step
     int is_suspect; // it reported non-finite values: chosen last, its own snapshots not used
+    /* Reports of such values that no spare could verify, and the committed steps at the last. */
+    int n_unverified;
+    int64_t unverified_step;
     int n_disputes; // workers that it blamed for invalid data, or that blamed it: chosen last
     strait_fingerprint disputes[STRAIT_SWARM_DISPUTES];
     int has_beside;            // a neighbour reported values that a spare did not find

@@ -119,6 +119,32 @@ static int has_all_owners(const struct strait_coordinator *c) {
     return 1;
 }
 
+static int fits(const struct strait_coordinator *c, int slot, int stage) {
+    const double memory = c->workers[slot].report.memory_bytes;
+    return memory <= 0.0 || memory >= c->config.need_bytes[stage];
+}
+
+int strait_coordinator_exchange_stage(struct strait_coordinator *c, int stage) {
+    int best = -1;
+    int fewest = 0;
+    int64_t step = -1;
+    for (int k = 0; k < c->config.n_stages && has_all_owners(c); k++) {
+        if (k == stage || !fits(c, c->owner[k], stage) || !fits(c, c->owner[stage], k)) continue;
+        exchange(c, stage, k);
+        const int n = count_bad_boundaries(c);
+        const int64_t restored = strait_coordinator_best_step(c);
+        exchange(c, stage, k);
+        if (best >= 0 && (n > fewest || (n == fewest && restored <= step))) continue;
+        best = k;
+        fewest = n;
+        step = restored;
+    }
+    if (best < 0) return 0;
+    exchange(c, stage, best);
+    c->n_failures = 0;
+    return 1;
+}
+
 void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_actions *out) {
     for (int i = 0; i + 1 < c->config.n_stages; i++)
         if (is_bad_boundary(c, i) && !move_to_spare(c, i + 1, out)) (void)move_to_spare(c, i, out);

@@ -98,6 +98,10 @@ int strait_coordinator_is_bad_pair(const struct strait_coordinator *c, int slot,
 /* Returns with how many owners of neighbouring stages the worker cannot connect. */
 int strait_coordinator_count_bad(const struct strait_coordinator *c, int slot, int stage);
 
+/* Exchanges the stage with that of another owner, so that another worker computes it; of several
+ * the one with which the fewest steps are lost. Returns 0 if there is none. */
+int strait_coordinator_exchange_stage(struct strait_coordinator *c, int stage);
+
 /* Replaces owners that cannot connect to a neighbour, by spares or by exchanging two stages. */
 void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_actions *out);
 

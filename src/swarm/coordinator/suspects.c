@@ -5,6 +5,10 @@
  * one report, and they let a dishonest one disturb only a bounded number of steps. */
 #include "swarm/coordinator/state.h"
 
+enum {
+    UNVERIFIED_MAX = 3 // reports that no spare could verify, before stages are exchanged for it
+};
+
 /* ---- invalid values ---- */
 
 /* Takes `key` off the list of workers that contradict this one. */
@@ -207,6 +211,27 @@ void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now
 
 /* ---- reports that are verified by recomputing the step ---- */
 
+/* Without a spare the worker itself computes the step again. If it goes on reporting such values,
+ * it exchanges its stage with another owner, which can tell. That may cost the steps since the last
+ * checkpoint, so it is not done for a single report. Returns whether another worker will compute
+ * the stage. */
+static int verify_by_exchange(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    const int stage = worker->stage;
+    if (c->committed - worker->unverified_step >= STRAIT_SWARM_CALM_STEPS) worker->n_unverified = 0;
+    worker->unverified_step = c->committed;
+    if (++worker->n_unverified < UNVERIFIED_MAX || !strait_coordinator_exchange_stage(c, stage))
+        return 0;
+    worker->n_unverified = 0;
+    strait_swarm_action *line = strait_coordinator_log(
+        c, out, slot,
+        "non-finite or implausible values again, and no spare is available; another owner "
+        "recomputes the step");
+    line->stage = stage;
+    line->successor = c->owner[stage];
+    return 1;
+}
+
 /* Training may diverge on any worker, or this one may be broken or lie. */
 void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_t now,
                                   strait_swarm_actions *out) {
@@ -214,7 +239,8 @@ void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_
     if (!worker->is_connected || worker->stage < 0) return;
     worker->is_suspect = 1;
     if (!move_to_spare(c, slot, "non-finite or implausible values; recomputing the step on a spare",
-                       out))
+                       out) &&
+        !verify_by_exchange(c, slot, out))
         (void)strait_coordinator_log(c, out, slot,
                                      "non-finite or implausible values; recomputing the step, no "
                                      "spare is available");

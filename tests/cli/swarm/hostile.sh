@@ -92,6 +92,19 @@ same_metrics straight nonfinite-$n
 same_weights straight nonfinite-$n
 says nonfinite-$n/events.log 'hostile .*: non-finite or implausible values; recomputing the step on a spare'
 
+# Without a spare the worker itself recomputes the step, which is then skipped. When it goes on, the two owners
+# exchange their stages, which shows that the reports are false; then the run waits for another worker.
+host_begin alone run.yaml $sets
+hostile_begin alone nonfinite 20
+wait_joined alone 1
+join_begin alone 1
+wait_for_text alone/events.log 'hostile .*another owner recomputes the step' 'hostile .*banned from this run'
+is_running || fail "alone: a worker without a spare beside it ended the run"
+join_begin alone 2
+host_ends 0 alone
+[ "$(steps_in alone)" -eq 30 ] || fail "alone: $(steps_in alone) steps of 30"
+! grep -q 'worker w.*banned' alone/events.log || fail "alone: an honest worker was banned"
+
 # Non-finite weights: a neighbour finds them in a copy, the coordinator in the data of a checkpoint.
 is_out poison 0 2
 says $last/events.log '(snapshot of stage [01] at step [0-9]*: .* non-finite values|rejected [0-9]* values or snapshots from stage [01])'

@@ -179,6 +179,46 @@ static void recomputes_nonfinite_steps_on_a_spare(void **state) {
     assert_int_equal(c.owner[0], suspect);
 }
 
+/* Without a spare, another owner computes the stage once the reports go on; the next steps are
+ * calm.
+ */
+static void verifies_repeated_reports_by_exchanging_stages(void **state) {
+    (void)state;
+    begin(2);
+    const int liar = c.owner[1];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(c.workers[liar].stage, 1);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = liar});
+        recover();
+        run_step(c.step, 1);
+    }
+    assert_int_equal(c.workers[liar].stage, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTED, .worker = liar, .stage = 1});
+    assert_int_equal(c.workers[liar].n_violations, 1);
+    recover();
+    for (int i = 0; i < STRAIT_SWARM_CALM_STEPS; i++)
+        run_step(c.step, 1);
+    for (int i = 0; i < 2; i++) { // not in a row with those before
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = liar});
+        recover();
+        assert_int_equal(c.workers[liar].stage, 0);
+    }
+}
+
+/* A worker that lacks the memory for the other stage keeps its own. */
+static void exchanges_no_stages_that_do_not_fit(void **state) {
+    (void)state;
+    begin(2);
+    const int liar = c.owner[1];
+    c.config.need_bytes[1] = 1e9;
+    c.workers[c.owner[0]].report.memory_bytes = 1e8;
+    for (int i = 0; i < 5; i++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_NONFINITE, .worker = liar});
+        recover();
+        assert_int_equal(c.workers[liar].stage, 1);
+    }
+}
+
 static void report_false(int worker, int stage) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTED, .worker = worker, .stage = stage});
 }
@@ -285,6 +325,8 @@ int main(void) {
         cmocka_unit_test(counts_reports_about_other_than_neighbours),
         cmocka_unit_test(counts_invalid_data_found_by_the_driver),
         cmocka_unit_test(recomputes_nonfinite_steps_on_a_spare),
+        cmocka_unit_test(verifies_repeated_reports_by_exchanging_stages),
+        cmocka_unit_test(exchanges_no_stages_that_do_not_fit),
         cmocka_unit_test(bans_for_the_second_false_report_of_nonfinite_values),
         cmocka_unit_test(suspects_the_neighbour_of_two_false_reporters),
         cmocka_unit_test(clears_a_suspect_whose_report_was_true),
