@@ -294,6 +294,14 @@ static int keep_pending(struct connection *connection, strait_err err, struct st
     return 1;
 }
 
+/* TLS protects messages from damage on the way, so what an admitted worker's are is its own doing.
+ * Pieces of snapshots may be late and then do not fit. */
+static int is_malformed(const struct connection *connection, const struct strait_msg *msg,
+                        strait_err err) {
+    return connection->worker >= 0 && err == STRAIT_EPROTO && msg != NULL &&
+           msg->type != STRAIT_MSG_SNAPSHOT;
+}
+
 /* A peer that may not join gets a final refusal with the reason. Other errors only close the link,
  * so that the worker can dial again. */
 static void reject(struct host *h, struct connection *connection, int is_joining, strait_err err) {
@@ -318,7 +326,12 @@ static void handle_one(struct host *h, struct connection *connection, struct str
     if (connection->has_ended && (*msg)->type == STRAIT_MSG_JOIN) return;
     const strait_err err = handle(h, connection, msg);
     if (err == STRAIT_OK || keep_pending(connection, err, msg)) return;
+    const int worker = connection->worker;
+    const int is_violation = is_malformed(connection, *msg, err);
     reject(h, connection, (*msg)->type == STRAIT_MSG_JOIN, err);
+    if (is_violation)
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
 }
 
 void strait_host_connection_fini(struct connection *connection) {

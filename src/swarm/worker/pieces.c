@@ -112,7 +112,8 @@ strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg
     strait_piece piece;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
     if (w->service == NULL) return STRAIT_OK; // late: for a stage that we no longer have
-    if (!piece.must_keep || is_from_host)
+    /* Nobody keeps copies of our own stage here: whatever its flag says, it is to be restored. */
+    if (!piece.must_keep || is_from_host || piece.stage == w->stage)
         return receive_incoming(w, &piece, is_from_host ? STRAIT_WORKER_FROM_HOST : msg->peer);
     const int is_next = msg->peer == w->next_peer;
     if (w->snapshots.is_returning_copy) return STRAIT_OK; // what is being sent must not change

@@ -89,6 +89,8 @@ static void allocates_nothing_that_was_not_asked_for(void **state) {
     assert_int_equal(w.snapshots.incoming.capacity, bytes[1]);
     assert_int_equal(receive(PREV, 1, 4, 0, bytes[1], 1), 0);
     assert_int_equal(w.snapshots.incoming.filled, 2);
+    assert_int_equal(receive(PREV, 1, 4, 1, bytes[1], 2), 0); // with the flag of a copy
+    assert_int_equal(w.snapshots.incoming.filled, 3);
 }
 
 /* A giver of anything else than the snapshot that was asked for gave a bad one. */
