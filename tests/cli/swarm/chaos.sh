@@ -12,13 +12,14 @@
 # full disk (as root); a worker that joins late and one that leaves on request.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/lib.sh"
-TAP=$(dirname "$HELPER")/cli_tap
 SEEDS=${SEEDS:-${SEED:-2}}
 FAULTS=${FAULTS:-15}
 LONGEST=${LONGEST:-5}
 BACK=${BACK:-10}
 SPARE=3 # stands for "no stage" where a stage number is expected
 RUN=small/chaos
+N_WORKERS=4
+. "$(dirname "$0")/chaos_lib.sh"
 
 # plan SEED: prints the faults of a run, one per line: kind, stage, milliseconds or point. Consecutive
 # seeds cover different pairs of point and stage; every other kind occurs at least once per run if
@@ -59,22 +60,6 @@ abort_test() {
     fail "$*, at fault $n ($fault); SEED=$seed FAULTS=$FAULTS LONGEST=$LONGEST repeats it"
 }
 
-# stage_of WORKER: prints the stage that it was assigned last, or SPARE.
-stage_of() {
-    sed -n "s/^generation [0-9]*: serving stage \([0-9]*\) of.*/\1/p; s/^waiting as a spare.*/$SPARE/p" "join-$1.err" | tail -n 1
-}
-
-# owner_of STAGE: sets $worker to the worker that serves STAGE; fails unless there is exactly one.
-owner_of() {
-    worker=
-    for i in 1 2 3 4; do
-        [ "$(stage_of $i)" = "$1" ] || continue
-        [ -z "$worker" ] || return 1
-        worker=$i
-    done
-    [ -n "$worker" ]
-}
-
 all_assigned() {
     for s in 0 1 2 $SPARE; do owner_of $s || return 1; done
 }
@@ -83,33 +68,6 @@ all_assigned() {
 wait_settled() {
     wait_until $((90 + LONGEST)) "every worker has an assignment" all_assigned || return 1
     wait_until 90 progress has_reached_step $RUN $(($(steps_in $RUN) + 1))
-}
-
-# ---- coordinator and workers ----
-
-coordinator_begin() {
-    # --rebalance 0: stages must not move by themselves. The default port 7070 may be in use.
-    host_begin $RUN run.yaml --listen "$ADDRESS:7000" --rebalance 0 $sets "$@"
-    is_hosted=yes
-}
-
-coordinator_kill() {
-    is_hosted=
-    host_kill
-}
-
-# worker_begin I ARGS...: starts worker I; its log starts anew.
-worker_begin() {
-    slot=$1
-    shift
-    cat "join-$slot.err" >>"join-$slot.log" 2>/dev/null
-    : >"join-$slot.err"
-    join_begin "w$slot" "$slot" --listen "$ADDRESS:$((7200 + slot))" \
-        --announce "$ADDRESS:$((7100 + slot))" --keys "keys-$slot$(cat "fresh-$slot" 2>/dev/null)" "$@"
-}
-
-is_dead() {
-    ! kill -0 "$(pid_of_join "$1")" 2>/dev/null
 }
 
 is_spare() {
@@ -134,12 +92,6 @@ restart_unarmed() {
     echo "  worker $1 was assigned another stage"
     kill_join "$1"
     worker_begin "$1"
-}
-
-# disturb_links KIND I MS: applies KIND to the links of worker I to the coordinator and to its neighbours.
-disturb_links() {
-    echo "$1 $2 $3 300" >&4
-    echo "$1 $((4 + $2)) $3 300" >&4
 }
 
 # ---- faults ----
@@ -173,38 +125,6 @@ fault_point() {
     worker_begin "$armed"
 }
 
-fault_host() {
-    coordinator_kill
-    sleep_ms "$2"
-    coordinator_begin
-    wait_for_recovery $RUN host "$began" "$before"
-}
-
-fault_both() {
-    coordinator_kill
-    kill_join "$worker"
-    coordinator_begin
-    worker_begin "$worker"
-    wait_for_recovery $RUN both "$began" "$before"
-}
-
-fault_stop() {
-    pid=$(pid_of_join "$worker")
-    kill -STOP "$pid"
-    (sleep_ms "$2"; kill -CONT "$pid") &
-    waker=$!
-    wait_for_recovery $RUN stop "$began" "$before"
-    wait $waker
-}
-
-# A fault of a link; the run may make progress before the link works again.
-fault_link() {
-    disturb_links "$1" "$worker" "$2"
-    wait_for_recovery $RUN "$1" "$began" "$before" || return
-    left=$((began + $2 - $(now_ms)))
-    [ $left -le 0 ] || sleep_ms $left
-}
-
 fault_disk() {
     if [ -z "$is_small" ]; then
         echo "  skipped: needs root"
@@ -229,23 +149,6 @@ fault_late() {
     worker_begin "$old"
     wait_for_recovery $RUN late "$began" "$before"
     worker_begin "$worker"
-}
-
-fault_leave() {
-    leave_join "$worker"
-    wait_for_recovery $RUN leave "$began" "$before"
-    worker_begin "$worker"
-}
-
-# inject KIND STAGE ARGUMENT: injects one fault.
-inject() {
-    owner_of "$2"
-    before=$(steps_in $RUN)
-    began=$(now_ms)
-    case $1 in
-    cut | hold | half | back | slow) fault_link "$1" "$3" ;;
-    *) "fault_$1" "$2" "$3" ;;
-    esac
 }
 
 # ---- a run ----
@@ -273,8 +176,7 @@ one_run() {
     runs train run.yaml --out straight --set stages.count=3 --set train.save_every=10
     coordinator_begin
     for i in 1 2 3 4; do
-        "$TAP" invite "$(cat $RUN.invite)" "$ADDRESS:$((7000 + i))" >"w$i.invite"
-        : >"join-$i.err"
+        invite_begin $i
         worker_begin $i
     done
     while read -r kind stage argument <&5; do
@@ -286,33 +188,16 @@ one_run() {
     done 5<plan
     [ $n -gt $((FAULTS * 2 / 3)) ] || abort_test "the run ended before enough faults were injected"
     check_no_step_lost_twice || abort_test "a step was lost twice"
-    # The remaining steps need no delay. Workers see changed settings as another run and restore the
-# checkpoint.
-    if is_running && [ $((total - $(steps_in $RUN))) -gt 30 ]; then
-        coordinator_kill
-        coordinator_begin --set link.emulate.delay=0ms
-    fi
-    is_hosted=
-    host_ends 0 "seed $seed"
-    same_metrics straight $RUN
-    same_weights straight $RUN
+    finish_run "seed $seed"
     wait_all_exited
 }
 
-ADDRESS=$(private_address)
 sets="--set stages.count=3 --set link.emulate.delay=30ms --set train.save_every=10"
 is_small=
-is_hosted=
 : >times
 : >pairs
 make_corpus
-mkfifo commands
-links=
-for i in 1 2 3 4; do links="$links $ADDRESS:$((7000 + i))=$ADDRESS:7000"; done
-for i in 1 2 3 4; do links="$links $ADDRESS:$((7100 + i))=$ADDRESS:$((7200 + i))"; done
-"$TAP" $links <commands >tap.out &
-exec 4>commands # the links exist as long as this is open
-wait_for_text tap.out up
+links_begin
 small_disk
 for seed in $SEEDS; do
     rm -rf "$RUN" straight "$RUN.invite" fresh-* keys-*

@@ -136,7 +136,7 @@ choose_lies() {
     if [ -n "${LIES:-}" ]; then
         echo "$LIES" | tr ' ' '\n'
     elif [ -n "${KNOWN:-}" ]; then
-        awk -v topic="$KNOWN" -v place="$PLACE" '$1 == topic && ($3 == place || $3 == "luck" || $3 == "slow") { print $2 }' known
+        awk -v topic="$KNOWN" -v place="$PLACE" '$1 == topic && $3 == place { print $2 }' known
     else
         echo "$ALWAYS" | tr ' ' '\n'
         all_lies | grep -vxFf known.lies | grep -v '^join.token' >unknown
