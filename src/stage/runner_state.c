@@ -123,8 +123,9 @@ strait_err strait_runner_state_write(struct strait_runner *runner, const char *f
     if (err == STRAIT_OK) err = list_states(runner, &states);
     /* One wait for all copies, so that they overlap. */
     if (err == STRAIT_OK) err = runner->backend->ops->wait(stream);
-    const strait_checkpoint_stage_file files[] = {{runner->stage, 0, weights.items, weights.n},
-                                                  {runner->stage, 1, states.items, states.n}};
+    const strait_checkpoint_stage_file files[] = {
+        {.stage = runner->stage, .items = weights.items, .n_items = weights.n},
+        {.stage = runner->stage, .is_state = 1, .items = states.items, .n_items = states.n}};
     for (int i = 0; i < 2 && err == STRAIT_OK; i++)
         err = strait_checkpoint_write(folder, step, &files[i]);
     listing_fini(&weights);

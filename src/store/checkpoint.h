@@ -25,6 +25,8 @@ typedef struct strait_checkpoint_stage_file {
     int is_state; // optimizer and codec state, not weights
     const strait_safetensors_item *items;
     int n_items;
+    strait_err (*load)(void *user, int i, const void **out); // as in strait_safetensors_content
+    void *user;
 } strait_checkpoint_stage_file;
 
 /* What to save. All pointers are borrowed for the duration of the call. */

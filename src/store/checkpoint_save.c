@@ -30,7 +30,12 @@ strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
     STRAIT_TRY(strait_checkpoint_folder(run_folder, step, ".tmp", folder));
     STRAIT_TRY(strait_file_path(path, "%s/%s", folder, name));
     const strait_safetensors_pair metadata[] = {{"format", "pt"}, {"step", digits}};
-    const strait_safetensors_content content = {file->items, file->n_items, metadata, 2};
+    const strait_safetensors_content content = {.items = file->items,
+                                                .n_items = file->n_items,
+                                                .metadata = metadata,
+                                                .n_metadata = 2,
+                                                .load = file->load,
+                                                .user = file->user};
     return strait_safetensors_write(path, &content);
 }
 

@@ -271,6 +271,7 @@ const char *strait_safetensors_dtype(strait_dtype dtype) {
     case STRAIT_BF16: return "BF16";
     case STRAIT_I8: return "I8";
     case STRAIT_I32: return "I32";
+    case STRAIT_F16: return "F16";
     }
     return "?";
 }

@@ -52,6 +52,11 @@ typedef struct strait_safetensors_content {
     int n_items;
     const strait_safetensors_pair *metadata;
     int n_metadata;
+    /* Where values are produced as they are written: called once for each item, in order, and sets
+     * *out to its values, which are borrowed until the next call. The tensors of the items then
+     * need no data. NULL: they have it. */
+    strait_err (*load)(void *user, int i, const void **out);
+    void *user;
 } strait_safetensors_content;
 
 /* Writes a new file and syncs it. The data section starts at a multiple of 8 bytes. On error a

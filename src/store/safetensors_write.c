@@ -76,11 +76,17 @@ static strait_err write_file(const char *path, const char *header,
         (void)strerror_r(errno, why, sizeof why);
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create: %s", path, why);
     }
+    strait_err err = STRAIT_OK;
     write_header(file, header);
-    for (int i = 0; i < content->n_items && !ferror(file); i++) {
-        const strait_tensor t = content->items[i].tensor;
-        const size_t bytes = strait_tensor_bytes(t);
-        if (bytes > 0) (void)fwrite(t.data, 1, bytes, file);
+    for (int i = 0; i < content->n_items && !ferror(file) && err == STRAIT_OK; i++) {
+        const size_t bytes = strait_tensor_bytes(content->items[i].tensor);
+        const void *values = content->items[i].tensor.data;
+        if (content->load != NULL) err = content->load(content->user, i, &values);
+        if (err == STRAIT_OK && bytes > 0) (void)fwrite(values, 1, bytes, file);
+    }
+    if (err != STRAIT_OK) {
+        (void)fclose(file); // the caller removes it
+        return err;
     }
     return strait_file_finish(&file, path);
 }

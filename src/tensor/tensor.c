@@ -8,6 +8,7 @@ size_t strait_dtype_bytes(strait_dtype dtype) {
     case STRAIT_BF16: return 2;
     case STRAIT_I8: return 1;
     case STRAIT_I32: return 4;
+    case STRAIT_F16: return 2;
     }
     return 0;
 }

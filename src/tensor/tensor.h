@@ -14,6 +14,7 @@ typedef enum strait_dtype {
     STRAIT_BF16,
     STRAIT_I8,
     STRAIT_I32,
+    STRAIT_F16, // only in files: no kernel reads it
 } strait_dtype;
 
 /* Two dimensions are enough for a transformer: calls that need heads take strait_heads. Pass it by

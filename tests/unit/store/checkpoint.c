@@ -19,8 +19,9 @@ static strait_err save(const char *run, int64_t step, int keep) {
     const strait_safetensors_item weights[] = {{"embed", {first, STRAIT_F32, 2, 2}, 0}};
     const strait_safetensors_item state[] = {{"embed.m", {moment, STRAIT_F32, 2, 2}, 0}};
     const strait_safetensors_item later[] = {{"gain", {second, STRAIT_F32, 1, 2}, 1}};
-    const strait_checkpoint_stage_file files[] = {
-        {0, 0, weights, 1}, {0, 1, state, 1}, {1, 0, later, 1}};
+    const strait_checkpoint_stage_file files[] = {{.items = weights, .n_items = 1},
+                                                  {.is_state = 1, .items = state, .n_items = 1},
+                                                  {.stage = 1, .items = later, .n_items = 1}};
     const strait_checkpoint_plan plan = {.step = step,
                                          .tokenizer = "abc",
                                          .model = model,

@@ -18,7 +18,7 @@ static strait_err save(const char *run, int64_t step, float *values, int64_t n) 
     for (int64_t i = 0; i < n; i++)
         values[i] = (float)(step + i);
     const strait_safetensors_item items[] = {{"w", {values, STRAIT_F32, 1, n}, 0}};
-    const strait_checkpoint_stage_file files[] = {{0, 0, items, 1}};
+    const strait_checkpoint_stage_file files[] = {{.items = items, .n_items = 1}};
     const strait_checkpoint_plan plan = {
         .step = step, .tokenizer = "", .files = files, .n_files = 1, .keep = 2};
     return strait_checkpoint_save(run, &plan);

@@ -117,7 +117,8 @@ static const strait_safetensors_item items[] = {
     {"gain", {weights, STRAIT_F32, 1, 5}, 1},
 };
 static const strait_safetensors_pair metadata[] = {{"format", "pt"}, {"step", "12"}};
-static const strait_safetensors_content content = {items, 3, metadata, 2};
+static const strait_safetensors_content content = {
+    .items = items, .n_items = 3, .metadata = metadata, .n_metadata = 2};
 
 static void test_reads_back_what_it_wrote(void **state) {
     (void)state;
@@ -148,7 +149,7 @@ static void test_bytes_are_those_of_the_format(void **state) {
     (void)state;
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "w.safetensors");
-    const strait_safetensors_content one = {items, 1, NULL, 0};
+    const strait_safetensors_content one = {.items = items, .n_items = 1};
     CHECK_OK(strait_safetensors_write(path, &one));
     char *text = NULL;
     size_t bytes = 0;
