@@ -5,7 +5,7 @@
 # what include/strait/ declares with STRAIT_API (tests/headers/exports.txt).
 include(GNUInstallDirs)
 
-set(library_modules base tensor metrics backend store model optim data codec net plan config stage train infer)
+set(library_modules base tensor metrics backend store model optim data codec net plan config stage convert train infer)
 set(library_objects "")
 set(library_packages "")
 foreach(module ${library_modules})

@@ -8,6 +8,7 @@
  *     corpus.h       tokenize text into shards, read shards
  *     text.h         read documents from text files
  *     checkpoint.h   read checkpoints; safetensors.h their tensors
+ *     convert.h      import and export models of Hugging Face's format
  *     metrics.h      read the losses of a run
  *     program.h      the program that runs stages; strait_free
  *     error.h        error codes and details
@@ -19,6 +20,7 @@
 
 #include <strait/api.h>
 #include <strait/checkpoint.h>
+#include <strait/convert.h>
 #include <strait/corpus.h>
 #include <strait/error.h>
 #include <strait/metrics.h>

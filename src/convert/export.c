@@ -1,0 +1,220 @@
+/* export.c - from a checkpoint to a folder that transformers loads. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "config/description.h"
+#include "convert/export_files.h"
+#include "convert/export_list.h"
+#include "convert/files.h"
+#include "convert/floats.h"
+#include "convert/weights_source.h"
+#include "data/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t default_shard = 5000000000; // as transformers has it
+
+struct export {
+    const char *out;
+    char folder[STRAIT_PATH_MAX]; // where files are written until all are complete
+    char run[STRAIT_PATH_MAX];
+    strait_convert_notes notes;
+    struct strait_checkpoint *checkpoint;
+    strait_run_plan plan;
+    strait_dtype dtype;
+    const char *dtype_name;
+    strait_hf_class class;
+    struct strait_export_list list;
+    struct strait_weights_source source;
+    float *values; // of the largest source
+    int file;      // that is being written
+    int first;     // its first item
+};
+
+static strait_err choose_dtype(struct export *ex, const char *name) {
+    static const struct {
+        const char *name, *torch;
+        strait_dtype dtype;
+    } known[] = {{"f32", "float32", STRAIT_F32},
+                 {"bf16", "bfloat16", STRAIT_BF16},
+                 {"f16", "float16", STRAIT_F16}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0) {
+            ex->dtype = known[i].dtype;
+            ex->dtype_name = known[i].torch;
+            return STRAIT_OK;
+        }
+    return STRAIT_FAIL(STRAIT_ECONFIG, "dtype \"%.20s\" is not known: expected f32, bf16 or f16",
+                       name);
+}
+
+/* Reads one item into ex->values, in the format of the output. */
+static strait_err load_item(void *user, int i, const void **out) {
+    struct export *ex = user;
+    const strait_export_item *item = &ex->list.items[ex->first + i];
+    const int64_t n = item->rows * item->cols;
+    if (item->source[0] != '\0')
+        STRAIT_TRY(strait_weights_source_read(&ex->source, item->source, item->source_rows,
+                                              item->source_cols, ex->values));
+    else
+        for (int64_t v = 0; v < item->source_rows * item->source_cols; v++)
+            ex->values[v] = 1.0f;
+    float *values = ex->values + item->first;
+    const int64_t bad = strait_floats_overflow(values, ex->dtype, n);
+    if (bad >= 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "tensor %s: value %lld, %g, does not fit into f16: use "
+                           "--dtype bf16",
+                           item->name, (long long)bad, (double)values[bad]);
+    strait_floats_narrow((unsigned char *)values, values, ex->dtype, n);
+    *out = values;
+    return STRAIT_OK;
+}
+
+/* Writes one file: the items from ex->first up to the first of the next file. */
+static strait_err write_file(struct export *ex, strait_safetensors_item *items) {
+    char name[64], path[STRAIT_PATH_MAX];
+    int n = 0;
+    for (; ex->first + n < ex->list.n_items; n++) {
+        const strait_export_item *item = &ex->list.items[ex->first + n];
+        if (item->file != ex->file) break;
+        items[n] = (strait_safetensors_item){
+            item->name, {NULL, ex->dtype, item->rows, item->cols}, .is_vector = item->rows == 1};
+    }
+    const strait_safetensors_pair metadata[] = {{"format", "pt"}};
+    const strait_safetensors_content content = {.items = items,
+                                                .n_items = n,
+                                                .metadata = metadata,
+                                                .n_metadata = 1,
+                                                .load = load_item,
+                                                .user = ex};
+    strait_export_list_file(&ex->list, ex->file, name);
+    STRAIT_TRY(strait_file_path(path, "%s/%s", ex->folder, name));
+    STRAIT_TRY(strait_safetensors_write(path, &content));
+    ex->first += n;
+    return STRAIT_OK;
+}
+
+/* model.safetensors.index.json, where there are several files. */
+static strait_err write_index(const struct export *ex) {
+    char name[64], path[STRAIT_PATH_MAX];
+    json_int_t total = 0;
+    if (ex->list.n_files == 1) return STRAIT_OK;
+    json_t *map = json_object();
+    for (int i = 0; i < ex->list.n_items; i++) {
+        const strait_export_item *item = &ex->list.items[i];
+        strait_export_list_file(&ex->list, item->file, name);
+        total += item->rows * item->cols * (json_int_t)strait_dtype_bytes(ex->dtype);
+        (void)json_object_set_new(map, item->name, json_string(name));
+    }
+    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", total, "weight_map", map);
+    if (index == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "index of tensors");
+    strait_err err = strait_file_path(path, "%s/model.safetensors.index.json", ex->folder);
+    if (err == STRAIT_OK) err = strait_json_replace(path, index);
+    json_decref(index);
+    return err;
+}
+
+static strait_err write_weights(struct export *ex, int64_t shard_bytes) {
+    strait_safetensors_item *items = NULL;
+    int64_t most = 0;
+    for (int i = 0; i < ex->list.n_items; i++) {
+        const int64_t n = ex->list.items[i].source_rows * ex->list.items[i].source_cols;
+        if (n > most) most = n;
+    }
+    strait_export_list_split(&ex->list, strait_dtype_bytes(ex->dtype), (size_t)shard_bytes);
+    STRAIT_TRY(strait_alloc_unset((size_t)most, sizeof *ex->values, "values of a tensor",
+                                  (void **)&ex->values));
+    STRAIT_TRY(
+        strait_alloc((size_t)ex->list.n_items, sizeof *items, "list of tensors", (void **)&items));
+    strait_err err = STRAIT_OK;
+    for (ex->file = 0; ex->file < ex->list.n_files && err == STRAIT_OK; ex->file++)
+        err = write_file(ex, items);
+    strait_alloc_free(items);
+    return err == STRAIT_OK ? write_index(ex) : err;
+}
+
+/* Copies the tokenizer and its companions and finds the token that ends a text. */
+static strait_err copy_tokenizer(struct export *ex, strait_export_about *about, char end[64]) {
+    char path[STRAIT_PATH_MAX];
+    struct strait_tokenizer *tokenizer = NULL;
+    about->end_id = -1;
+    STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", ex->run));
+    if (!strait_file_exists(path)) {
+        strait_convert_say(&ex->notes, "%s has no tokenizer.json: the export has none", ex->run);
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_tokenizer_open(path, &tokenizer));
+    about->has_tokenizer = 1;
+    about->end_id = strait_tokenizer_end(tokenizer);
+    if (about->end_id >= 0) {
+        size_t n = 0;
+        const unsigned char *bytes = strait_tokenizer_bytes(tokenizer, about->end_id, &n);
+        (void)snprintf(end, 64, "%.*s", (int)(n < 63 ? n : 63), (const char *)bytes);
+        about->end = end;
+    }
+    strait_tokenizer_close(&tokenizer);
+    STRAIT_TRY(strait_convert_copy(ex->run, ex->folder, "tokenizer.json"));
+    for (int i = 0; strait_convert_companions[i] != NULL; i++)
+        STRAIT_TRY(strait_convert_copy(ex->run, ex->folder, strait_convert_companions[i]));
+    return STRAIT_OK;
+}
+
+static strait_err write_others(struct export *ex) {
+    char end[64];
+    strait_export_about about = {.checkpoint = ex->checkpoint,
+                                 .plan = &ex->plan,
+                                 .class = ex->class,
+                                 .dtype = ex->dtype_name,
+                                 .run = ex->run};
+    STRAIT_TRY(copy_tokenizer(ex, &about, end));
+    STRAIT_TRY(strait_export_config(&about, ex->folder));
+    STRAIT_TRY(strait_export_companions(&about, ex->folder));
+    if (ex->class == STRAIT_HF_STRAIT) STRAIT_TRY(strait_export_remote_code(ex->folder));
+    return strait_export_card(&about, ex->folder);
+}
+
+static strait_err convert(struct export *ex, const char *run, const strait_export_params *params) {
+    STRAIT_TRY(choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32"));
+    STRAIT_TRY(strait_checkpoint_open(run, STRAIT_CHECKPOINT_NEWEST_VALID, &ex->checkpoint));
+    const char *skipped = strait_checkpoint_skipped(ex->checkpoint);
+    if (skipped != NULL) strait_convert_say(&ex->notes, "%s", skipped);
+    STRAIT_TRY(strait_describe_read(ex->checkpoint, &ex->plan));
+    STRAIT_TRY(strait_file_path(ex->run, "%s/../..", strait_checkpoint_path(ex->checkpoint)));
+    ex->class = strait_export_class(&ex->plan);
+    STRAIT_TRY(strait_export_list_init(ex->checkpoint, &ex->plan, ex->class, &ex->list));
+    STRAIT_TRY(strait_weights_source_open(ex->checkpoint, &ex->plan, &ex->source));
+    STRAIT_TRY(strait_file_path(ex->folder, "%s.tmp", ex->out));
+    STRAIT_TRY(strait_file_remove_folder(ex->folder));
+    STRAIT_TRY(strait_file_make_folders(ex->folder));
+    STRAIT_TRY(write_others(ex));
+    STRAIT_TRY(write_weights(ex, params->shard_bytes > 0 ? params->shard_bytes : default_shard));
+    STRAIT_TRY(strait_file_sync_folder(ex->folder));
+    STRAIT_TRY(strait_file_move(ex->folder, ex->out));
+    strait_convert_say(&ex->notes, "%s: %d tensors of %s in %d file%s, step %lld", ex->out,
+                       ex->list.n_items, strait_hf_class_architecture(ex->class), ex->list.n_files,
+                       ex->list.n_files == 1 ? "" : "s",
+                       (long long)strait_checkpoint_step(ex->checkpoint));
+    return STRAIT_OK;
+}
+
+strait_err strait_export_hf(const char *run, const char *out, const strait_export_params *params,
+                            strait_convert_note note, void *user) {
+    static const strait_export_params none = {0};
+    struct export *ex = NULL;
+    if (strait_file_exists(out))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a folder that does not", out);
+    STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
+    ex->out = out;
+    ex->notes = (strait_convert_notes){note, user};
+    const strait_err err = convert(ex, run, params != NULL ? params : &none);
+    if (err != STRAIT_OK && ex->folder[0] != '\0') strait_convert_discard(ex->folder);
+    strait_weights_source_close(&ex->source);
+    strait_export_list_fini(&ex->list);
+    strait_checkpoint_close(&ex->checkpoint);
+    strait_alloc_free(ex->values);
+    strait_alloc_free(ex);
+    return err;
+}

@@ -1,0 +1,50 @@
+#include "convert/files.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+    FILE_BYTES = 256 << 20 // the largest published tokenizer.json has some 30 MB
+};
+
+const char *const strait_convert_companions[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                                 "generation_config.json", "chat_template.jinja",
+                                                 NULL};
+
+void strait_convert_say(const strait_convert_notes *notes, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    if (notes->note == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    notes->note(notes->user, text);
+}
+
+strait_err strait_convert_copy(const char *from, const char *to, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    STRAIT_TRY(strait_file_path(path, "%s/%s", from, name));
+    if (!strait_file_exists(path)) return STRAIT_OK;
+    STRAIT_TRY(strait_file_read(path, FILE_BYTES, &text, &bytes));
+    strait_err err = strait_file_path(path, "%s/%s", to, name);
+    if (err == STRAIT_OK) err = strait_file_write(path, text, bytes);
+    strait_alloc_free(text);
+    return err;
+}
+
+/* An import writes one checkpoint, of step 0; all else is one level deep. */
+void strait_convert_discard(const char *folder) {
+    char detail[512], path[STRAIT_PATH_MAX];
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    if (strait_file_path(path, "%s/checkpoints/00000000.tmp", folder) == STRAIT_OK)
+        (void)strait_file_remove_folder(path);
+    if (strait_file_path(path, "%s/checkpoints", folder) == STRAIT_OK) (void)rmdir(path);
+    if (strait_file_exists(folder)) (void)strait_file_remove_folder(folder);
+    strait_err_note(__FILE__, __LINE__, "%s", detail);
+}

@@ -1,0 +1,100 @@
+#include "convert/weights_source.h"
+
+#include "base/alloc.h"
+#include "codec/basis.h"
+#include "stage/runner_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Opens the sender of the first boundary with its saved state: every side holds the same basis. */
+static strait_err open_basis(struct strait_checkpoint *checkpoint,
+                             struct strait_weights_source *s) {
+    strait_codec_spec spec = strait_run_plan_codec(s->plan, 0, 1);
+    spec.rows = spec.seq_len = s->plan->shape.context;
+    STRAIT_TRY(strait_codec_check(&spec));
+    STRAIT_TRY(
+        strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &s->backend));
+    STRAIT_TRY(s->backend->ops->stream_open(s->backend, &s->stream));
+    s->has_stream = 1;
+    STRAIT_TRY(strait_codec_open(&spec, STRAIT_SENDER, s->backend, &s->codec));
+    STRAIT_TRY(strait_codec_join(NULL, s->codec));
+    STRAIT_TRY(strait_runner_state_read_codec(checkpoint, s->codec, &s->stream));
+    return strait_codec_basis_view(s->codec, &s->basis, &s->fixed);
+}
+
+strait_err strait_weights_source_open(struct strait_checkpoint *checkpoint,
+                                      const strait_run_plan *plan,
+                                      struct strait_weights_source *s) {
+    s->checkpoint = checkpoint;
+    s->plan = plan;
+    if (plan->shape.subspace == 0 || plan->n_stages < 2) return STRAIT_OK;
+    return open_basis(checkpoint, s);
+}
+
+void strait_weights_source_close(struct strait_weights_source *s) {
+    strait_codec_close(&s->codec);
+    if (s->has_stream) s->backend->ops->stream_close(&s->stream);
+    strait_backend_close(&s->backend);
+    *s = (struct strait_weights_source){0};
+}
+
+/* Whether block i is on a stage whose weights are coordinates: all but the last. */
+static int is_confined(const strait_run_plan *plan, int block) {
+    return block < plan->stage_layers[plan->n_stages - 1].first;
+}
+
+/* Whether a tensor is stored as coordinates. */
+static int has_coordinates(const struct strait_weights_source *s, const char *name) {
+    if (s->basis.data == NULL) return 0;
+    if (strcmp(name, "embed.table") == 0) return 1;
+    const char *dot = strncmp(name, "blocks.", 7) == 0 ? strchr(name + 7, '.') : NULL;
+    if (dot == NULL || !is_confined(s->plan, (int)strtol(name + 7, NULL, 10))) return 0;
+    return strcmp(dot, ".attention.out") == 0 || strcmp(dot, ".mlp.down") == 0;
+}
+
+/* out [rows x cols] = basis [rows x k] times code [k x cols]. */
+static void expand_rows(strait_tensor basis, const float *code, int64_t cols, float *out) {
+    const float *u = basis.data;
+    for (int64_t r = 0; r < basis.rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < basis.cols; k++)
+                sum += (double)u[r * basis.cols + k] * (double)code[k * cols + c];
+            out[r * cols + c] = (float)sum;
+        }
+}
+
+/* out [rows x d] = fixed [rows x d] + code [rows x k] times basis'. */
+static void expand_table(strait_tensor basis, strait_tensor fixed, const float *code, float *out) {
+    const float *u = basis.data, *base = fixed.data;
+    const int64_t d = basis.rows, k = basis.cols;
+    for (int64_t r = 0; r < fixed.rows; r++)
+        for (int64_t c = 0; c < d; c++) {
+            double sum = (double)base[r * d + c];
+            for (int64_t j = 0; j < k; j++)
+                sum += (double)code[r * k + j] * (double)u[c * k + j];
+            out[r * d + c] = (float)sum;
+        }
+}
+
+/* Reads the coordinates and multiplies them out. */
+static strait_err read_expanded(const struct strait_weights_source *s, const char *name,
+                                int64_t rows, int64_t cols, float *out) {
+    const int is_table = strcmp(name, "embed.table") == 0;
+    const int64_t k = s->basis.cols;
+    strait_tensor code = {NULL, STRAIT_F32, is_table ? rows : k, is_table ? k : cols};
+    STRAIT_TRY(strait_alloc_unset(1, strait_tensor_bytes(code), name, &code.data));
+    const strait_err err = strait_checkpoint_read(s->checkpoint, name, code);
+    if (err == STRAIT_OK && is_table) expand_table(s->basis, s->fixed, code.data, out);
+    if (err == STRAIT_OK && !is_table) expand_rows(s->basis, code.data, cols, out);
+    strait_alloc_free(code.data);
+    return err;
+}
+
+strait_err strait_weights_source_read(const struct strait_weights_source *s, const char *name,
+                                      int64_t rows, int64_t cols, float *out) {
+    if (has_coordinates(s, name)) return read_expanded(s, name, rows, cols, out);
+    return strait_checkpoint_read(s->checkpoint, name,
+                                  (strait_tensor){out, STRAIT_F32, rows, cols});
+}

@@ -1,0 +1,103 @@
+#!/bin/sh
+# convert.sh - import and export of Hugging Face folders: a model that was trained here goes out and
+# comes back, and every kind of broken folder is refused with one line and leaves nothing behind.
+HF=$(cd "$(dirname "$0")/../golden/hf" && pwd)
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml
+runs train run.yaml --out good
+runs eval good --data train.bin --json
+loss=$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$OUT")
+before=$(sum_of good)
+
+# The circle: the weights are the same bits, and so is the loss.
+runs export good --to hf --out hf
+runs import hf --out back
+runs eval back --data train.bin --json
+grep -q "\"loss\": $loss," "$OUT" || fail "another loss than $loss after export and import"
+for name in config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json README.md; do
+    [ -s hf/$name ] || fail "the export has no $name"
+done
+grep -q 'validation loss' hf/README.md || fail "the card has no loss"
+runs export good --to hf --out small --dtype bf16 --shard-bytes 20000
+[ -s small/model.safetensors.index.json ] || fail "small shards have no index"
+runs import small --out small-back
+runs generate small-back --prompt the --tokens 3
+[ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
+
+# The command line.
+refuses 2 'export needs --to hf' export good --out x
+refuses 2 'export needs --out DIR' export good --to hf
+refuses 2 'dtype "int3" is not known' export good --to hf --out x --dtype int3
+refuses 2 'hf exists' export good --to hf --out hf
+refuses 2 'import needs --out RUN' import hf
+refuses 2 'back exists' import hf --out back
+refuses 2 'a context of 4096 tokens is more than the 64' import "$HF/llama2" --out x --context 4096
+refuses 3 'nothere' export nothere --to hf --out x
+
+# broken NAME: a fresh copy of a folder, named `broken`.
+broken() {
+    rm -rf broken
+    cp -r "$HF/$1" broken
+    chmod -R u+w broken
+}
+
+# refuses_folder TEXT: checks that `broken` is refused and that no run's folder is left.
+refuses_folder() {
+    refuses 3 "$1" import broken --out x
+    [ ! -e x ] || fail "a refused import left a folder: $1"
+}
+
+# edit FILE OLD NEW: replaces a text in a file of `broken`.
+edit() {
+    sed "s/$2/$3/" broken/"$1" >edited && mv edited broken/"$1"
+}
+
+broken qwen2 && rm broken/model.safetensors.index.json
+refuses_folder 'broken: has neither model.safetensors nor model.safetensors.index.json'
+broken qwen2 && rm broken/model-00002-of-00004.safetensors
+refuses_folder 'model-00002-of-00004.safetensors: is missing, but model.safetensors.index.json lists it'
+broken qwen2 && edit model.safetensors.index.json 'model-00001-of' '..\/model-00001-of'
+refuses_folder 'index.json: tensor ".*" is not in a .safetensors file of this folder'
+broken qwen2 && echo '{' >broken/model.safetensors.index.json
+refuses_folder 'index.json: '
+broken llama2 && edit config.json '"intermediate_size": 48' '"intermediate_size": 64'
+refuses_folder 'gate_proj.weight" is \[48 x 32\], but config.json means \[64 x 32\]'
+broken llama2 && edit config.json '"num_hidden_layers": 2' '"num_hidden_layers": 3'
+refuses_folder 'tensor "model.layers.2.input_layernorm.weight" is missing'
+broken llama2 && edit config.json '"num_hidden_layers": 2' '"num_hidden_layers": 1'
+refuses_folder 'tensor "model.layers.1.*" has no place in a llama model'
+broken llama2 && head -c 60000 "$HF/llama2/model.safetensors" >broken/model.safetensors
+refuses_folder 'truncated'
+broken llama2 && : >broken/model.safetensors
+refuses_folder 'model.safetensors: .*too few for a safetensors file'
+broken llama2 && printf '\377\377\377\377' | dd of=broken/model.safetensors bs=1 conv=notrunc status=none \
+    seek=$(($(wc -c <broken/model.safetensors) - 4))
+refuses_folder 'tensor ".*": value [0-9]* is not finite'
+broken llama2 && rm broken/config.json
+refuses_folder 'broken: has no config.json'
+broken llama2 && edit config.json '"llama"' '"gpt_neox"'
+refuses_folder 'model_type "gpt_neox" is not known'
+broken llama2 && edit config.json LlamaForCausalLM LlamaForTokenClassification
+refuses_folder 'architecture "LlamaForTokenClassification" is not known'
+broken llama2 && rm broken/model.safetensors && : >broken/pytorch_model.bin
+refuses_folder 'pytorch_model.bin: pickle files are not read, because they can run code'
+broken mistral && edit config.json '"sliding_window": null' '"sliding_window": 32'
+refuses_folder 'attention sees 32 tokens .*: import it with --context 32'
+runs import broken --out window --context 32
+refuses 3 'nothere: has no config.json' import nothere --out x
+
+# Files of earlier versions of transformers: rope_theta alone, torch_dtype.
+broken llama2 && sed '/"rope_parameters"/,/}/d' broken/config.json >edited && mv edited broken/config.json
+edit config.json '"dtype"' '"torch_dtype"'
+edit config.json '"hidden_act"' '"rope_theta": 10000.0, "rope_scaling": null, "hidden_act"'
+runs import broken --out older
+[ "$("$HELPER" older)" = "$(strait import "$HF/llama2" --out today 2>/dev/null && "$HELPER" today)" ] ||
+    fail "the two spellings give different weights"
+
+# A tokenizer that cannot be read is left out; the weights are not.
+broken qwen2 && edit tokenizer.json '"type": "BPE"' '"type": "Unigram"'
+runs import broken --out no-words
+grep -q 'the tokenizer is left out' "$ERR" "$OUT" || fail "no note about the tokenizer"
+[ ! -e no-words/tokenizer.json ] || fail "a tokenizer that cannot be read was copied"
