@@ -232,9 +232,9 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
 /* A worker can only wait for a neighbouring stage that has not replied either. Any other claim to
  * wait is ignored, since it would exempt the worker from the stall timeout. */
 static int may_wait(const struct strait_coordinator *c, int stage, int side) {
+    if (stage < 0 || (side != -1 && side != 1)) return 0;
     const int other = stage + side;
-    return stage >= 0 && (side == -1 || side == 1) && other >= 0 && other < c->config.n_stages &&
-           c->is_awaited[other];
+    return other >= 0 && other < c->config.n_stages && c->is_awaited[other];
 }
 
 static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
