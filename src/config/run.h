@@ -62,6 +62,7 @@ enum {
 #define STRAIT_TYPE_REAL(min, max)      double
 #define STRAIT_TYPE_BOOL                int
 #define STRAIT_TYPE_TEXT(bytes)         char
+#define STRAIT_TYPE_TEXTS(bytes)        char
 #define STRAIT_TYPE_PATH                char
 #define STRAIT_TYPE_PATHS               char
 #define STRAIT_TYPE_CHOICE(type, names) type
@@ -71,9 +72,10 @@ enum {
 #define STRAIT_DIM_INT(min, max)
 #define STRAIT_DIM_REAL(min, max)
 #define STRAIT_DIM_BOOL
-#define STRAIT_DIM_TEXT(bytes) [bytes]
-#define STRAIT_DIM_PATH        [STRAIT_RUN_PATH]
-#define STRAIT_DIM_PATHS       [STRAIT_RUN_PATH]
+#define STRAIT_DIM_TEXT(bytes)  [bytes]
+#define STRAIT_DIM_TEXTS(bytes) [bytes]
+#define STRAIT_DIM_PATH         [STRAIT_RUN_PATH]
+#define STRAIT_DIM_PATHS        [STRAIT_RUN_PATH]
 #define STRAIT_DIM_CHOICE(type, names)
 #define STRAIT_DIM_INTS(min, max)
 #define STRAIT_DIM_DURATION(min, max)

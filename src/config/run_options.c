@@ -46,6 +46,7 @@ static const char *const precisions[] = {[STRAIT_RUN_PRECISION_AUTO] = "auto",
 #define ROW_REAL(low, high)     .kind = STRAIT_OPTION_REAL, .min = (low), .max = (high)
 #define ROW_BOOL                .kind = STRAIT_OPTION_BOOL
 #define ROW_TEXT(bytes)         .kind = STRAIT_OPTION_TEXT
+#define ROW_TEXTS(bytes)        .kind = STRAIT_OPTION_TEXTS
 #define ROW_PATH                .kind = STRAIT_OPTION_PATH
 #define ROW_PATHS               .kind = STRAIT_OPTION_PATHS
 #define ROW_CHOICE(type, names) .kind = STRAIT_OPTION_CHOICE, .choices = (names)

@@ -69,6 +69,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
              [STRAIT_ROLE_CONV] = {.learning_rate = (float)run->train.conv_learning_rate},
              [STRAIT_ROLE_MIXING] = {.learning_rate = (float)run->train.mixing_learning_rate}},
     };
+    (void)snprintf(spec.freeze, sizeof spec.freeze, "%s", run->train.freeze);
 #define OPTIM(key, kind, initial, help) spec.key = (__typeof__(spec.key))run->train.key;
 #include "config/run_options.def"
     return spec;

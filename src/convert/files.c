@@ -38,12 +38,19 @@ strait_err strait_convert_copy(const char *from, const char *to, const char *nam
     return err;
 }
 
+void strait_convert_discard_step(const char *run) {
+    char detail[512], path[STRAIT_PATH_MAX];
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    if (strait_file_path(path, "%s/checkpoints/00000000.tmp", run) == STRAIT_OK)
+        (void)strait_file_remove_folder(path);
+    strait_err_note(__FILE__, __LINE__, "%s", detail);
+}
+
 /* An import writes one checkpoint, of step 0; all else is one level deep. */
 void strait_convert_discard(const char *folder) {
     char detail[512], path[STRAIT_PATH_MAX];
+    strait_convert_discard_step(folder);
     (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
-    if (strait_file_path(path, "%s/checkpoints/00000000.tmp", folder) == STRAIT_OK)
-        (void)strait_file_remove_folder(path);
     if (strait_file_path(path, "%s/checkpoints", folder) == STRAIT_OK) (void)rmdir(path);
     if (strait_file_exists(folder)) (void)strait_file_remove_folder(folder);
     strait_err_note(__FILE__, __LINE__, "%s", detail);

@@ -21,5 +21,9 @@ extern const char *const strait_convert_companions[];
 /* Copies FROM/NAME to TO/NAME if it exists. */
 strait_err strait_convert_copy(const char *from, const char *to, const char *name);
 
+/* Removes the checkpoint of step 0 that was begun in a run's folder and not finished. The thread's
+ * error stays. */
+void strait_convert_discard_step(const char *run);
+
 /* Removes a folder that a conversion began and did not finish. The thread's error stays. */
 void strait_convert_discard(const char *folder);

@@ -53,6 +53,15 @@ static int has_coordinates(const struct strait_weights_source *s, const char *na
     return strcmp(dot, ".attention.out") == 0 || strcmp(dot, ".mlp.down") == 0;
 }
 
+void strait_weights_source_shape(const struct strait_weights_source *s, const char *name,
+                                 int64_t *rows, int64_t *cols) {
+    if (!has_coordinates(s, name)) return;
+    if (strcmp(name, "embed.table") == 0)
+        *cols = s->basis.rows;
+    else
+        *rows = s->basis.rows;
+}
+
 /* out [rows x cols] = basis [rows x k] times code [k x cols]. */
 static void expand_rows(strait_tensor basis, const float *code, int64_t cols, float *out) {
     const float *u = basis.data;

@@ -26,6 +26,11 @@ strait_err strait_weights_source_open(struct strait_checkpoint *checkpoint,
                                       struct strait_weights_source *out);
 void strait_weights_source_close(struct strait_weights_source *source);
 
+/* Replaces the shape of a tensor that is stored as coordinates by the shape that it has when they
+ * are multiplied out. */
+void strait_weights_source_shape(const struct strait_weights_source *source, const char *name,
+                                 int64_t *rows, int64_t *cols);
+
 /* Reads a tensor [rows x cols], multiplied out where it is stored as coordinates. STRAIT_EDATA if
  * it is missing or has another shape. */
 strait_err strait_weights_source_read(const struct strait_weights_source *source, const char *name,

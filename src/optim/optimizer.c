@@ -5,6 +5,7 @@
 #include "optim/optimizer_ops.h"
 
 #include <assert.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,8 @@ struct rule {
 
 /* The state of one parameter. */
 struct slot {
-    int rule; // index of the rule that updates it
+    int rule;     // index of the rule that updates it
+    int is_named; // by a pattern of spec.freeze
     int n_states;
     strait_optim_state_spec specs[STRAIT_OPTIM_STATES];
     strait_tensor states[STRAIT_OPTIM_STATES];
@@ -115,6 +117,7 @@ static strait_optim_update *append_update(struct strait_optimizer *opt, int i) {
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     const strait_param *param = &opt->params[i];
     struct slot *slot = &opt->slots[i];
+    slot->is_named = strait_optim_is_named(opt->spec.freeze, opt->params[i].name);
     const struct strait_optimizer_ops *ops = opt->spec.ops;
     slot->rule = ops->accepts != NULL && !ops->accepts(param) ? 1 : 0;
     slot->n_states = opt->rules[slot->rule].ops->states(&opt->spec, param, slot->specs);
@@ -226,7 +229,19 @@ int strait_optim_is_frozen(const strait_optim_group *group, int64_t step) {
     return group->learning_rate == 0 || (group->steps > 0 && step > group->steps);
 }
 
+int strait_optim_is_named(const char *patterns, const char *name) {
+    char one[STRAIT_OPTIM_PATTERNS];
+    for (const char *at = patterns + strspn(patterns, ", "); *at != '\0'; at += strspn(at, ", ")) {
+        const size_t n = strcspn(at, ", ");
+        (void)snprintf(one, sizeof one, "%.*s", (int)n, at);
+        if (fnmatch(one, name, 0) == 0) return 1;
+        at += n;
+    }
+    return 0;
+}
+
 static int is_frozen(const struct strait_optimizer *opt, int i, int64_t step) {
+    if (opt->slots[i].is_named) return 1;
     return strait_optim_is_frozen(&opt->spec.groups[opt->params[i].role], step);
 }
 

@@ -18,6 +18,10 @@
 
 struct strait_optimizer_ops;
 
+enum {
+    STRAIT_OPTIM_PATTERNS = 512 // bytes of strait_optim_spec.freeze
+};
+
 /* Settings of all parameters of one role. */
 typedef struct strait_optim_group {
     float learning_rate, weight_decay;
@@ -41,6 +45,9 @@ typedef struct strait_optim_spec {
     int64_t momentum_warmup;                      // steps from momentum_start to momentum
     double max_norm;                              // of all gradients together; 0 never clips
     strait_optim_group groups[STRAIT_ROLE_COUNT]; // by the role of the parameter
+    /* Parameters with a name like one of these never learn. Patterns of a shell, separated by
+     * commas; a star matches any characters. */
+    char freeze[STRAIT_OPTIM_PATTERNS];
 } strait_optim_spec;
 
 struct strait_optimizer;
@@ -72,6 +79,9 @@ size_t strait_optimizer_bytes(const struct strait_optimizer *opt); // of device 
 /* Whether a group does not learn at `step`, from 1: its learning rate is 0 or its own steps are
  * over. Its gradients are left out of the norm, and a step changes neither weights nor state. */
 int strait_optim_is_frozen(const strait_optim_group *group, int64_t step);
+
+/* Whether a name is like one of the patterns of strait_optim_spec.freeze. */
+int strait_optim_is_named(const char *patterns, const char *name);
 
 /* Computes the sum of squares of each gradient into squared_norms, so that stages can add up
  * theirs; 0 for parameters that are frozen at `step`, whatever their gradient. */

@@ -5,6 +5,7 @@
 #include "base/folder_lock.h"
 #include "metrics/metrics.h"
 #include "store/checkpoint.h"
+#include "train/start_from.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -167,6 +168,19 @@ static strait_err load_checkpoint(struct session *s) {
     return STRAIT_OK;
 }
 
+static void note_init(void *user, const char *text) {
+    note(user, text);
+}
+
+/* A swarm's stages are initialised by their workers, which have no source to read. */
+static strait_err start_from_source(struct session *s) {
+    if (s->executor.ops != NULL)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "train.init_from works with strait train only");
+    STRAIT_TRY(strait_start_from(s->trainer, s->run->train.init_from, s->folder, note_init, s));
+    s->saved_step = 0;
+    return STRAIT_OK;
+}
+
 /* After the trainer, so that a run that cannot start leaves no files. */
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
@@ -185,6 +199,7 @@ static strait_err open_session(struct session *s) {
     strait_trainer_guard(s->trainer, s->lock);
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
     STRAIT_TRY(open_files(s));
+    if (s->run->train.init_from[0] != '\0' && s->saved_step < 0) STRAIT_TRY(start_from_source(s));
     strait_trainer_info info;
     strait_trainer_describe(s->trainer, &info);
     if (s->spec->events.opened != NULL)

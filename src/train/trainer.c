@@ -8,6 +8,7 @@
 #include "stage/limits.h"
 #include "train/correction_monitor.h"
 #include "train/executor.h"
+#include "train/freeze_check.h"
 #include "train/residual_monitor.h"
 #include "train/step_details.h"
 
@@ -147,6 +148,7 @@ static strait_err open_into(struct strait_trainer *t, strait_executor_choice cho
     STRAIT_TRY(strait_loader_open(&t->run, &t->loader));
     STRAIT_TRY(strait_run_plan_init(&t->run, strait_loader_vocab(t->loader), &t->plan));
     STRAIT_TRY(strait_loader_configure(t->loader, &t->plan));
+    STRAIT_TRY(strait_freeze_check(&t->plan));
     STRAIT_TRY(strait_executor_open(choice, &t->run, &t->plan, t->loader, &t->executor));
     t->step = t->executor->step;
     return STRAIT_OK;

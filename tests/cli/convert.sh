@@ -26,6 +26,41 @@ runs import small --out small-back
 runs generate small-back --prompt the --tokens 3
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
+# A run starts from a run, from one checkpoint or from a folder of Hugging Face: the steps are the same.
+losses_of() {
+    sed -n 's/.*"step": \([0-9]*\), "loss": \([0-9.]*\).*/\1 \2/p' "$1"/metrics.jsonl
+}
+runs train run.yaml --out again --set train.init_from=good --set train.steps=3
+grep -q 'weights from .*good: 21 tensors taken, 0 new, 0 left over' "$ERR" "$OUT" || fail "no count of tensors"
+runs train run.yaml --out from-hf --set train.init_from=hf --set train.steps=3
+runs train run.yaml --out from-step --set train.init_from=good/checkpoints/00000010 --set train.steps=3 \
+    --set stages.count=2
+for name in from-hf from-step; do
+    [ "$(losses_of again)" = "$(losses_of $name)" ] || fail "$name: other losses than from the run"
+done
+[ ! -e again/initial.tmp ] || fail "the initial values were left behind"
+runs train run.yaml --out again --resume --set train.init_from=nothere --set train.steps=4
+runs train run.yaml --out wider --set train.init_from=good --set train.steps=2 --set model.qkv_bias=true
+grep -q '21 tensors taken, 2 new (blocks.0.attention.qkv_bias, blocks.1.attention.qkv_bias)' "$ERR" "$OUT" ||
+    fail "no names of new tensors"
+runs train run.yaml --out shorter --set train.init_from=good --set train.steps=2 --set model.layers=1
+grep -q '12 tensors taken, 0 new, 9 left over (blocks.1.attention.k, ' "$ERR" "$OUT" ||
+    fail "no names of tensors that are left over"
+refuses 3 'train.init_from .*: no tensor has the name and shape' train run.yaml --out x --set train.init_from=good \
+    --set model.width=16
+[ ! -e x ] || fail "a run without weights left a folder"
+refuses 3 'nothere' train run.yaml --out x --set train.init_from=nothere
+refuses 2 'codec subspace keeps the weights in a subspace' train run.yaml --out x --set train.init_from=good \
+    --set stages.count=2 --set link.codec.name=subspace --set link.codec.variant=full
+
+# Frozen parameters keep their bits; a pattern without a match is a typing error.
+runs train run.yaml --out frozen --set train.init_from=good --set train.steps=2 --set 'train.freeze=embed.*,*.norm'
+for name in embed.table head.norm blocks.1.mlp.norm; do
+    [ "$("$HELPER" frozen | grep "^$name ")" = "$("$HELPER" good | grep "^$name ")" ] || fail "$name was trained"
+done
+[ "$("$HELPER" frozen | grep "^head.out ")" != "$("$HELPER" good | grep "^head.out ")" ] || fail "head.out was not trained"
+refuses 2 'train.freeze: no parameter has a name like "embd' train run.yaml --out x --set 'train.freeze=embd.*'
+
 # The command line.
 refuses 2 'export needs --to hf' export good --out x
 refuses 2 'export needs --out DIR' export good --to hf

@@ -20,6 +20,7 @@ typedef enum strait_option_kind {
     STRAIT_OPTION_REAL,     // double
     STRAIT_OPTION_BOOL,     // int: 0 or 1
     STRAIT_OPTION_TEXT,     // char[]
+    STRAIT_OPTION_TEXTS,    // char[]; several, separated by commas
     STRAIT_OPTION_PATH,     // char[]; a relative path is joined to the folder of its source
     STRAIT_OPTION_PATHS,    // char[]; several, separated by commas, each joined likewise
     STRAIT_OPTION_CHOICE,   // int or enum: an index of `choices`

@@ -10,6 +10,7 @@ static const char *noun(strait_option_kind kind) {
     case STRAIT_OPTION_REAL: return "number";
     case STRAIT_OPTION_BOOL: return "true or false";
     case STRAIT_OPTION_TEXT: return "text";
+    case STRAIT_OPTION_TEXTS: return "list of texts";
     case STRAIT_OPTION_PATH: return "path";
     case STRAIT_OPTION_PATHS: return "path, or several separated by commas";
     case STRAIT_OPTION_CHOICE: return "one of ";

@@ -174,8 +174,8 @@ static int is_printable(const char *text) {
 /* Appends `n` bytes of text to the field; a relative path is joined to the folder first. */
 static strait_err append_text(const strait_option *option, const char *text, size_t n,
                               const char *folder, char *field) {
-    const int is_joined = option->kind != STRAIT_OPTION_TEXT && folder != NULL && n > 0 &&
-                          text[0] != '/';
+    const int is_path = option->kind == STRAIT_OPTION_PATH || option->kind == STRAIT_OPTION_PATHS;
+    const int is_joined = is_path && folder != NULL && n > 0 && text[0] != '/';
     const size_t used = strlen(field);
     if (is_joined && !is_printable(folder)) return wrong(folder, "a folder named in UTF-8");
     if (used + (is_joined ? strlen(folder) + 1 : 0) + n >= option->capacity)
@@ -211,6 +211,7 @@ strait_err strait_option_parse(const strait_option *option, const char *text, co
     case STRAIT_OPTION_REAL: return parse_real(option, text, field);
     case STRAIT_OPTION_BOOL: return parse_bool(text, field);
     case STRAIT_OPTION_TEXT:
+    case STRAIT_OPTION_TEXTS:
     case STRAIT_OPTION_PATH:
     case STRAIT_OPTION_PATHS: return parse_text(option, text, folder, field);
     case STRAIT_OPTION_CHOICE: return parse_choice(option, text, field);

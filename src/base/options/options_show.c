@@ -33,7 +33,8 @@ strait_unit_list strait_option_units(strait_option_kind kind) {
 
 /* Values of these kinds are quoted in files. */
 int strait_option_is_text(strait_option_kind kind) {
-    return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_PATH || kind == STRAIT_OPTION_PATHS;
+    return kind == STRAIT_OPTION_TEXT || kind == STRAIT_OPTION_TEXTS ||
+           kind == STRAIT_OPTION_PATH || kind == STRAIT_OPTION_PATHS;
 }
 
 /* Shortened and without control characters: the text is the user's and ends up in a one-line
@@ -99,6 +100,7 @@ void strait_options_show(const strait_option *option, const void *object,
         (void)snprintf(out, capacity, "%s", *(const int *)field ? "true" : "false");
         return;
     case STRAIT_OPTION_TEXT:
+    case STRAIT_OPTION_TEXTS:
     case STRAIT_OPTION_PATH:
     case STRAIT_OPTION_PATHS: (void)snprintf(out, capacity, "%s", (const char *)field); return;
     case STRAIT_OPTION_CHOICE:

@@ -139,12 +139,13 @@ static strait_err read_scalar(walk *w, const char *key) {
                    strait_option_section(w->table, key)->key);
 }
 
-/* A list becomes the text "[1,2,3]", one of paths "a,b". */
+/* A list becomes the text "[1,2,3]", one of paths or texts "a,b". */
 static strait_err read_list(walk *w, const char *key) {
     const yaml_mark_t start = w->event.start_mark;
     const strait_option *option = strait_options_find(w->table, key);
     const int is_ints = option != NULL && option->kind == STRAIT_OPTION_INTS;
-    if (!is_ints && (option == NULL || option->kind != STRAIT_OPTION_PATHS))
+    const int is_texts = option != NULL && option->kind == STRAIT_OPTION_TEXTS;
+    if (!is_ints && !is_texts && (option == NULL || option->kind != STRAIT_OPTION_PATHS))
         return FAIL_AT(w, start, "%s: does not take a list", key);
     char text[STRAIT_OPTION_TEXT_MAX] = "[";
     size_t used = is_ints ? 1 : 0;
@@ -154,7 +155,9 @@ static strait_err read_list(walk *w, const char *key) {
         const char *item = NULL;
         if (w->event.type != YAML_SCALAR_EVENT)
             return FAIL_AT(w, w->event.start_mark, "%s: expected a list of %s", key,
-                           is_ints ? "whole numbers" : "paths");
+                           is_ints    ? "whole numbers"
+                           : is_texts ? "texts"
+                                      : "paths");
         STRAIT_TRY(scalar_text(w, &item));
         if (strlen(item) + used + 4 > sizeof text)
             return FAIL_AT(w, w->event.start_mark, "%s: the list is too long", key);

@@ -105,8 +105,46 @@ static void frozen_parameters_keep_weights_and_state(void **state) {
     }
 }
 
+/* Names are compared as a shell does; lists have commas, perhaps with spaces. */
+static void patterns_match_names(void **state) {
+    (void)state;
+    assert_true(strait_optim_is_named("embed.*", "embed.table"));
+    assert_true(strait_optim_is_named("head.out, blocks.[01].*", "blocks.1.mlp.up"));
+    assert_true(strait_optim_is_named("*.norm", "blocks.11.attention.norm"));
+    assert_false(strait_optim_is_named("blocks.1.*", "blocks.11.mlp.up"));
+    assert_false(strait_optim_is_named("", "embed.table"));
+    assert_false(strait_optim_is_named(", ,", "embed.table"));
+}
+
+/* Of two matrices of one role, only the one with the name stays. */
+static void named_parameters_stay_under_every_optimizer(void **state) {
+    (void)state;
+    for (int o = 0; strait_optimizers[o] != NULL; o++) {
+        const rig_shape shapes[] = {{STRAIT_ROLE_MATRIX, 7, 5}, {STRAIT_ROLE_MATRIX, 6, 5}};
+        struct rig rig;
+        struct strait_optimizer *opt = NULL;
+        float before[2];
+        strait_optim_spec spec = rig_spec(strait_optimizer_names[o]);
+        rig_open(&rig, 1, shapes, 2);
+        (void)snprintf(rig.params[0].name, sizeof rig.params[0].name, "blocks.0.mlp.up");
+        (void)snprintf(rig.params[1].name, sizeof rig.params[1].name, "blocks.1.mlp.up");
+        (void)snprintf(spec.freeze, sizeof spec.freeze, "blocks.1.*");
+        CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 2, &opt));
+        for (int i = 0; i < 2; i++)
+            before[i] = rig_f32(rig.params[i].value)[3];
+        rig_gradients(&rig, 1);
+        rig_step(&rig, opt, 1, 1);
+        assert_true(rig_f32(rig.params[0].value)[3] != before[0]);
+        assert_true(rig_f32(rig.params[1].value)[3] == before[1]);
+        strait_optimizer_close(&opt);
+        rig_close(&rig);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_match_names),
+        cmocka_unit_test(named_parameters_stay_under_every_optimizer),
         cmocka_unit_test(group_freezes_after_its_own_steps),
         cmocka_unit_test(frozen_parameters_do_not_affect_clipping),
         cmocka_unit_test(frozen_parameters_keep_weights_and_state),

@@ -1,0 +1,244 @@
+#include "convert/init.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "codec/codec.h"
+#include "config/description.h"
+#include "convert/init_source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FILES_MAX = 2 * STRAIT_RUN_STAGES,
+    SHOWN = 6 // names in a note
+};
+
+/* One tensor of the new checkpoint. */
+struct entry {
+    const strait_safetensor *initial;
+    int from; // its index in the source; -1: it stays new
+};
+
+struct init {
+    const char *run, *source_path;
+    const strait_convert_notes *notes;
+    struct strait_checkpoint *initial;
+    strait_run_plan plan;
+    struct strait_init_source source;
+    int has_same_codec; // source and run have one cut and one codec
+    unsigned char *is_used;
+    int n_source, n_taken;
+    struct entry *entries; // of the file that is being written
+    float *values;
+    char fresh[256], left[256]; // names, for the note
+    int n_fresh, n_left;
+};
+
+/* Adds a name to a list in a note, as long as there is space. */
+static void mention(char list[256], int *n, const char *name) {
+    const size_t used = strlen(list);
+    if ((*n)++ < SHOWN)
+        (void)snprintf(list + used, 256 - used, "%s%.40s", used > 0 ? ", " : "", name);
+    if (*n == SHOWN + 1) {
+        const size_t now = strlen(list);
+        (void)snprintf(list + now, 256 - now, ", ...");
+    }
+}
+
+/* Whether a tensor belongs to a boundary rather than to the model. */
+static int is_of_cut(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return strncmp(name, "boundary.", 9) == 0 ||
+           (dot != NULL && (strcmp(dot, ".enc") == 0 || strcmp(dot, ".dec") == 0));
+}
+
+/* The same split and codec: then their tensors mean the same. */
+static int same_codec(const struct init *in) {
+    const strait_run_plan *a = &in->plan, *b = &in->source.plan;
+    if (in->source.checkpoint == NULL || a->n_stages != b->n_stages) return 0;
+    for (int i = 0; i < a->n_stages; i++)
+        if (a->stage_layers[i].last != b->stage_layers[i].last) return 0;
+    return strcmp(a->codec.name, b->codec.name) == 0 &&
+           strcmp(a->codec.variant, b->codec.variant) == 0;
+}
+
+static int find(const struct init *in, const strait_safetensor *t) {
+    const int64_t t_rows = t->n_dims > 1 ? t->dims[0] : 1, t_cols = t->dims[t->n_dims - 1];
+    const char *name = NULL;
+    int64_t rows = 0, cols = 0;
+    if (is_of_cut(t->name) && !in->has_same_codec) return -1;
+    for (int i = 0; strait_init_source_at(&in->source, i, &name, &rows, &cols); i++)
+        if (strcmp(name, t->name) == 0) return rows == t_rows && cols == t_cols ? i : -1;
+    return -1;
+}
+
+/* Called by the writer for one tensor after the other. */
+static strait_err load(void *user, int i, const void **out) {
+    struct init *in = user;
+    const struct entry *entry = &in->entries[i];
+    if (entry->from < 0) {
+        *out = entry->initial->data;
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_init_source_read(&in->source, entry->from, in->values));
+    *out = in->values;
+    return STRAIT_OK;
+}
+
+/* Chooses for each tensor of a file where its values come from. */
+static void choose(struct init *in, const struct strait_safetensors *file, int is_state,
+                   strait_safetensors_item *items) {
+    for (int i = 0; i < strait_safetensors_count(file); i++) {
+        const strait_safetensor *t = strait_safetensors_at(file, i);
+        const int is_vector = t->n_dims < 2;
+        items[i] = (strait_safetensors_item){
+            t->name,
+            {NULL, STRAIT_F32, is_vector ? 1 : t->dims[0], t->dims[t->n_dims - 1]},
+            is_vector};
+        in->entries[i] = (struct entry){t, is_state ? -1 : find(in, t)};
+        if (is_state) continue;
+        if (in->entries[i].from < 0) mention(in->fresh, &in->n_fresh, t->name);
+        if (in->entries[i].from >= 0) in->is_used[in->entries[i].from] = 1;
+        in->n_taken += in->entries[i].from >= 0;
+    }
+}
+
+/* State that is not f32, such as the version of a basis, is of codecs that are refused. */
+static strait_err check_types(const struct strait_safetensors *file) {
+    for (int i = 0; i < strait_safetensors_count(file); i++)
+        if (strcmp(strait_safetensors_at(file, i)->dtype, "F32") != 0)
+            return STRAIT_FAIL(STRAIT_ENOTSUP,
+                               "train.init_from: the codec keeps state (%s) that has no start in "
+                               "another model",
+                               strait_safetensors_at(file, i)->name);
+    return STRAIT_OK;
+}
+
+static strait_err write_one(struct init *in, const struct strait_safetensors *file,
+                            const strait_checkpoint_stage_file *as) {
+    const int n = strait_safetensors_count(file);
+    strait_safetensors_item *items = NULL;
+    STRAIT_TRY(check_types(file));
+    STRAIT_TRY(strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items));
+    strait_err err = strait_alloc((size_t)n, sizeof *in->entries, "list of tensors",
+                                  (void **)&in->entries);
+    if (err == STRAIT_OK) {
+        strait_checkpoint_stage_file filled = *as;
+        choose(in, file, as->is_state, items);
+        filled.items = items;
+        filled.n_items = n;
+        filled.load = load;
+        filled.user = in;
+        err = strait_checkpoint_write(in->run, 0, &filled);
+    }
+    strait_alloc_free(in->entries);
+    in->entries = NULL;
+    strait_alloc_free(items);
+    return err;
+}
+
+/* Writes every file of the initial checkpoint again; `files` then lists them. */
+static strait_err write_files(struct init *in, strait_checkpoint_stage_file files[FILES_MAX],
+                              int *n) {
+    const struct strait_safetensors *file = NULL;
+    const char *name = NULL;
+    for (*n = 0; (file = strait_checkpoint_file(in->initial, *n, &name)) != NULL; (*n)++) {
+        strait_checkpoint_stage_file *as = &files[*n];
+        *as = (strait_checkpoint_stage_file){.is_state = strstr(name, ".state.") != NULL};
+        if (*n == FILES_MAX - 1 ||
+            sscanf(name, "stage-%d", &as->stage) != 1) // NOLINT(cert-err34-c)
+            return STRAIT_FAIL(STRAIT_EDATA, "%s: unexpected file in a checkpoint", name);
+        STRAIT_TRY(write_one(in, file, as));
+    }
+    return STRAIT_OK;
+}
+
+static void report(struct init *in) {
+    const char *name = NULL;
+    int64_t rows = 0, cols = 0;
+    for (int i = 0; strait_init_source_at(&in->source, i, &name, &rows, &cols); i++)
+        if (!in->is_used[i]) mention(in->left, &in->n_left, name);
+    strait_convert_say(in->notes,
+                       "weights from %s: %d tensors taken, %d new%s%s%s, %d left over%s%s%s",
+                       in->source_path, in->n_taken, in->n_fresh, in->n_fresh > 0 ? " (" : "",
+                       in->fresh, in->n_fresh > 0 ? ")" : "", in->n_left,
+                       in->n_left > 0 ? " (" : "", in->left, in->n_left > 0 ? ")" : "");
+}
+
+static strait_err save(struct init *in) {
+    strait_checkpoint_stage_file files[FILES_MAX];
+    strait_description *description = NULL;
+    int n = 0;
+    STRAIT_TRY(strait_checkpoint_begin(in->run, 0));
+    STRAIT_TRY(write_files(in, files, &n));
+    if (in->n_taken == 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "train.init_from %s: no tensor has the name and shape of one of this "
+                           "model: compare the options of the two models",
+                           in->source_path);
+    STRAIT_TRY(strait_alloc(1, sizeof *description, "description", (void **)&description));
+    strait_describe(&in->plan, description);
+    const strait_checkpoint_plan plan = {.tokenizer = strait_checkpoint_tokenizer(in->initial),
+                                         .model = description->pairs,
+                                         .n_model = description->n,
+                                         .files = files,
+                                         .n_files = n,
+                                         .keep = 1};
+    const strait_err err = strait_checkpoint_commit(in->run, &plan);
+    strait_alloc_free(description);
+    if (err == STRAIT_OK) report(in);
+    return err;
+}
+
+/* Space for the largest tensor, and a mark for each. */
+static strait_err reserve(struct init *in) {
+    const char *name = NULL;
+    int64_t rows = 0, cols = 0, most = 1;
+    for (; strait_init_source_at(&in->source, in->n_source, &name, &rows, &cols); in->n_source++)
+        if (rows * cols > most) most = rows * cols;
+    STRAIT_TRY(strait_alloc((size_t)in->n_source + 1, 1, "marks", (void **)&in->is_used));
+    return strait_alloc_unset((size_t)most, sizeof *in->values, "values of a tensor",
+                              (void **)&in->values);
+}
+
+static strait_err run(struct init *in, const char *initial) {
+    STRAIT_TRY(strait_checkpoint_open(initial, STRAIT_CHECKPOINT_NEWEST, &in->initial));
+    STRAIT_TRY(strait_describe_read(in->initial, &in->plan));
+    const unsigned traits = in->plan.n_stages > 1 ? strait_codec_traits(&in->plan.codec) : 0;
+    if ((traits & STRAIT_CODEC_CONFINES) != 0 || in->plan.shape.subspace > 0)
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "train.init_from: codec subspace keeps the weights in a subspace from "
+                           "the first step on, where those of another model are not");
+    STRAIT_TRY(strait_init_source_open(in->source_path, &in->source));
+    in->has_same_codec = same_codec(in);
+    STRAIT_TRY(reserve(in));
+    const strait_err err = save(in);
+    if (err != STRAIT_OK) strait_convert_discard_step(in->run);
+    return err;
+}
+
+strait_err strait_init_write(const char *initial, const char *source, const char *folder,
+                             const strait_convert_notes *notes) {
+    struct init *in = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *in, "initial weights", (void **)&in));
+    in->run = folder;
+    in->source_path = source;
+    in->notes = notes;
+    const strait_err err = run(in, initial);
+    strait_init_source_close(&in->source);
+    strait_checkpoint_close(&in->initial);
+    strait_alloc_free(in->is_used);
+    strait_alloc_free(in->values);
+    strait_alloc_free(in);
+    return err;
+}
+
+void strait_init_discard(const char *initial) {
+    char detail[512], path[STRAIT_PATH_MAX];
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    if (strait_file_path(path, "%s/checkpoints/00000000", initial) == STRAIT_OK)
+        (void)strait_file_remove_folder(path);
+    strait_convert_discard(initial);
+    strait_err_note(__FILE__, __LINE__, "%s", detail);
+}

@@ -1,0 +1,64 @@
+#include "convert/init_source.h"
+
+#include "base/file.h"
+#include "config/description.h"
+
+#include <string.h>
+
+static int is_hf(const struct strait_init_source *source) {
+    return source->hf.folder != NULL;
+}
+
+strait_err strait_init_source_open(const char *path, struct strait_init_source *s) {
+    char config[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(config, "%s/config.json", path));
+    if (strait_file_exists(config)) return strait_hf_model_open(path, &s->hf);
+    STRAIT_TRY(strait_checkpoint_open(path, STRAIT_CHECKPOINT_NEWEST_VALID, &s->checkpoint));
+    STRAIT_TRY(strait_describe_read(s->checkpoint, &s->plan));
+    return strait_weights_source_open(s->checkpoint, &s->plan, &s->weights);
+}
+
+void strait_init_source_close(struct strait_init_source *s) {
+    strait_weights_source_close(&s->weights);
+    strait_checkpoint_close(&s->checkpoint);
+    strait_hf_model_close(&s->hf);
+}
+
+/* The i-th tensor of all files with weights. */
+static const strait_safetensor *weight_at(const struct strait_checkpoint *checkpoint, int i) {
+    const struct strait_safetensors *file = NULL;
+    const char *name = NULL;
+    for (int f = 0; (file = strait_checkpoint_file(checkpoint, f, &name)) != NULL; f++) {
+        if (strstr(name, ".state.") != NULL) continue;
+        const int n = strait_safetensors_count(file);
+        if (i < n) return strait_safetensors_at(file, i);
+        i -= n;
+    }
+    return NULL;
+}
+
+int strait_init_source_at(const struct strait_init_source *s, int i, const char **name,
+                          int64_t *rows, int64_t *cols) {
+    if (is_hf(s)) {
+        if (i >= s->hf.n_tensors) return 0;
+        *name = s->hf.tensors[i].name;
+        *rows = s->hf.tensors[i].rows;
+        *cols = s->hf.tensors[i].cols;
+        return 1;
+    }
+    const strait_safetensor *t = weight_at(s->checkpoint, i);
+    if (t == NULL) return 0;
+    *name = t->name;
+    *rows = t->n_dims > 1 ? t->dims[0] : 1;
+    *cols = t->n_dims > 0 ? t->dims[t->n_dims - 1] : 1;
+    strait_weights_source_shape(&s->weights, t->name, rows, cols);
+    return 1;
+}
+
+strait_err strait_init_source_read(const struct strait_init_source *s, int i, float *out) {
+    const char *name = NULL;
+    int64_t rows = 0, cols = 0;
+    if (is_hf(s)) return strait_hf_model_read(&s->hf, i, out);
+    (void)strait_init_source_at(s, i, &name, &rows, &cols);
+    return strait_weights_source_read(&s->weights, name, rows, cols, out);
+}
