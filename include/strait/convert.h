@@ -41,6 +41,12 @@ STRAIT_API strait_err strait_export_hf(const char *run, const char *out,
                                        const strait_export_params *params, strait_convert_note note,
                                        void *user);
 
+/* Writes the same as one GGUF file for llama.cpp, with its tokenizer. `dtype` is "f32", "f16",
+ * "bf16" or "q8_0"; NULL: f16. `out` must not exist. STRAIT_ENOTSUP: llama.cpp has no architecture
+ * for the model, or no such tokenizer. */
+STRAIT_API strait_err strait_export_gguf(const char *run, const char *out, const char *dtype,
+                                         strait_convert_note note, void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -24,6 +24,16 @@ runs export good --to hf --out small --dtype bf16 --shard-bytes 20000
 [ -s small/model.safetensors.index.json ] || fail "small shards have no index"
 runs import small --out small-back
 runs generate small-back --prompt the --tokens 3
+for type in f32 f16 bf16 q8_0; do
+    runs export good --to gguf --out good-$type.gguf --dtype $type
+    [ "$(head -c 4 good-$type.gguf)" = GGUF ] || fail "$type: not a GGUF file"
+done
+[ "$(wc -c <good-f32.gguf)" -gt "$(wc -c <good-q8_0.gguf)" ] || fail "q8_0 is not smaller than f32"
+refuses 2 'good-f32.gguf exists' export good --to gguf --out good-f32.gguf
+refuses 2 'dtype "q4_0" is not known: expected f32, f16, bf16 or q8_0' export good --to gguf --out x --dtype q4_0
+runs train run.yaml --out capped --set train.steps=1 --set model.softcap=15
+refuses 2 'llama.cpp has no architecture for this model' export capped --to gguf --out x
+[ ! -e x ] && [ ! -e x.tmp ] || fail "a refused export left a file"
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
 # A run starts from a run, from one checkpoint or from a folder of Hugging Face: the steps are the same.
@@ -62,8 +72,8 @@ done
 refuses 2 'train.freeze: no parameter has a name like "embd' train run.yaml --out x --set 'train.freeze=embd.*'
 
 # The command line.
-refuses 2 'export needs --to hf' export good --out x
-refuses 2 'export needs --out DIR' export good --to hf
+refuses 2 'export needs --to hf or --to gguf' export good --out x
+refuses 2 'export needs --out PATH' export good --to hf
 refuses 2 'dtype "int3" is not known' export good --to hf --out x --dtype int3
 refuses 2 'hf exists' export good --to hf --out hf
 refuses 2 'import needs --out RUN' import hf
