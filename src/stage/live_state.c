@@ -145,6 +145,10 @@ void strait_runner_note_update(struct strait_runner *runner, int64_t step) {
     live->complete = live->awaits_basis ? step : -1;
 }
 
+void strait_runner_lose_live(struct strait_runner *runner) {
+    runner->live.applied = -1;
+}
+
 void strait_runner_note_basis(struct strait_runner *runner, uint32_t version) {
     struct strait_runner_live_state *live = &runner->live;
     if (!live->awaits_basis || (uint32_t)(live->applied + 1) != version) return;
@@ -162,11 +166,11 @@ static int64_t first_kept(struct strait_boundary *boundary, int64_t until) {
 strait_runner_live strait_runner_describe_live(const struct strait_runner *runner) {
     const struct strait_runner_live_state *live = &runner->live;
     if (!live->is_kept || live->applied < 0) return (strait_runner_live){.step = -1};
-    const int is_pending = live->complete == live->applied;
-    const int64_t until = live->applied + is_pending;
-    const int64_t prev = first_kept(runner->receiver, until);
-    const int64_t next = first_kept(runner->sender, until);
-    return (strait_runner_live){live->applied, is_pending, prev > next ? prev : next};
+    const int64_t step = live->applied + live->awaits_basis;
+    const int is_pending = live->complete == step;
+    const int64_t prev = first_kept(runner->receiver, step + is_pending);
+    const int64_t next = first_kept(runner->sender, step + is_pending);
+    return (strait_runner_live){step, is_pending, prev > next ? prev : next};
 }
 
 /* Measurements of the step that was aborted do not belong to the next. */
@@ -197,7 +201,7 @@ strait_err strait_runner_keep_live(struct strait_runner *runner, int64_t step) {
     if (live.step < 0 || (live.step != step && !(live.is_pending && live.step + 1 == step)))
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: its state is not that of step %lld",
                            runner->stage, (long long)step);
-    if (live.step == step) {
+    if (live.step == step && !runner->live.awaits_basis) {
         STRAIT_TRY(undo(runner));
         runner->live.complete = -1;
     }

@@ -101,8 +101,9 @@ strait_err strait_runner_keep_crossings(struct strait_runner *runner);
 
 /* What a stage can continue with. */
 typedef struct strait_runner_live {
-    int64_t step;       // steps that its state has applied; -1: it is not that of any step
-    int is_pending;     // gradients of `step` are complete, or its update lacks only the new basis
+    int64_t step;       // steps that its state has applied; -1: it is not that of any step. A new
+                        // basis that follows the last of them may be missing: it is sent again
+    int is_pending;     // gradients of `step` are complete
     int64_t first_kept; // from this step on, all crossings up to `step` are kept, those of a
                         // pending one included
 } strait_runner_live;
@@ -125,12 +126,14 @@ strait_err strait_runner_resend(struct strait_runner *runner, int64_t step, int 
 int strait_runner_has_applied(const struct strait_runner *runner, int64_t step);
 
 /* For runner.c, step_loop.c, basis_update.c and the service: a step begins, its gradients are
- * complete, its update or its new basis was applied; the memory of strait_runner_keep_crossings,
+ * complete, its update or its new basis was applied, or failed halfway, so that the state is not
+ * that of any step; the memory of strait_runner_keep_crossings,
  * and its size: of one log, and of everything. */
 strait_err strait_runner_begin_live(struct strait_runner *runner, int64_t step);
 void strait_runner_end_live(struct strait_runner *runner, int64_t step);
 void strait_runner_note_update(struct strait_runner *runner, int64_t step);
 void strait_runner_note_basis(struct strait_runner *runner, uint32_t version);
+void strait_runner_lose_live(struct strait_runner *runner);
 void strait_runner_drop_kept(struct strait_runner *runner);
 size_t strait_runner_log_bytes(const strait_runner_memory *memory);
 size_t strait_runner_kept_bytes(const strait_run_plan *plan, int stage,

@@ -246,7 +246,9 @@ static void commands_that_are_sent_again_change_nothing(void **state) {
     chain_command_all(&c, &update);
     struct chain_state twice = chain_save(chain_runner(&c, 0));
     assert_memory_equal(once.data, twice.data, once.bytes);
-    assert_true(strait_runner_describe_live(chain_runner(&c, 0)).is_pending); // lacks the basis
+    assert_int_equal(strait_runner_describe_live(chain_runner(&c, 0)).step, 3);
+    CHECK_OK(strait_runner_keep_live(chain_runner(&c, 0), 3)); // it lacks only the basis
+    CHECK_FAILS(strait_runner_keep_live(chain_runner(&c, 0), 2), STRAIT_EPROTO, "not that of");
     propose(&c, &first);
     propose(&c, &second);
     assert_memory_equal(first.basis, second.basis, (size_t)first.n_basis * sizeof(float));
@@ -260,6 +262,7 @@ static void commands_that_are_sent_again_change_nothing(void **state) {
     assert_memory_equal(once.data, twice.data, once.bytes);
     assert_int_equal(strait_runner_describe_live(chain_runner(&c, 0)).step, 3);
     assert_false(strait_runner_describe_live(chain_runner(&c, 0)).is_pending);
+    assert_int_equal(strait_runner_describe_live(chain_runner(&c, 0)).first_kept, 0);
     strait_alloc_free(once.data);
     strait_alloc_free(twice.data);
     chain_close(&c);
