@@ -26,6 +26,11 @@
         field(BYTES, inventory.set.digests[2])
 _Static_assert(STRAIT_SWARM_SNAPSHOTS == 3, "SNAPSHOTS lists three snapshots");
 
+#define LIVE(field)                                                                    \
+    field(INT, inventory.live.stage), field(I64, inventory.live.step),                 \
+        field(U32, inventory.live.generation), field(FLAG, inventory.live.is_pending), \
+        field(I64, inventory.live.first_kept)
+
 #define PEER(side)                                                                    \
     TASK(FLAG, neighbours.side.is_present), TASK(BYTES, neighbours.side.key),         \
         TASK(FLAG, neighbours.side.is_near), TASK(FLAG, neighbours.side.must_listen), \
@@ -41,10 +46,11 @@ static const strait_field join_fields[] = {JOIN(BYTES, token),
                                            JOIN(NAME, report.device),
                                            SNAPSHOTS(JOIN, own),
                                            SNAPSHOTS(JOIN, prev),
-                                           SNAPSHOTS(JOIN, next)};
+                                           SNAPSHOTS(JOIN, next),
+                                           LIVE(JOIN)};
 static const strait_field heartbeat_fields[] = {
     SNAPSHOTS(HEARTBEAT, own), SNAPSHOTS(HEARTBEAT, prev), SNAPSHOTS(HEARTBEAT, next),
-    HEARTBEAT(U32, progress), HEARTBEAT(INT, waits_for)};
+    LIVE(HEARTBEAT),           HEARTBEAT(U32, progress),   HEARTBEAT(INT, waits_for)};
 static const strait_field piece_fields[] = {PIECE(INT, stage), PIECE(I64, step),
                                             PIECE(U32, generation), PIECE(U64, offset),
                                             PIECE(U64, total)};
@@ -55,9 +61,9 @@ static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation
 static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.valid_windows),
                                       TASK(TEXT, assign.run_text)};
 static const strait_field neighbours[] = {TASK(INT, neighbours.timeout_ms), PEER(prev), PEER(next)};
-static const strait_field restore[] = {TASK(I64, restore.step), TASK(INT, restore.source),
-                                       TASK(FLAG, restore.gives_prev),
-                                       TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest)};
+static const strait_field restore[] = {
+    TASK(I64, restore.step),        TASK(INT, restore.source),   TASK(FLAG, restore.gives_prev),
+    TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest), TASK(I64, restore.live_step)};
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
 
 static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
@@ -148,9 +154,14 @@ static int is_snapshot_set(const strait_snapshot_set *set) {
            set->stage < STRAIT_RUN_STAGES;
 }
 
+static int is_live_state(const strait_live_state *live) {
+    return live->stage >= -1 && live->stage < STRAIT_RUN_STAGES && live->step >= -1 &&
+           live->step < UINT32_MAX && live->first_kept >= 0;
+}
+
 static int is_inventory(const strait_snapshot_inventory *inventory) {
-    return is_snapshot_set(&inventory->own) && is_snapshot_set(&inventory->prev) &&
-           is_snapshot_set(&inventory->next);
+    return is_live_state(&inventory->live) && is_snapshot_set(&inventory->own) &&
+           is_snapshot_set(&inventory->prev) && is_snapshot_set(&inventory->next);
 }
 
 /* ---- joining and heartbeats ---- */
@@ -199,7 +210,7 @@ static int is_task(const strait_task *task) {
     case STRAIT_TASK_CONNECT: return task->neighbours.timeout_ms >= 0;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&
-               task->restore.source <= STRAIT_SWARM_FROM_HOST;
+               task->restore.source <= STRAIT_SWARM_FROM_LIVE && task->restore.live_step >= 0;
     default: return 1;
     }
 }

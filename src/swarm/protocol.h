@@ -88,6 +88,7 @@ typedef struct strait_task {
             strait_swarm_source source;
             int gives_prev, gives_next; // send that neighbour the copy of its stage
             strait_digest digest;       // of our snapshot; unused from seed and checkpoint
+            int64_t live_step;          // of FROM_LIVE: the step to continue at
         } restore;
         struct {
             const char *reason;

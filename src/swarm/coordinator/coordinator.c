@@ -13,6 +13,7 @@ void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_co
     c->config = *config;
     c->reported_limit = STRAIT_SWARM_SKIP_MAX;
     c->checkpoint = c->restore_limit = c->charged_boundary = -1;
+    c->updating = c->history_first = c->replay.until = -1;
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         c->owner[i] = -1;
 }
@@ -138,24 +139,25 @@ void strait_coordinator_describe(const struct strait_coordinator *c, const strai
 
 /* ---- joining and leaving ---- */
 
-/* Removes snapshots of steps that were rolled back after they were taken: the same step was
- * computed again since, and its values may differ. A snapshot of generation g is valid only if no
- * later generation restored an earlier step. */
+/* Steps that were rolled back after a state was taken are computed again, and their values may
+ * differ. A state of generation g is valid only up to the earliest step that a later generation
+ * restored; -1: no step. */
+static int64_t newest_valid(const struct strait_coordinator *c, uint32_t generation) {
+    int64_t limit = generation >= c->forgotten && generation <= c->generation ? INT64_MAX : -1;
+    uint32_t first = generation + 1;
+    /* Generations between `forgotten` and those remembered restored nothing. */
+    if (c->generation - generation >= STRAIT_SWARM_GENERATIONS)
+        first = c->generation - STRAIT_SWARM_GENERATIONS + 1;
+    for (uint32_t g = first; limit >= 0 && g <= c->generation; g++)
+        if (c->start_steps[g % STRAIT_SWARM_GENERATIONS] < limit)
+            limit = c->start_steps[g % STRAIT_SWARM_GENERATIONS];
+    return limit;
+}
+
 static void drop_stale(const struct strait_coordinator *c, strait_snapshot_set *set) {
-    for (int i = set->n - 1; i >= 0; i--) {
-        const int is_remembered = set->generations[i] >= c->forgotten &&
-                                  set->generations[i] <= c->generation;
-        int64_t limit = is_remembered ? INT64_MAX : -1;
-        uint32_t first = set->generations[i] + 1;
-        /* Generations between `forgotten` and those remembered restored nothing. */
-        if (c->generation - set->generations[i] >= STRAIT_SWARM_GENERATIONS)
-            first = c->generation - STRAIT_SWARM_GENERATIONS + 1;
-        for (uint32_t g = first; limit >= 0 && g <= c->generation; g++)
-            if (c->start_steps[g % STRAIT_SWARM_GENERATIONS] < limit)
-                limit = c->start_steps[g % STRAIT_SWARM_GENERATIONS];
-        if (set->steps[i] <= limit) continue;
-        strait_snapshot_set_remove(set, i);
-    }
+    for (int i = set->n - 1; i >= 0; i--)
+        if (set->steps[i] > newest_valid(c, set->generations[i]))
+            strait_snapshot_set_remove(set, i);
 }
 
 static void update_inventory(struct strait_coordinator *c, strait_swarm_worker *worker,
@@ -164,6 +166,8 @@ static void update_inventory(struct strait_coordinator *c, strait_swarm_worker *
     drop_stale(c, &worker->inventory.own);
     drop_stale(c, &worker->inventory.prev);
     drop_stale(c, &worker->inventory.next);
+    if (worker->inventory.live.step > newest_valid(c, worker->inventory.live.generation))
+        worker->inventory.live.step = -1;
 }
 
 static void join(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
@@ -234,7 +238,8 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
 static int may_wait(const struct strait_coordinator *c, int stage, int side) {
     if (stage < 0 || (side != -1 && side != 1)) return 0;
     const int other = stage + side;
-    return other >= 0 && other < c->config.n_stages && c->is_awaited[other];
+    return other >= 0 && other < c->config.n_stages &&
+           (c->is_awaited[other] || strait_coordinator_is_replaying(c));
 }
 
 static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,
@@ -291,7 +296,8 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     if (c->phase != STRAIT_PHASE_READY) return; // the driver reads the phase and tries again
     c->goal = *goal;
     if (goal->is_begin && goal->step > c->settled) c->settled = goal->step;
-    const int hands_over = goal->is_begin && must_hand_over(c);
+    if (goal->is_update && goal->step > c->updating) c->updating = goal->step;
+    const int hands_over = goal->is_begin && !goal->is_replay && must_hand_over(c);
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 

@@ -34,6 +34,7 @@ enum {
     STRAIT_SWARM_UNUSABLE = 32,    // snapshots that were rejected and are remembered
     STRAIT_SWARM_FAILURES = 2,     // at a boundary, before one of its ends is replaced
     STRAIT_SWARM_CALM_STEPS = 32,  // committed without a failure, after which suspicion is dropped
+    STRAIT_SWARM_REPLAYS = 3,      // without a new step, before all stages are rolled back
     STRAIT_SWARM_PAIRS = 256,      // of workers that could not connect, which are remembered
     STRAIT_SWARM_SKIP_MAX = 1 << 20, // generations that reports of workers may skip in all
     STRAIT_SWARM_LINE = 256          // bytes of a log line, with its final zero
@@ -118,6 +119,7 @@ typedef struct strait_swarm_goal {
     int is_update; // the last command of a step: it commits the step
     int is_begin;  // the first command of a step: stages may be handed over before it
     int is_slow;   // it allocates or measures a stage: no heartbeats arrive meanwhile
+    int is_replay; // some stages compute again what the others have done: no stage moves before it
 } strait_swarm_goal;
 
 typedef struct strait_swarm_event {
@@ -160,6 +162,7 @@ typedef struct strait_swarm_action {
     /* With a command to restore: the source, and the neighbours to send copies to. */
     strait_swarm_source source;
     int gives_prev, gives_next;
+    int64_t live_step;    // of FROM_LIVE: the step to continue at
     strait_digest digest; // that the snapshot must have; zeros from seed and checkpoint
     const char *reason;   // static text, for RELEASE, DISCONNECT, BAN and LOG
     int successor;        // with LOG: the worker that takes the stage; -1: none
@@ -185,6 +188,17 @@ typedef struct strait_swarm_config {
     double snapshot_bytes[STRAIT_RUN_STAGES]; // of its snapshot; 0: unknown
 } strait_swarm_config;
 
+/* How a generation continues: stages that have lost their state restore a snapshot of step `from`
+ * and compute the steps up to `until` alone, the others keep the state that they have. */
+typedef struct strait_swarm_replay {
+    int64_t from, until;            // until: -1: all stages were rolled back to one step
+    int is_late[STRAIT_RUN_STAGES]; // the stage restores a snapshot
+    int n_late;
+    int must_update;       // the update that ends step until - 1 was not applied by all
+    int64_t n_stage_steps; // that are computed again
+    int64_t n_rolled_back; // the same if all stages were rolled back
+} strait_swarm_replay;
+
 /* Two workers that could not work side by side, until a time after which they are tried again. */
 typedef struct strait_swarm_pair {
     strait_fingerprint keys[2];
@@ -209,7 +223,7 @@ typedef struct strait_swarm_unusable {
 } strait_swarm_unusable;
 
 /* Plain data. Anyone may read it; only the functions below change it, except `checkpoint` and
- * the `flops` of a worker's report, which the driver sets. */
+ * the `flops` of a worker's report, which the driver sets, and `history_first`. */
 struct strait_coordinator {
     strait_swarm_config config;
     strait_swarm_worker workers[STRAIT_SWARM_WORKERS];
@@ -244,6 +258,12 @@ struct strait_coordinator {
     int64_t step;          // steps that the current stages have applied
     int64_t checkpoint;    // step of the checkpoint any stage can be restored from; -1: none
     int64_t restore_limit; // newest step the next restore may choose; -1: no limit
+    strait_swarm_replay replay;
+    int64_t updating;      // newest step whose update was begun; -1: none
+    int64_t history_first; // from this step on the driver knows how steps ended; it may raise it
+    int is_replay_blocked; // values are in doubt: roll back all stages until a new step is
+                           // committed
+    int n_replays;         // since the last new step was committed
     int64_t committed, settled;
     int64_t start_steps[STRAIT_SWARM_GENERATIONS];
     uint32_t forgotten; // newest generation that restored a step no longer in start_steps

@@ -154,7 +154,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
         const int is_new = c->step > c->committed;
         if (is_new) {
             c->committed = c->step;
-            c->n_changes = c->n_differing = 0;
+            c->n_changes = c->n_differing = c->n_replays = c->is_replay_blocked = 0;
         }
         /* Replayed steps are committed already, but their snapshots are new. */
         if (is_new || c->has_new_records)

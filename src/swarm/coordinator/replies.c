@@ -49,6 +49,8 @@ static void fail_reply(struct strait_coordinator *c, const strait_swarm_event *e
     }
     /* Both ends report one failure; the first report counts. */
     if (c->phase == STRAIT_PHASE_WAITING) return;
+    if (c->phase == STRAIT_PHASE_RESTORE || strait_coordinator_is_replaying(c))
+        strait_coordinator_block_replay(c);
     if (e->err == STRAIT_ENONFINITE) {
         (void)strait_coordinator_log(c, out, e->worker,
                                      "its snapshot has non-finite values; restoring from another");

@@ -87,8 +87,7 @@ static int can_use_own(const struct strait_coordinator *c, int stage, int64_t st
            strait_snapshot_set_has_digest(&owner->inventory.own, stage, step, &record->digest);
 }
 
-/* Returns where the owner of `stage` can get the snapshot of `step` from; -1: from nowhere. */
-static int find_source(const struct strait_coordinator *c, int stage, int64_t step) {
+int strait_coordinator_source(const struct strait_coordinator *c, int stage, int64_t step) {
     if (can_use_own(c, stage, step)) return STRAIT_SWARM_FROM_SELF;
     if (step == 0) return STRAIT_SWARM_FROM_SEED;
     if (strait_coordinator_can_give(c, stage + 1, stage, step)) return STRAIT_SWARM_FROM_NEXT;
@@ -102,7 +101,7 @@ static int can_restore(const struct strait_coordinator *c, int64_t step) {
     if (step > c->committed) return 0;
     if (c->restore_limit >= 0 && step > c->restore_limit && step != c->checkpoint) return 0;
     for (int i = 0; i < c->config.n_stages; i++)
-        if (find_source(c, i, step) < 0) return 0;
+        if (strait_coordinator_source(c, i, step) < 0) return 0;
     return 1;
 }
 
@@ -128,19 +127,41 @@ int64_t strait_coordinator_best_step(const struct strait_coordinator *c) {
 /* Records of later steps belong to values that are computed again. A checkpoint may be older than a
  * replay of its step, whose values can differ in rounding: the new owner reports its digest anew.
  */
-void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
-                                      strait_swarm_actions *out) {
-    c->step = strait_coordinator_best_step(c);
+static void roll_back(struct strait_coordinator *c) {
+    c->step = c->replay.from;
     /* After a restart the session begins at this step and cuts its metrics there. If the host is
      * lost before they have grown again, the next one must not restore a later step. */
     if (c->restore_limit >= 0 && c->step < c->settled) c->settled = c->step;
     c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->step;
     for (int i = 0; i < c->config.n_stages; i++) {
-        c->source[i] = (strait_swarm_source)find_source(c, i, c->step);
+        c->source[i] = (strait_swarm_source)strait_coordinator_source(c, i, c->step);
         strait_snapshot_records_trim(&c->records[i], c->step);
         if (c->source[i] == STRAIT_SWARM_FROM_HOST)
             strait_snapshot_records_remove(&c->records[i], c->step);
     }
+}
+
+/* Nothing is rolled back: records of later steps stay, and live states up to `until` stay valid. */
+static void continue_live(struct strait_coordinator *c) {
+    c->step = c->replay.from;
+    c->n_replays++;
+    c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->replay.until;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        c->source[i] = STRAIT_SWARM_FROM_LIVE;
+        if (!c->replay.is_late[i]) continue;
+        c->source[i] = (strait_swarm_source)strait_coordinator_source(c, i, c->step);
+        if (c->source[i] == STRAIT_SWARM_FROM_HOST)
+            strait_snapshot_records_remove(&c->records[i], c->step);
+    }
+}
+
+void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
+                                      strait_swarm_actions *out) {
+    strait_coordinator_plan_replay(c, strait_coordinator_best_step(c), &c->replay);
+    if (c->replay.until < 0)
+        roll_back(c);
+    else
+        continue_live(c);
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
 }
@@ -151,6 +172,7 @@ void strait_coordinator_fill_restore(const struct strait_coordinator *c, int sta
                                                                         c->step);
     action->step = c->step;
     action->source = c->source[stage];
+    if (c->replay.until >= 0) action->live_step = c->replay.until;
     if (record != NULL) action->digest = record->digest;
     action->gives_prev = stage > 0 && c->source[stage - 1] == STRAIT_SWARM_FROM_NEXT;
     action->gives_next = stage + 1 < c->config.n_stages &&
@@ -160,7 +182,9 @@ void strait_coordinator_fill_restore(const struct strait_coordinator *c, int sta
 void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now,
                                        strait_swarm_actions *out) {
     for (int i = 0; i < c->config.n_stages; i++)
-        strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
+        if (c->source[i] != STRAIT_SWARM_FROM_LIVE)
+            strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
+    if (c->history_first < 0) c->history_first = c->step; // earlier steps were another driver's
     c->restore_limit = -1;
     c->owners_until_ns = 0;
     c->phase = STRAIT_PHASE_READY;
@@ -175,7 +199,8 @@ void strait_coordinator_bad_source(struct strait_coordinator *c, int slot, int64
     const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[stage],
                                                                         c->step);
     const strait_swarm_source source = c->source[stage];
-    if (record == NULL || source == STRAIT_SWARM_FROM_SEED || source == STRAIT_SWARM_FROM_HOST) {
+    if (record == NULL || source == STRAIT_SWARM_FROM_SEED || source == STRAIT_SWARM_FROM_HOST ||
+        source == STRAIT_SWARM_FROM_LIVE) {
         (void)strait_coordinator_log(c, out, slot,
                                      "rejected a snapshot that it was not to restore");
         strait_coordinator_invalid_data(c, slot, now, out);

@@ -2,7 +2,8 @@
  * events, phase.c moves from phase to phase, restore.c chooses what stages
  * are restored from, boundaries.c who is replaced after failures, pairs.c
  * who may be placed side by side, limits.c how long everything may take,
- * replies.c and suspects.c handle replies and invalid values. */
+ * replies.c and suspects.c handle replies and invalid values, and replay.c decides which stages
+ * keep their state. */
 #pragma once
 
 #include "swarm/coordinator/coordinator.h"
@@ -140,6 +141,22 @@ void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now
 /* The worker found that the snapshot it was to restore is not the recorded one. */
 void strait_coordinator_bad_source(struct strait_coordinator *c, int slot, int64_t now,
                                    strait_swarm_actions *out);
+
+/* Returns where the owner of `stage` can get the snapshot of `step` from; -1: from nowhere. */
+int strait_coordinator_source(const struct strait_coordinator *c, int stage, int64_t step);
+
+/* ---- replay.c ---- */
+
+/* Decides how the generation continues: with the live states of the owners that have them, or, if
+ * that saves nothing or is not possible, by rolling all stages back to step `rollback`. */
+void strait_coordinator_plan_replay(const struct strait_coordinator *c, int64_t rollback,
+                                    strait_swarm_replay *out);
+
+/* Returns whether some stages compute steps again that the others have done. */
+int strait_coordinator_is_replaying(const struct strait_coordinator *c);
+
+/* Values are in doubt, or a replay failed: the next generation rolls all stages back. */
+void strait_coordinator_block_replay(struct strait_coordinator *c);
 
 /* ---- suspects.c ---- */
 

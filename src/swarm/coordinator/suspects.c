@@ -52,7 +52,9 @@ static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
         (void)strait_coordinator_log(
             c, out, slot, is_owner ? "violation 1 of 2; recomputing the step" : "violation 1 of 2");
     (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, slot); // also of a key that is banned
-    if (is_owner) strait_coordinator_abandon(c, now, 0);
+    if (!is_owner) return;
+    strait_coordinator_block_replay(c);
+    strait_coordinator_abandon(c, now, 0);
 }
 
 /* Moves the stage of a worker to a spare and logs why; returns whether there is one. Without one
@@ -112,6 +114,7 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
                                      "rejected values or snapshots of a neighbour; recomputing "
                                      "the step. If this repeats, another worker must join to tell "
                                      "who is at fault");
+    strait_coordinator_block_replay(c);
     strait_coordinator_abandon(c, now, 0);
     return has_moved;
 }
@@ -148,6 +151,7 @@ void strait_coordinator_reject(struct strait_coordinator *c, int slot, int giver
     if (giver == slot) {
         has_moved = move_to_spare(c, slot, own, out);
         if (!has_moved) (void)strait_coordinator_log(c, out, slot, own);
+        strait_coordinator_block_replay(c);
         strait_coordinator_abandon(c, now, 0);
     } else {
         (void)strait_coordinator_log(c, out, giver,
@@ -201,6 +205,12 @@ void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now
     const int64_t start = c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
     int n_changed = 0;
     if (c->phase == STRAIT_PHASE_WAITING) return;
+    /* A neighbour may have sent other crossings than the first time: rolling back needs none. */
+    if (c->replay.until >= 0) {
+        strait_coordinator_block_replay(c);
+        strait_coordinator_abandon(c, now, 0);
+        return;
+    }
     c->n_differing++;
     for (int i = 0; i < c->config.n_stages; i++)
         n_changed += replace_restored(c, i, start, out);
@@ -244,6 +254,7 @@ void strait_coordinator_nonfinite(struct strait_coordinator *c, int slot, int64_
         (void)strait_coordinator_log(c, out, slot,
                                      "non-finite or implausible values; recomputing the step, no "
                                      "spare is available");
+    strait_coordinator_block_replay(c);
     strait_coordinator_abandon(c, now, 0);
 }
 

@@ -24,6 +24,9 @@ strait_err strait_host_wait_ready(struct host *h) {
 static strait_err send(struct strait_stage_channel *channel, int stage,
                        const strait_stage_command *command) {
     struct host *h = channel->state;
+    if (command->kind == STRAIT_COMMAND_ADOPT_BASIS)
+        STRAIT_TRY(
+            strait_host_note_basis(h, command->adopt_basis.version, &command->adopt_basis.basis));
     h->work.queue[stage] = *command;
     h->work.is_queued[stage] = 1;
     return STRAIT_OK;
@@ -36,6 +39,7 @@ static int64_t step_of(const strait_stage_command *command) {
     case STRAIT_COMMAND_UPDATE: return command->update.step;
     case STRAIT_COMMAND_VALIDATE: return command->validate.step;
     case STRAIT_COMMAND_SEND_SNAPSHOT: return command->send_snapshot.step;
+    case STRAIT_COMMAND_RESEND: return command->resend.step;
     default: return 0;
     }
 }
@@ -46,16 +50,22 @@ static int is_slow(strait_stage_command_kind kind) {
            kind == STRAIT_COMMAND_SEND_SNAPSHOT;
 }
 
-/* The pipeline commands one stage or all, never some of them. */
-static strait_swarm_goal goal_of(const struct host *h) {
+/* One stage is commanded or all, never some of them. In a replay the commands differ: those of the
+ * stages that compute say what the goal is, the others send again what they kept. */
+static strait_swarm_goal goal_of(const struct host *h, int *main) {
     int n_queued = 0;
     int stage = 0;
+    int is_replay = 0;
     for (int i = 0; i < h->work.channel.n_stages; i++) {
+        const int is_resend = h->work.queue[i].kind == STRAIT_COMMAND_RESEND;
         n_queued += h->work.is_queued[i];
-        if (h->work.is_queued[i]) stage = i;
+        is_replay |= h->work.is_queued[i] && is_resend;
+        if (h->work.is_queued[i] && !is_resend) stage = i;
     }
     const strait_stage_command *command = &h->work.queue[stage];
+    *main = stage;
     return (strait_swarm_goal){.stage = n_queued > 1 ? -1 : stage,
+                               .is_replay = is_replay,
                                .step = step_of(command),
                                .is_update = command->kind == STRAIT_COMMAND_UPDATE,
                                .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
@@ -65,11 +75,12 @@ static strait_swarm_goal goal_of(const struct host *h) {
 /* Gives the queued commands to the coordinator and waits for the outcome. STRAIT_EAGAIN: the stages
  * were restored, so the caller has to replay steps first. */
 static strait_err drive(struct host *h) {
-    const strait_swarm_goal goal = goal_of(h);
+    int main = 0;
+    const strait_swarm_goal goal = goal_of(h, &main);
     STRAIT_TRY(strait_host_wait_ready(h));
     if (h->work.has_rolled_back) return STRAIT_EAGAIN;
     strait_err err = STRAIT_OK;
-    h->work.kind = h->work.queue[goal.stage < 0 ? 0 : goal.stage].kind;
+    h->work.kind = h->work.queue[main].kind;
     h->work.is_done = 0;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = goal});
     while (err == STRAIT_OK && !h->work.is_done && h->coordinator.phase == STRAIT_PHASE_WORK)

@@ -118,7 +118,9 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
 /* A basis update follows the optimizer's update and changes the weights again, so a snapshot
  * between the two would belong to no step. */
 static int must_take_snapshot(const struct host *h, int64_t step) {
-    return step % h->pace.snapshot_every == 0 &&
+    /* A stage that computes alone holds no snapshot that the others have too, until the last. */
+    const int is_alone = step < h->coordinator.replay.until;
+    return !is_alone && step % h->pace.snapshot_every == 0 &&
            !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 
@@ -141,8 +143,9 @@ static void send_open(struct host *h, const strait_swarm_action *a) {
 
 static void send_restore(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    strait_task task = {.kind = STRAIT_TASK_RESTORE,
-                        .restore = {a->step, a->source, a->gives_prev, a->gives_next, a->digest}};
+    strait_task task = {
+        .kind = STRAIT_TASK_RESTORE,
+        .restore = {a->step, a->source, a->gives_prev, a->gives_next, a->digest, a->live_step}};
     if (a->source == STRAIT_SWARM_FROM_HOST && connection != NULL)
         connection->offered_generation = h->coordinator.generation;
     send_task(h, a->worker, &task);

@@ -164,7 +164,8 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
         reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
         0};
     if (is_working) {
-        STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage, h->work.kind, msg));
+        STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage,
+                                             h->work.queue[stage].kind, msg));
         reply = h->work.channel.replies.items[stage];
     }
     if (!strait_host_check_claims(

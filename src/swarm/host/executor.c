@@ -92,13 +92,23 @@ static void choose_interval(struct host *h) {
 
 static strait_err replay_step(struct strait_executor *executor, int64_t step);
 
+/* Computes a step again: by the stages that lost their state, or by all of them. */
+static strait_err next_step(struct strait_executor *executor) {
+    struct host *h = host_of(executor);
+    const int64_t until = h->coordinator.replay.until;
+    if (h->work.step < until) return strait_host_replay_alone(h, h->work.step);
+    if (!h->work.must_finish) return replay_step(executor, h->work.step);
+    h->work.must_finish = 0;
+    return until > 0 ? strait_host_finish_step(h, until - 1) : STRAIT_OK;
+}
+
 strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     do {
         STRAIT_TRY(strait_host_wait_ready(h));
         h->work.has_rolled_back = 0;
-        while (h->work.step < step && !h->work.has_rolled_back) {
-            const strait_err err = replay_step(executor, h->work.step);
+        while ((h->work.step < step || h->work.must_finish) && !h->work.has_rolled_back) {
+            const strait_err err = next_step(executor);
             if (err != STRAIT_OK && err != STRAIT_EAGAIN) return err;
         }
     } while (h->work.has_rolled_back);
@@ -117,11 +127,12 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
     STRAIT_TRY(verify(executor, step, 1));
     STRAIT_TRY(strait_host_check_replay(h, step, &report));
+    strait_host_note_step(h, step, &report);
     const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
+    const float factor = strait_executor_factor(executor->run.train.clip, report.norm);
+    strait_host_note_factor(h, step, factor);
     if (isfinite(loss) && isfinite(report.norm))
-        STRAIT_TRY(
-            strait_pipeline_update(pipeline_of(executor), step,
-                                   strait_executor_factor(executor->run.train.clip, report.norm)));
+        STRAIT_TRY(strait_pipeline_update(pipeline_of(executor), step, factor));
     h->work.step = step + 1;
     return STRAIT_OK;
 }
@@ -140,6 +151,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         if (err == STRAIT_OK) err = verify(executor, step, 0);
     }
     if (err == STRAIT_OK) strait_host_keep_result(h, step, out);
+    if (err == STRAIT_OK) strait_host_note_step(h, step, out);
     /* The trainer skips the update of a non-finite step, so the step ends here. */
     if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm)))
         h->work.step = step + 1;
@@ -148,6 +160,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
 
 static strait_err update(struct strait_executor *executor, int64_t step, float factor) {
     struct host *h = host_of(executor);
+    strait_host_note_factor(h, step, factor);
     strait_err err = strait_pipeline_update(pipeline_of(executor), step, factor);
     if (err == STRAIT_EAGAIN)
         return strait_host_replay_to(executor, step + 1); // the restored stages replay it

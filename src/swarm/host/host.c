@@ -86,12 +86,11 @@ static void execute(struct host *h, const strait_swarm_action *a) {
     case STRAIT_SWARM_DONE: h->work.is_done = 1; break;
     case STRAIT_SWARM_RESTORED:
         h->work.step = h->replay.start = a->step;
-        h->work.has_rolled_back = 1;
+        h->work.has_rolled_back = h->work.must_finish = 1;
         h->pace.restored_ns = strait_clock_ns();
         strait_host_keep_owners(h);
         strait_host_routes_work(h);
-        strait_host_note(h, "generation %u: all stages ready at step %lld",
-                         h->coordinator.generation, (long long)a->step);
+        strait_host_note_restored(h);
         break;
     case STRAIT_SWARM_LOG: note_action(h, a); break;
     }
@@ -351,6 +350,7 @@ static void close_host(struct host *h) {
     for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
         strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
+    strait_host_history_fini(h);
     strait_msg_pool_close(&h->pool);
     strait_host_leave_folder(h);
     if (h->persistence.metastore != NULL)

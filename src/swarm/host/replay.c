@@ -1,7 +1,12 @@
-/* replay.c - what the host does when a replayed step gives another loss or norm than before: the
- * stages go back once more, to other workers, other snapshots, and in the end to the checkpoint. */
+/* replay.c - steps that are computed again: by stages that lost their state, alone, or by all.
+ *
+ * When a step that all have computed again gives another loss or norm than before, the stages go
+ * back once more, to other workers, other snapshots, and in the end to the checkpoint. When a stage
+ * that computes alone gives something else, all stages are rolled back. */
 #include "swarm/host/state.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -56,4 +61,143 @@ strait_err strait_host_check_replay(struct host *h, int64_t step,
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLAY_DIFFERS});
     STRAIT_TRY(strait_host_wait_ready(h));
     return STRAIT_EAGAIN;
+}
+
+/* ---- stages that compute alone ---- */
+
+static int is_late(const struct host *h, int stage) {
+    return stage >= 0 && stage < h->work.channel.n_stages && h->coordinator.replay.is_late[stage];
+}
+
+/* A late stage computes, muted towards neighbours that have its crossings; those send it theirs. */
+static strait_stage_command replay_command(const struct host *h, int stage, int64_t step) {
+    const int n = h->work.channel.n_stages;
+    if (!is_late(h, stage))
+        return (strait_stage_command){
+            .kind = STRAIT_COMMAND_RESEND,
+            .resend = {step, is_late(h, stage - 1), is_late(h, stage + 1)}};
+    return (strait_stage_command){.kind = STRAIT_COMMAND_GRADIENTS,
+                                  .gradients = {step, stage > 0 && !is_late(h, stage - 1),
+                                                stage + 1 < n && !is_late(h, stage + 1)}};
+}
+
+/* Sends a command to the late stages, or to all. The others take part in the barrier by sending
+ * nothing again. */
+static strait_err command_late(struct host *h, const strait_stage_command *command, int64_t step,
+                               int is_for_all) {
+    struct strait_stage_channel *channel = &h->work.channel;
+    const strait_stage_command nothing = {.kind = STRAIT_COMMAND_RESEND, .resend = {step, 0, 0}};
+    for (int i = 0; i < channel->n_stages; i++)
+        STRAIT_TRY(
+            channel->ops->send(channel, i, is_for_all || is_late(h, i) ? command : &nothing));
+    return channel->ops->gather(channel);
+}
+
+/* A neighbour may have sent other crossings than the first time, or the snapshot or the device is
+ * another: rolling all stages back depends on none of them. */
+static strait_err fall_back(struct host *h, int64_t step, int stage, const char *reason) {
+    strait_host_note(h, "step %lld, stage %d: %s; rolling all stages back", (long long)step, stage,
+                     reason);
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLAY_DIFFERS});
+    STRAIT_TRY(strait_host_wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
+/* The last stage proposes a basis from the gradients that it has seen, and forgets them: when it
+ * computes steps again it does so, too, and its proposal is the one that all have adopted. */
+static strait_err propose(struct host *h, int64_t step) {
+    const int last = h->work.channel.n_stages - 1;
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_PROPOSE_BASIS};
+    const struct host_basis *known = strait_host_find_basis(h, (uint32_t)step);
+    const struct host_step *first = strait_host_find_step(h, step - 1);
+    char kernels[STRAIT_REPLAY_KERNELS];
+    STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, last, &command));
+    const strait_floats *basis = &h->work.channel.replies.items[last].propose_basis.basis;
+    if (known == NULL) return strait_host_note_basis(h, (uint32_t)step, basis);
+    strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[last]].report.device,
+                          kernels);
+    const int is_exact = kernels[0] != '\0' && first != NULL &&
+                         strcmp(kernels, first->kernels[last]) == 0;
+    if (!is_exact || (known->n == basis->n &&
+                      memcmp(known->values, basis->data, (size_t)basis->n * sizeof(float)) == 0))
+        return STRAIT_OK;
+    return fall_back(h, step, last, "proposed another basis than the first time");
+}
+
+/* `step` steps were applied; the basis that follows them, if one is due. */
+static strait_err end_basis(struct host *h, int64_t step, int is_for_all) {
+    const int last = h->work.channel.n_stages - 1;
+    if (!strait_run_plan_updates_basis(&h->executor->plan, step)) return STRAIT_OK;
+    /* A stage that restored this very step has adopted it before. */
+    const int computes_again = is_late(h, last) && h->coordinator.replay.from < step;
+    if (computes_again || strait_host_find_basis(h, (uint32_t)step) == NULL)
+        STRAIT_TRY(propose(h, step));
+    const struct host_basis *basis = strait_host_find_basis(h, (uint32_t)step);
+    const strait_stage_command adopt = {.kind = STRAIT_COMMAND_ADOPT_BASIS,
+                                        .adopt_basis = {(uint32_t)step, {basis->values, basis->n}}};
+    return command_late(h, &adopt, step, is_for_all);
+}
+
+strait_err strait_host_replay_alone(struct host *h, int64_t step) {
+    struct strait_stage_channel *channel = &h->work.channel;
+    const struct host_step *first = strait_host_find_step(h, step);
+    const int is_last = step + 1 == h->coordinator.replay.until;
+    if (first == NULL || (!first->is_skipped && isnan(first->factor)))
+        return fall_back(h, step, 0, "how the step ended is not known any more");
+    for (int i = 0; i < channel->n_stages; i++) {
+        const strait_stage_command command = replay_command(h, i, step);
+        STRAIT_TRY(channel->ops->send(channel, i, &command));
+    }
+    STRAIT_TRY(channel->ops->gather(channel));
+    const int differing = strait_host_find_difference(h, step, h->replay.start);
+    if (differing >= 0)
+        return fall_back(h, step, differing,
+                         "computed other values than the first time from the crossings that its "
+                         "neighbours sent again");
+    if (!first->is_skipped) {
+        const strait_stage_command update = {.kind = STRAIT_COMMAND_UPDATE,
+                                             .update = {.step = step, .factor = first->factor}};
+        STRAIT_TRY(command_late(h, &update, step, is_last));
+        STRAIT_TRY(end_basis(h, step + 1, is_last));
+    }
+    h->work.step = step + 1;
+    if (is_last) h->work.must_finish = 0;
+    return STRAIT_OK;
+}
+
+strait_err strait_host_finish_step(struct host *h, int64_t step) {
+    const struct host_step *first = strait_host_find_step(h, step);
+    if (first == NULL || first->is_skipped || isnan(first->factor)) return STRAIT_OK;
+    const strait_stage_command update = {.kind = STRAIT_COMMAND_UPDATE,
+                                         .update = {.step = step, .factor = first->factor}};
+    if (h->coordinator.replay.must_update) STRAIT_TRY(command_late(h, &update, step, 1));
+    return end_basis(h, step + 1, 1);
+}
+
+/* Lists the late stages as "1, 2". */
+static void list_late(const struct host *h, char *out, size_t capacity) {
+    size_t n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < h->work.channel.n_stages && n < capacity; i++)
+        if (is_late(h, i))
+            n += (size_t)snprintf(out + n, capacity - n, "%s%d", n > 0 ? ", " : "", i);
+}
+
+void strait_host_note_restored(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const strait_swarm_replay *r = &c->replay;
+    char how[256] = "";
+    char late[128];
+    if (r->until < 0 && r->n_stage_steps > 0)
+        (void)snprintf(how, sizeof how, " (rollback: %lld stage-steps are recomputed)",
+                       (long long)r->n_stage_steps);
+    list_late(h, late, sizeof late);
+    if (r->until >= 0)
+        (void)snprintf(how, sizeof how,
+                       " (replay: stage %s restored step %lld, the others keep their state; %lld "
+                       "stage-steps are recomputed, %lld by a rollback)",
+                       r->n_late > 0 ? late : "none", (long long)r->from,
+                       (long long)r->n_stage_steps, (long long)r->n_rolled_back);
+    strait_host_note(h, "generation %u: all stages ready at step %lld%s", c->generation,
+                     (long long)(r->until >= 0 ? r->until : c->step), how);
 }

@@ -7,6 +7,7 @@
 #include "net/core/priority_queue.h"
 #include "stage/channel.h"
 #include "swarm/host/access/admission.h"
+#include "swarm/host/history.h"
 #include "swarm/host/host.h"
 #include "swarm/host/verify/claims.h"
 #include "swarm/host/verify/replay_check.h"
@@ -87,6 +88,7 @@ struct host_work {
     strait_stage_command_kind kind; // of the commands being executed; 0: none
     int is_done;                    // all stages have replied
     int has_rolled_back;            // instead, the stages were restored to `step`
+    int must_finish;                // strait_host_finish_step is due
     int64_t step;                   // steps that the stages have applied
 };
 
@@ -155,6 +157,7 @@ struct host {
         int64_t saving;                   // step of the one being written; -1: none
     } checkpoint;
     struct strait_replay_check replay;
+    struct host_history history;
     struct {
         int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
     } clock;
@@ -300,6 +303,14 @@ int strait_host_can_dial(const struct connection *from, const struct connection 
 void strait_host_rebalance(struct host *h, int64_t step);
 
 /* ---- replay.c ---- */
+/* Lets the stages that have lost their state compute a step again, from the crossings that the
+ * others have kept, and compares the result. STRAIT_EAGAIN: the stages were restored meanwhile. */
+strait_err strait_host_replay_alone(struct host *h, int64_t step);
+/* Ends the step before the one at which stages continue with their state: sends its update and its
+ * basis once more to those that lack them. STRAIT_EAGAIN as above. */
+strait_err strait_host_finish_step(struct host *h, int64_t step);
+/* Logs how the stages continue and how many stage-steps are computed again. */
+void strait_host_note_restored(struct host *h);
 /* Remembers what a new step gave. */
 void strait_host_keep_result(struct host *h, int64_t step, const strait_executor_report *report);
 /* Compares a replayed step with that. STRAIT_EAGAIN: it gave something else, and the stages were

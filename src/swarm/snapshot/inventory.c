@@ -36,7 +36,8 @@ void strait_snapshot_set_trim(strait_snapshot_set *set, int64_t step) {
 /* Not zeros: stage 0 exists. */
 strait_snapshot_inventory strait_snapshot_inventory_empty(void) {
     const strait_snapshot_set none = {.stage = -1};
-    return (strait_snapshot_inventory){none, none, none};
+    const strait_live_state lost = {.stage = -1, .step = -1};
+    return (strait_snapshot_inventory){none, none, none, lost};
 }
 
 int strait_snapshot_inventory_has_copy(const strait_snapshot_inventory *inventory, int stage,

@@ -19,9 +19,20 @@ typedef struct strait_snapshot_set {
     strait_digest digests[STRAIT_SWARM_SNAPSHOTS]; // of its bytes
 } strait_snapshot_set;
 
-/* The snapshots of a worker's own stage, and its copies of those of the stages before and after. */
+/* The state that a worker's stage has now, and the crossings that it has kept. */
+typedef struct strait_live_state {
+    int stage;           // -1: none
+    int64_t step;        // steps that it has applied; -1: it is not the state of any step
+    uint32_t generation; // in which it was restored, or continued, last
+    int is_pending;      // gradients of `step` are complete: its update can follow
+    int64_t first_kept;  // from this step on, what the stage sent is kept
+} strait_live_state;
+
+/* The snapshots of a worker's own stage, its copies of those of the stages before and after, and
+ * its live state. */
 typedef struct strait_snapshot_inventory {
     strait_snapshot_set own, prev, next;
+    strait_live_state live;
 } strait_snapshot_inventory;
 
 typedef enum strait_swarm_source {
@@ -30,6 +41,7 @@ typedef enum strait_swarm_source {
     STRAIT_SWARM_FROM_PREV, // a copy that the previous stage's owner sends
     STRAIT_SWARM_FROM_NEXT, // likewise, of the next stage
     STRAIT_SWARM_FROM_HOST, // the checkpoint, sent by the coordinator
+    STRAIT_SWARM_FROM_LIVE, // nothing: the stage continues with the state that it has
 } strait_swarm_source;
 
 /* Returns whether the set has the snapshot of `stage` at `step`. */

@@ -39,7 +39,8 @@ static strait_err before(void *user, const strait_stage_command *command) {
     if (command->kind != STRAIT_COMMAND_OPEN && strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", w->stage,
                            strait_stage_command_name(command->kind));
-    if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE) &&
+    if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE ||
+         command->kind == STRAIT_COMMAND_RESEND) &&
         w->broken_side != 0) {
         strait_service_runner(w->service)->side = w->broken_side;
         return STRAIT_FAIL(STRAIT_ECLOSED,
@@ -60,6 +61,7 @@ static strait_err before(void *user, const strait_stage_command *command) {
     case STRAIT_COMMAND_TIME_PASSES: // the values do not matter: only the time is measured
         return strait_loader_put(strait_service_loader(w->service), 0, 0, NULL, NULL);
     case STRAIT_COMMAND_SEND_SNAPSHOT:
+    case STRAIT_COMMAND_RESEND:
     case STRAIT_COMMAND_PROPOSE_BASIS:
     case STRAIT_COMMAND_ADOPT_BASIS: return STRAIT_OK;
     default: return refuse(w, command); // it names a file or a peer of a local run

@@ -56,6 +56,15 @@ void strait_worker_inventory(const struct worker *w, strait_snapshot_inventory *
     list_snapshots(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, &out->own);
     list_snapshots(w->snapshots.copies[0], STRAIT_WORKER_COPIES, &out->prev);
     list_snapshots(w->snapshots.copies[1], STRAIT_WORKER_COPIES, &out->next);
+    out->live = (strait_live_state){.stage = -1, .step = -1};
+    if (w->service == NULL || strait_service_runner(w->service) == NULL) return;
+    const strait_runner_live live = strait_runner_describe_live(strait_service_runner(w->service));
+    if (live.step < 0) return;
+    out->live = (strait_live_state){.stage = w->stage,
+                                    .step = live.step,
+                                    .generation = w->live_generation,
+                                    .is_pending = live.is_pending,
+                                    .first_kept = live.first_kept};
 }
 
 void strait_worker_drop_snapshot(struct strait_snapshot *snapshot) {

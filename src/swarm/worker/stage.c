@@ -269,9 +269,36 @@ static strait_err restore_from(struct worker *w, const strait_task *task) {
     case STRAIT_SWARM_FROM_SELF: return restore_own(w, task);
     case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(request_checkpoint(w)); break;
     case STRAIT_SWARM_FROM_PREV:
-    case STRAIT_SWARM_FROM_NEXT: break;
+    case STRAIT_SWARM_FROM_NEXT:
+    case STRAIT_SWARM_FROM_LIVE: break;
     }
     return restore_incoming(w, task);
+}
+
+/* Continues with the state that the stage has. The newest snapshot is copied once more: the
+ * neighbour that keeps our copies may be a new one. */
+static strait_err keep_live(struct worker *w, const strait_task *task) {
+    struct worker_snapshots *s = &w->snapshots;
+    struct strait_snapshot *newest = NULL;
+    STRAIT_TRY(strait_runner_keep_live(strait_service_runner(w->service), task->restore.live_step));
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
+        if (strait_snapshot_is_complete(&s->own[i]) &&
+            (newest == NULL || s->own[i].step > newest->step))
+            newest = &s->own[i];
+    s->sending = newest;
+    s->sent = 0;
+    s->is_urgent = 0;
+    w->live_generation = w->generation;
+    return STRAIT_OK;
+}
+
+/* The stage has gone back to a step, and everything after it. */
+static strait_err end_restore(struct worker *w, int64_t step) {
+    strait_worker_trim_snapshots(w, step);
+    w->step = step;
+    STRAIT_TRY(strait_runner_reset(strait_service_runner(w->service), step));
+    w->live_generation = w->generation;
+    return STRAIT_OK;
 }
 
 strait_err strait_worker_restore(struct worker *w, const strait_task *task,
@@ -289,15 +316,14 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     w->failed_side = task->restore.source == STRAIT_SWARM_FROM_PREV
                          ? -1
                          : task->restore.source == STRAIT_SWARM_FROM_NEXT;
+    if (task->restore.source == STRAIT_SWARM_FROM_LIVE) return keep_live(w, task);
     const strait_err err = restore_from(w, task);
     w->snapshots.giver = STRAIT_WORKER_FROM_NONE;
     /* The neighbour checked the copy when it arrived, so it is at fault now. */
     reply->restore.is_source_bad = (err == STRAIT_ENONFINITE || err == STRAIT_EDATA) &&
                                    task->restore.source != STRAIT_SWARM_FROM_HOST;
     STRAIT_TRY(err);
-    strait_worker_trim_snapshots(w, step);
-    w->step = step;
-    return strait_runner_reset(strait_service_runner(w->service), step);
+    return end_restore(w, step);
 }
 
 /* ---- snapshots of our stage ---- */

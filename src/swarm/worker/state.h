@@ -61,7 +61,8 @@ struct worker {
     int failed_side;     // the neighbour that the current task concerns, for its reply if it fails
     int stage;           // assigned last
     int64_t step;        // steps that our stage has applied
-    struct strait_msg *next; // the newest command or task, not yet executed; NULL: none
+    uint32_t live_generation; // in which the stage was restored, or kept its state, last
+    struct strait_msg *next;  // the newest command or task, not yet executed; NULL: none
 
     struct strait_service *service;     // NULL: no stage was built
     strait_run run;                     // what the service was built from

@@ -99,10 +99,17 @@ static void unpacks_restore_task(void **state) {
     msg->body[0] = STRAIT_TASK_KINDS;
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
-    task.restore.source = (strait_swarm_source)(STRAIT_SWARM_FROM_HOST + 1);
+    task.restore.source = (strait_swarm_source)(STRAIT_SWARM_FROM_LIVE + 1);
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
+    for (int64_t step = 1234; step >= -1; step -= 1235) {
+        task.restore.source = STRAIT_SWARM_FROM_LIVE;
+        task.restore.live_step = step;
+        CHECK_OK(strait_task_pack(pool, &task, &msg));
+        assert_int_equal(strait_task_unpack(msg, &back), step < 0 ? STRAIT_EPROTO : STRAIT_OK);
+        strait_msg_close(&msg);
+    }
 }
 
 static void unpacks_assign_task(void **state) {
@@ -178,6 +185,31 @@ static void unpacks_heartbeat(void **state) {
     strait_msg_close(&msg);
 }
 
+static void unpacks_live_state(void **state) {
+    (void)state;
+    static const struct {
+        strait_live_state live;
+        strait_err err;
+    } cases[] = {
+        {{3, 70000, 12, 1, 69990}, STRAIT_OK}, {{-1, -1, 0, 0, 0}, STRAIT_OK},
+        {{-2, 0, 0, 0, 0}, STRAIT_EPROTO},     {{STRAIT_RUN_STAGES, 0, 0, 0, 0}, STRAIT_EPROTO},
+        {{0, -2, 0, 0, 0}, STRAIT_EPROTO},     {{0, UINT32_MAX, 0, 0, 0}, STRAIT_EPROTO},
+        {{0, 0, 0, 0, -1}, STRAIT_EPROTO}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct strait_msg *msg = NULL;
+        const strait_heartbeat heartbeat = {.inventory = {none, own, none, cases[i].live}};
+        strait_heartbeat back;
+        CHECK_OK(strait_heartbeat_pack(pool, &heartbeat, &msg));
+        assert_int_equal(strait_heartbeat_unpack(msg, &back), cases[i].err);
+        const strait_live_state *live = &back.inventory.live;
+        assert_true(live->stage == cases[i].live.stage && live->step == cases[i].live.step);
+        assert_true(live->generation == cases[i].live.generation &&
+                    live->is_pending == cases[i].live.is_pending &&
+                    live->first_kept == cases[i].live.first_kept);
+        strait_msg_close(&msg);
+    }
+}
+
 static void unpacks_narrow_and_wide_ids(void **state) {
     (void)state;
     static const int32_t tokens[] = {0, 65534, 7};
@@ -248,13 +280,10 @@ static void unpacks_snapshot_piece(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unpacks_join),
-        cmocka_unit_test(unpacks_restore_task),
-        cmocka_unit_test(unpacks_assign_task),
-        cmocka_unit_test(unpacks_connect_task),
-        cmocka_unit_test(unpacks_task_reply),
-        cmocka_unit_test(unpacks_heartbeat),
-        cmocka_unit_test(unpacks_narrow_and_wide_ids),
+        cmocka_unit_test(unpacks_join),           cmocka_unit_test(unpacks_restore_task),
+        cmocka_unit_test(unpacks_assign_task),    cmocka_unit_test(unpacks_connect_task),
+        cmocka_unit_test(unpacks_task_reply),     cmocka_unit_test(unpacks_heartbeat),
+        cmocka_unit_test(unpacks_live_state),     cmocka_unit_test(unpacks_narrow_and_wide_ids),
         cmocka_unit_test(unpacks_snapshot_piece),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

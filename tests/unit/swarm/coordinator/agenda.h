@@ -27,6 +27,7 @@ typedef struct pending {
     strait_swarm_goal goal;
     uint32_t generation, sequence;
     strait_err err;
+    int is_late; // in a replay: the stage computes
 } pending;
 
 typedef struct agenda {

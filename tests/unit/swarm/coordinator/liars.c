@@ -7,53 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- what honest workers do ---- */
-
-static void take_snapshot(struct worker *w) {
-    add_snapshot(&w->inventory.own, w->stage, w->at, w->generation);
-    struct worker *keeper = owner_of(w->stage + 1 < STAGES ? w->stage + 1 : w->stage - 1);
-    if (!is_absent(keeper) && keeper->generation == w->generation && draw(10) < 8)
-        add_snapshot(keeper->stage > w->stage ? &keeper->inventory.prev : &keeper->inventory.next,
-                     w->stage, w->at, w->generation);
-}
-
-static strait_err restore(struct worker *w, const strait_swarm_action *a, int *side,
-                          int64_t *delay) {
-    if (a->source == STRAIT_SWARM_FROM_PREV) *side = -1;
-    if (a->source == STRAIT_SWARM_FROM_NEXT) *side = 1;
-    const struct worker *giver = *side != 0 ? owner_of(w->stage + *side) : NULL;
-    if (*side != 0 && is_absent(giver)) return STRAIT_ECLOSED;
-    if (giver != NULL && giver->kind == BOASTER) *delay = 3600 * S; // it sends nothing
-    w->at = a->step;
-    strait_snapshot_inventory_trim(&w->inventory, a->step);
-    return STRAIT_OK;
-}
-
-static strait_err execute(struct worker *w, const pending *h, int *side, int64_t *delay) {
-    w->waits_for = 0;
-    switch (h->phase) {
-    case STRAIT_PHASE_ASSIGN:
-        w->generation = h->generation;
-        w->stage = h->action.stage;
-        if (w->inventory.own.stage != w->stage)
-            w->inventory.own = (strait_snapshot_set){.stage = w->stage};
-        return STRAIT_OK;
-    case STRAIT_PHASE_CONNECT: {
-        const strait_err err = connect_neighbours(w, side);
-        if (err != STRAIT_OK) *delay = 3 * S;
-        return err;
-    }
-    case STRAIT_PHASE_RESTORE: return restore(w, &h->action, side, delay);
-    case STRAIT_PHASE_SNAPSHOT: take_snapshot(w); return STRAIT_OK;
-    case STRAIT_PHASE_WORK:
-        if (!h->goal.is_update) return compute(w, side, delay);
-        w->at = h->goal.step + 1;
-        if (w->at % KEEP_EVERY == 0) take_snapshot(w);
-        return STRAIT_OK;
-    default: return STRAIT_OK;
-    }
-}
-
 /* ---- what liars make of it ---- */
 
 static void feed(const strait_swarm_event *event);
@@ -111,6 +64,7 @@ static void heartbeat(struct worker *w) {
         add_snapshot(&inventory.own, w->stage, step, w->generation);
         if (w->stage > 0) add_snapshot(&inventory.prev, w->stage - 1, step, w->generation);
         if (w->stage + 1 < STAGES) add_snapshot(&inventory.next, w->stage + 1, step, w->generation);
+        inventory.live = (strait_live_state){w->stage, world.committed, w->generation, 1, 0};
     }
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                .worker = w->slot,
@@ -140,13 +94,39 @@ static void answer(const pending *h) {
 
 /* ---- the coordinator's side ---- */
 
+/* The last update of a replay goes to all stages. */
+static int is_alone(void) {
+    const int64_t until = world.coordinator.replay.until;
+    return world.step < until && !(world.is_update && world.step + 1 == until);
+}
+
 static void trainer_continues(void) {
     if (world.coordinator.phase != STRAIT_PHASE_READY) return;
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
                                .goal = {.stage = -1,
                                         .step = world.step,
                                         .is_update = world.is_update,
-                                        .is_begin = !world.is_update}});
+                                        .is_begin = !world.is_update,
+                                        .is_replay = is_alone()}});
+}
+
+static void begin_again(const strait_swarm_action *a) {
+    const strait_swarm_replay *replay = &world.coordinator.replay;
+    world.step = a->step;
+    world.is_update = 0;
+    world.n_replays += replay->until >= 0;
+    if (replay->until < 0 || replay->from < replay->until || !replay->must_update) return;
+    world.step = replay->until - 1;
+    world.is_update = 1;
+}
+
+/* The driver compares what a stage computed alone with the first time. */
+static void end_goal(void) {
+    const int is_gradients = !world.is_update && world.coordinator.goal.is_replay;
+    world.is_update = !world.is_update;
+    if (!is_gradients || !is_altered()) return;
+    world.n_differing++;
+    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLAY_DIFFERS});
 }
 
 static void commit(int64_t step) {
@@ -180,7 +160,8 @@ static void perform(const strait_swarm_action *a) {
                       .action = *a,
                       .goal = world.coordinator.goal,
                       .generation = world.coordinator.generation,
-                      .sequence = world.coordinator.sequence},
+                      .sequence = world.coordinator.sequence,
+                      .is_late = world.coordinator.replay.is_late[a->stage]},
             (5 + draw(30)) * MS);
         break;
     case STRAIT_SWARM_BAN:
@@ -196,13 +177,10 @@ static void perform(const strait_swarm_action *a) {
         w->stage = -1;
         put((pending){.kind = CONNECT, .worker = i}, (1 + draw(5)) * S);
         break;
-    case STRAIT_SWARM_RESTORED:
-        world.step = a->step;
-        world.is_update = 0;
-        break;
+    case STRAIT_SWARM_RESTORED: begin_again(a); break;
     case STRAIT_SWARM_DONE:
         if (world.is_update) commit(world.step + 1);
-        world.is_update = !world.is_update;
+        end_goal();
         break;
     default: break;
     }
@@ -344,13 +322,15 @@ static void run_seed(uint64_t seed) {
     run_until(world.now + CALM_S * S, INT32_MAX);
     for (int i = 0; i < STAGES; i++) {
         const struct worker *w = owner_of(i);
-        EXPECT(w != NULL && (w->kind == HONEST || w->kind == BOASTER));
+        EXPECT(w != NULL && (w->kind == HONEST || w->kind == BOASTER || w->kind == ALTERER));
     }
     printf("seed %llu: %.1f hours, %d events, %d faults, %d restarts, generation %u, %lld steps, "
-           "longest pause %.1f s, %d disconnected, %d liars banned\n",
+           "longest pause %.1f s, %d disconnected, %d liars banned, %d replays, %d differed\n",
            (unsigned long long)seed, (double)world.now / 3.6e12, world.n_events, world.n_faults,
            world.n_restarts, world.coordinator.generation, (long long)world.committed,
-           (double)world.longest_ns * 1e-9, world.n_lost, world.n_banned);
+           (double)world.longest_ns * 1e-9, world.n_lost, world.n_banned, world.n_replays,
+           world.n_differing);
+    EXPECT(world.n_replays > 20);
     int n_tried = 0;
     for (int k = 1; k < KINDS; k++)
         n_tried += world.n_told[k] > 0;

@@ -6,6 +6,27 @@
 
 #include <string.h>
 
+/* Steps of kept crossings in the model: fewer than between some snapshots. */
+enum {
+    KEPT_STEPS = 10
+};
+
+/* A step of gradients was computed: it is pending, and its crossings are kept. */
+static inline void live_compute(strait_live_state *live, int64_t step) {
+    live->is_pending = 1;
+    if (step - live->first_kept >= KEPT_STEPS) live->first_kept = step - KEPT_STEPS + 1;
+}
+
+/* The stage was restored to a step in this generation; crossings before it may still be kept. */
+static inline void live_restore(strait_live_state *live, int stage, int64_t step,
+                                uint32_t generation) {
+    const int is_kept = live->stage == stage && live->step >= step && live->first_kept < step;
+    *live = (strait_live_state){.stage = stage,
+                                .step = step,
+                                .generation = generation,
+                                .first_kept = is_kept ? live->first_kept : step};
+}
+
 /* The bytes of a step that is computed again may differ. */
 static inline strait_digest digest_of(int stage, int64_t step, uint32_t generation) {
     strait_digest digest = {{(unsigned char)stage}};

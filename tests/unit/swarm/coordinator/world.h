@@ -22,7 +22,6 @@ struct worker {
     int64_t stopped_until, sleeps; // SIGSTOP
     int stage;
     uint32_t generation;
-    int64_t at; // steps applied
     strait_snapshot_inventory inventory;
     int is_small; // has too little memory for a stage
 };
@@ -43,6 +42,8 @@ static struct {
     int64_t step;
     int n_faults, is_calm;
     int n_deaths, n_restarts, n_commits, n_stalls, n_leaves, n_moves, n_cuts, n_handed;
+    int n_replays, n_rollbacks; // generations after a failure, by how they continued
+    int64_t n_alone, n_saved;   // stage-steps that replays computed, and that they spared
 } world;
 
 static inline uint32_t draw(uint32_t below) {
@@ -84,8 +85,15 @@ static inline void check_world(void) {
 static inline void check_commit(int64_t step) {
     for (int i = 0; i < STAGES; i++) {
         const struct worker *w = &world.workers[world.worker_of[world.coordinator.owner[i]]];
-        EXPECT(w->stage == i && w->generation == world.coordinator.generation && w->at == step);
+        const int64_t at = w->inventory.live.step;
+        const strait_swarm_replay *replay = &world.coordinator.replay;
+        EXPECT(w->stage == i && w->generation == world.coordinator.generation);
+        if (step < replay->until && !replay->is_late[i])
+            EXPECT(at >= replay->until - 1); // it keeps its state
+        else
+            EXPECT(at == step);
     }
+    if (step < world.coordinator.replay.until) return;
     EXPECT(world.durable.committed >= step); // recorded before anyone is notified
     if (step > world.best_step) {
         EXPECT(step == world.best_step + 1);
