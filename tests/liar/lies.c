@@ -37,7 +37,8 @@ struct rule {
     char target[MESSAGE_NAME]; // of LIE: a field; else a message
     const char *value;         // of LIE and DELAY
     int64_t from_step;
-    int left; // how often it still applies
+    int left;     // how often it still applies
+    int is_again; // only to crossings that are sent again
     int n_told;
 };
 
@@ -45,7 +46,9 @@ struct rule {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct rule rules[RULES_MAX];
 static int n_rules;
-static int64_t step; // of training, as the messages sent show it
+static int64_t step;        // of training, as the messages sent show it
+static int64_t newest_step; // of all crossings so far
+static int is_sent_again;   // the message is a crossing of an earlier step
 static struct parcel parcel;
 static struct value_memory memory;
 
@@ -101,6 +104,8 @@ static int set_option(const char *option, const char *argument) {
         last->from_step = n;
     else if (last != NULL && strcmp(option, "--times") == 0)
         last->left = (int)n;
+    else if (last != NULL && strcmp(option, "--again") == 0)
+        last->is_again = n != 0;
     else
         return fail("no such option, or no rule before it", option);
     return 0;
@@ -124,8 +129,12 @@ int lies_parse(int argc, char **argv) {
 /* Both what a worker and what a coordinator sends tells the step. */
 static void follow_step(const struct strait_msg *msg) {
     const strait_stage_command *command = (const strait_stage_command *)(void *)parcel.object;
-    if (msg->type == STRAIT_MSG_CROSSING && (msg->flags & STRAIT_CROSSING_IS_VALID) == 0)
+    is_sent_again = 0;
+    if (msg->type == STRAIT_MSG_CROSSING && (msg->flags & STRAIT_CROSSING_IS_VALID) == 0) {
         step = msg->step;
+        is_sent_again = step < newest_step;
+        newest_step = step > newest_step ? step : newest_step;
+    }
     if (msg->type == STRAIT_MSG_COMMAND && command->kind == STRAIT_COMMAND_GRADIENTS)
         step = command->gradients.step;
 }
@@ -155,7 +164,7 @@ static void report(struct rule *rule) {
 static int apply(struct rule *rule, struct strait_msg *msg, struct verdict *out) {
     void *at = NULL;
     const strait_field *field = NULL;
-    if (rule->left <= 0 || step < rule->from_step) return 0;
+    if (rule->left <= 0 || step < rule->from_step || (rule->is_again && !is_sent_again)) return 0;
     if (rule->act == LIE)
         field = parcel_find(&parcel, msg, rule->target, &at);
     else if (!parcel_is(&parcel, rule->target))

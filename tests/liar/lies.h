@@ -12,6 +12,7 @@
  *   --flip MESSAGE       flips one bit of its last byte
  *   --from-step N        the rule above applies from training step N on (default: from the start)
  *   --times N            it applies to N messages (default: to all)
+ *   --again 1            it applies to crossings of steps that were sent before
  *   --seed N             of random values
  *
  * The first messages that each rule changes are reported on standard error. */
