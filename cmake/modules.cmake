@@ -60,7 +60,11 @@ function(strait_package target name)
     strait_pkg_config_name(${name} package)
     pkg_check_modules(${package} REQUIRED ${package})
     target_include_directories(${target} SYSTEM PUBLIC ${${package}_STATIC_INCLUDE_DIRS})
-    foreach(library ${${package}_STATIC_LIBRARIES})
+    set(libraries ${${package}_STATIC_LIBRARIES})
+    if(name STREQUAL libmicrohttpd) # without GnuTLS, which has no archive: monitor/without_tls.c
+        set(libraries microhttpd)
+    endif()
+    foreach(library ${libraries})
         if(NOT library MATCHES "^(pthread|dl|rt|m)$")
             find_library(STRAIT_ARCHIVE_${library} lib${library}.a
                 HINTS ${${package}_STATIC_LIBRARY_DIRS} REQUIRED)

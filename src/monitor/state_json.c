@@ -1,0 +1,128 @@
+/* state_json.c - the JSON of the endpoint: documented in docs/page.md, which lists every key. */
+#include "base/clock.h"
+#include "monitor/state.h"
+
+#include <math.h>
+#include <string.h>
+
+/* JSON has no infinity or NaN: those become null. */
+static json_t *real(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* Bytes that are not UTF-8 would make the whole object impossible: they become question marks. */
+static json_t *text(const char *value) {
+    char clean[1024];
+    json_t *string = json_string(value);
+    if (string != NULL) return string;
+    size_t n = strlen(value);
+    if (n >= sizeof clean) n = sizeof clean - 1;
+    for (size_t i = 0; i < n; i++)
+        clean[i] = (char)((unsigned char)value[i] < 0x80 ? value[i] : '?');
+    return json_stringn(clean, n);
+}
+
+static json_t *pack_run(const strait_state *s) {
+    const strait_trainer_info *i = &s->info;
+    return json_pack("{so so so so sI sI sf sI si so so sI sf sf sf}", "name", text(s->run.name),
+                     "folder", text(s->run.folder), "model", text(s->run.model), "codec",
+                     text(s->run.codec), "steps", (json_int_t)s->run.steps, "batch_tokens",
+                     (json_int_t)s->run.batch_tokens, "started", s->started, "parameters",
+                     (json_int_t)i->parameters, "stages", i->n_stages, "device", text(i->device),
+                     "precision", text(i->precision), "train_tokens", (json_int_t)i->train_tokens,
+                     "flops_per_token", i->flops_per_token, "link_bps", s->run.link_bps,
+                     "link_delay_s", s->run.link_delay_s);
+}
+
+static json_t *pack_memory(const strait_trainer_memory *m) {
+    return json_pack("{sI sI sI sI sI sI sI sI sI}", "weights", (json_int_t)m->weights, "gradients",
+                     (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "activations",
+                     (json_int_t)m->activations, "data", (json_int_t)m->data, "codecs",
+                     (json_int_t)m->codecs, "messages", (json_int_t)m->messages, "program",
+                     (json_int_t)m->program, "total", (json_int_t)m->total);
+}
+
+static json_t *pack_stages(const strait_state *s) {
+    json_t *array = json_array();
+    for (int i = 0; i < s->info.n_stages; i++) {
+        const strait_trainer_stage *plan = &s->info.stages[i];
+        const strait_trainer_stage_step *step = &s->stages[i];
+        (void)json_array_append_new(
+            array, json_pack("{si si sI sI so so so so so}", "layers", plan->layers, "slots",
+                             plan->slots, "planned_bytes", (json_int_t)plan->planned, "used_bytes",
+                             (json_int_t)plan->used, "forward_s", real(step->forward_s),
+                             "backward_s", real(step->backward_s), "codec_s", real(step->codec_s),
+                             "wait_s", real(step->wait_s), "wall_s", real(step->wall_s)));
+    }
+    return array;
+}
+
+static json_t *pack_boundaries(const strait_state *s) {
+    json_t *array = json_array();
+    for (int i = 0; i + 1 < s->info.n_stages; i++)
+        (void)json_array_append_new(
+            array,
+            json_pack("{so so so so so so}", "forward_bytes", real(s->stages[i].forward_bytes),
+                      "backward_bytes", real(s->stages[i].backward_bytes), "residual_forward",
+                      real(s->residual_forward[i]), "residual_backward",
+                      real(s->residual_backward[i]), "total_forward_bytes",
+                      real(s->sums[i].forward_bytes), "total_backward_bytes",
+                      real(s->sums[i].backward_bytes)));
+    return array;
+}
+
+/* Newest first. */
+static json_t *pack_events(const strait_state *s) {
+    json_t *array = json_array();
+    for (int64_t i = s->n_events - 1; i >= 0 && i >= s->n_events - STRAIT_STATE_EVENTS; i--) {
+        const strait_state_event *event = &s->events[i % STRAIT_STATE_EVENTS];
+        (void)json_array_append_new(
+            array, json_pack("{sf so}", "time", event->time, "text", text(event->text)));
+    }
+    return array;
+}
+
+static json_t *pack_step(const strait_state *s) {
+    const strait_trainer_report *r = &s->report;
+    const strait_trainer_costs *c = &r->costs;
+    if (!s->has_report) return json_null();
+    return json_pack("{sI so so so sI sf so so so so so so so si so s{so so so so so so} sb}",
+                     "step", (json_int_t)r->step, "loss", real(r->loss), "learning_rate",
+                     real(r->learning_rate), "grad_norm", real(r->grad_norm), "tokens",
+                     (json_int_t)r->tokens, "time", r->time, "tokens_per_s", real(r->tokens_per_s),
+                     "forward_bytes_per_token", real(r->forward_bytes_per_token),
+                     "backward_bytes_per_token", real(r->backward_bytes_per_token), "ratio_forward",
+                     real(r->ratio_forward), "ratio_backward", real(r->ratio_backward), "bubble",
+                     real(r->bubble), "limit", text(s->limit), "limit_where", r->limit_where,
+                     "seconds", real(r->seconds), "costs", "compute", real(c->compute), "bubble",
+                     real(c->bubble), "serialisation", real(c->serialisation), "propagation",
+                     real(c->propagation), "codec", real(c->codec), "links", real(c->links),
+                     "is_skipped", r->is_skipped);
+}
+
+json_t *strait_state_pack(const strait_state *s, json_t *swarm) {
+    char advice[512];
+    strait_state_advise(s, advice, sizeof advice);
+    return json_pack(
+        "{ss ss so sf so so so so so so so so sI so so}", "version", "1", "phase", s->phase,
+        "reason", text(s->reason), "now", strait_clock_date(), "run", pack_run(s), "step",
+        pack_step(s), "seconds_left", real(s->seconds_left), "valid",
+        s->has_valid ? json_pack("{sI so}", "step", (json_int_t)s->valid_step, "valid_loss",
+                                 real(s->valid_loss))
+                     : json_null(),
+        "memory", pack_memory(&s->info.memory), "stages", pack_stages(s), "boundaries",
+        pack_boundaries(s), "advice", text(advice), "n_events", (json_int_t)s->n_events, "events",
+        pack_events(s), "swarm", swarm != NULL ? json_incref(swarm) : json_null());
+}
+
+json_t *strait_state_pack_timeline(const strait_state *s) {
+    static const char *const kinds[] = {"forward", "backward",   "input",   "weights",
+                                        "update",  "activation", "gradient"};
+    json_t *array = json_array();
+    for (int i = 0; i < s->n_spans; i++) {
+        const strait_trainer_span *span = &s->spans[i];
+        (void)json_array_append_new(array, json_pack("[s i i f f]", kinds[span->kind], span->stage,
+                                                     span->microbatch, span->start_s, span->end_s));
+    }
+    return json_pack("{sI so}", "step", (json_int_t)s->report.step, "spans", array);
+}
