@@ -2,15 +2,14 @@
 #include "base/file.h"
 #include "commands.h"
 #include "net/core/reachability.h"
+#include "own_addresses.h"
+#include "page.h"
 #include "progress_log.h"
 #include "signals.h"
 #include "swarm/host/host.h"
 #include "swarm/host/status.h"
 #include "swarm/keys.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +66,7 @@ static const strait_flag flags[] = {
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
      "folder of this machine's key (default ~/.config/strait)"},
     STRAIT_PROGRESS_FLAGS,
+    STRAIT_PAGE_FLAGS,
     {0},
 };
 
@@ -74,6 +74,7 @@ static const strait_flag flags[] = {
 struct host_log {
     strait_progress_log progress;
     FILE *file; // events.log; NULL: no event yet
+    struct strait_page *page;
 };
 
 /* Opened at the first event, so that a run that is refused leaves no file. A log that cannot be
@@ -114,6 +115,7 @@ static void on_changed(void *user, const strait_host_status *now) {
     const struct host_log *log = user;
     strait_status_collect(now, &status);
     (void)strait_status_save(&status, log->progress.folder);
+    if (log->page != NULL) strait_page_swarm(log->page, strait_status_pack(&status));
 }
 
 /* UTC with milliseconds: logs of workers in other time zones can be merged. */
@@ -128,6 +130,7 @@ static void log_event(const struct host_log *log, const char *text) {
 static void on_noted(void *user, const char *text) {
     struct host_log *log = user;
     strait_progress_log_event(&log->progress, text);
+    strait_page_noted(log->page, text);
     open_log(log);
     rotate_log(log);
     log_event(log, text);
@@ -210,41 +213,6 @@ static int approves(void *user, const strait_fingerprint *key, const char *name)
     return 0;
 }
 
-/* Formats an interface's address. Returns 0 for loopback, link-local and other families. */
-static int is_public(const struct ifaddrs *i, int family, char *out) {
-    if (i->ifa_addr == NULL || i->ifa_addr->sa_family != family ||
-        (i->ifa_flags & IFF_LOOPBACK) != 0)
-        return 0;
-    if (family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-        return inet_ntop(AF_INET, &in->sin_addr, out, INET6_ADDRSTRLEN) != NULL;
-    }
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
-    return !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) &&
-           inet_ntop(AF_INET6, &in6->sin6_addr, out, INET6_ADDRSTRLEN) != NULL;
-}
-
-/* The first reachable address of each family, for the invite of a host that listens on all
- * interfaces; IPv6 only if it listens there. Empty: there is none. */
-static void find_addresses(int has_v6, char out[STRAIT_ADDRESS_MAX]) {
-    static const int families[] = {AF_INET, AF_INET6};
-    struct ifaddrs *all = NULL;
-    size_t used = 0;
-    out[0] = '\0';
-    if (getifaddrs(&all) != 0) return;
-    for (int f = 0; f < 1 + (has_v6 != 0); f++) {
-        char text[INET6_ADDRSTRLEN];
-        const struct ifaddrs *i = all;
-        while (i != NULL && !is_public(i, families[f], text))
-            i = i->ifa_next;
-        if (i == NULL) continue;
-        const int n = snprintf(out + used, STRAIT_ADDRESS_MAX - used, "%s%s", used > 0 ? "," : "",
-                               text);
-        used += n > 0 ? (size_t)n : 0;
-    }
-    freeifaddrs(all);
-}
-
 /* The same default as of "strait train", so that either can continue a run. */
 static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
     if (out_folder != NULL) return strait_file_path(out, "%s", out_folder);
@@ -268,9 +236,10 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
     int is_new = 0;
     STRAIT_TRY(claim_folder(folder, &is_new));
     STRAIT_TRY(strait_progress_log_init(&log.progress, run, folder));
+    STRAIT_TRY(strait_page_open(run, &log.progress, &log.page));
     const int has_v6 = strncmp(listen_at, "[::]:", 5) == 0;
     if (announced == NULL && (has_v6 || strncmp(listen_at, "0.0.0.0:", 8) == 0))
-        find_addresses(has_v6, address);
+        strait_own_addresses(has_v6, address);
     if (address[0] != '\0') announced = address;
     const strait_host_spec spec = {
         .run = run,
@@ -291,7 +260,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .stall_s = stall_s,
         .rebalance_s = rebalance_s,
         .store_wait_s = store_wait_s,
-        .session = strait_progress_log_events(&log.progress),
+        .session = strait_page_events(log.page, &log.progress),
         .events = {.user = &log,
                    .invited = on_invited,
                    .noted = on_noted,
@@ -299,6 +268,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
                    .approves = must_approve ? approves : NULL}};
     strait_signals_listen(1);
     const strait_err err = strait_host(&spec);
+    strait_page_close(&log.page, err);
     /* Only the metastore times out: workers that do are replaced. */
     if (err == STRAIT_ETIMEDOUT) strait_err_prefix("--store-wait %g", store_wait_s);
     if (err == STRAIT_OK) strait_progress_log_done(&log.progress);

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "files.h"
+#include "page.h"
 #include "progress_log.h"
 #include "signals.h"
 
@@ -20,6 +21,7 @@ static const strait_flag flags[] = {
     {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
      "check the run, print its plan and memory, and stop"},
     STRAIT_PROGRESS_FLAGS,
+    STRAIT_PAGE_FLAGS,
     {0},
 };
 
@@ -126,14 +128,15 @@ static strait_err check_folder(const char *folder) {
  * in the same way, so the command to resume is printed only after it. */
 static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
     strait_progress_log log;
+    struct strait_page *page = NULL;
     STRAIT_TRY(check_folder(folder));
     STRAIT_TRY(strait_progress_log_init(&log, run, folder));
+    STRAIT_TRY(strait_page_open(run, &log, &page));
     strait_signals_listen(1);
-    const strait_session_spec spec = {.run = run,
-                                      .folder = folder,
-                                      .resumes = resumes,
-                                      .events = strait_progress_log_events(&log)};
+    const strait_session_spec spec = {
+        .run = run, .folder = folder, .resumes = resumes, .events = strait_page_events(page, &log)};
     strait_err err = strait_session_run(&spec);
+    strait_page_close(&page, err);
     if (err == STRAIT_ENOMEM) err = strait_args_hint(err, "--dry-run lists the memory of a run");
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
     if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))

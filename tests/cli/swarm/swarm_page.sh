@@ -1,0 +1,43 @@
+#!/bin/sh
+# swarm_page.sh - the page of a hosted run: workers with names that are meant to do harm, in JSON, for Prometheus and in a
+# browser.
+here=$(cd "$(dirname "$0")/../.." && pwd)
+. "$here/cli/lib.sh"
+. "$here/cli/swarm/lib.sh"
+command -v curl >/dev/null || { echo "skipped: curl is not installed" >&2; exit 77; }
+
+make_corpus
+make_run run.yaml 2 100000
+evil='<script>fetch("http://evil.example/")</script>"\'
+long=$(head -c 10000 /dev/zero | tr '\0' x)
+
+env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out run --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host --set stages.count=2 \
+    --set link.emulate.delay=20ms --set train.save_every=0 --page 127.0.0.1:0 >invite 2>host.err </dev/null &
+HOST=$!
+wait_for_text invite '^strait1:'
+wait_for_text host.err '^page: '
+origin=$(sed -n 's|^page: \(.*\)/$|\1|p' host.err)
+strait join "$(cat invite)" --keys keys-1 --name "$evil" >/dev/null 2>join-1.err </dev/null &
+strait join "$(cat invite)" --keys keys-2 --name "$long" >/dev/null 2>join-2.err </dev/null &
+strait join "$(cat invite)" --keys keys-3 --name spare >/dev/null 2>join-3.err </dev/null &
+wait_until 120 "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 3 host.err)"
+
+curl -sS -m 20 "$origin/api/v1/state" >state.json
+jq -e --arg evil "$evil" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and
+    all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length == 2)' state.json >/dev/null ||
+    fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
+jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "events: $(jq -c .events state.json)"
+curl -sS -m 20 "$origin/metrics" >metrics.txt
+grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||
+    fail "the name is not escaped: $(grep -m 1 script metrics.txt)"
+if command -v promtool >/dev/null; then
+    promtool check metrics <metrics.txt >"$OUT" 2>&1 || fail "promtool does not accept the metrics"
+fi
+if command -v node >/dev/null && command -v chromium >/dev/null; then
+    node "$here/page/browser.mjs" "$origin/" run/metrics.jsonl "$evil" >"$OUT" 2>&1 || fail "the page in Chromium"
+    cat "$OUT"
+fi
+kill -INT $HOST
+wait $HOST
+code=$?
+[ $code -eq 130 ] || fail "the host ended with $code"

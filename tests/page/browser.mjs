@@ -1,0 +1,64 @@
+// browser.mjs - checks the page of a running run in Chromium: node browser.mjs URL METRICS [NAME]
+//
+// Every tile must show the last line of METRICS soon after it was written; nothing may be written to the console, and no
+// request may leave the page's own server. NAME is a worker's name that must appear as plain text. PAGE_SECONDS is the
+// longest delay of a step: 2 on an idle machine; the default is for a busy one.
+import { readFileSync } from "node:fs";
+import { open, tab, until } from "./chromium.mjs";
+
+const [url, metrics, name] = process.argv.slice(2);
+const longest = Number(process.env.PAGE_SECONDS ?? 60);
+let delay = 0;
+const lines = () => readFileSync(metrics, "utf8").split("\n").filter(Boolean).map(JSON.parse);
+const browser = open(process.env.CHROMIUM ?? "chromium");
+const check = (is, text) => { if (!is) throw new Error(text); };
+
+// The tiles and the keys of metrics.jsonl they show.
+const shown = { step: "step", loss: "loss", tokens: "tokens", rate: "tokens_per_s", lr: "learning_rate", norm: "grad_norm",
+    forward: "forward_bytes_per_token", backward: "backward_bytes_per_token", compression: "ratio_forward" };
+
+try {
+    for (const [width, scheme] of [[1280, "light"], [390, "dark"]]) {
+        const page = await tab(browser, new URL(url).origin, { width, height: 900, scheme });
+        await page.go(url);
+        const tiles = () => page.run(`Object.fromEntries([...document.querySelectorAll(".value")].map(e => [e.id, e.dataset.value]))`);
+        await until("a step", 120, async () => Number((await tiles()).step) > 0);
+
+        // The figures of the step that the page shows are those of its line in the file.
+        const seen = await tiles(), line = lines().find(l => l.step === Number(seen.step) && "loss" in l);
+        for (const [tile, key] of Object.entries(shown))
+            check(String(line[key]) === seen[tile], `${tile} is ${seen[tile]}, expected ${line[key]} of step ${seen.step}`);
+        const valid = lines().filter(l => "valid_loss" in l).map(l => String(l.valid_loss));
+        check(seen.valid === "null" || valid.includes(seen.valid), `validation loss ${seen.valid} is not in the file`);
+
+        // A step that is in the file now is on the page within two seconds.
+        for (let i = 0; i < 3; i++) {
+            const { step } = lines().filter(l => "loss" in l).at(-1), began = Date.now();
+            await until(`step ${step} on the page`, longest, async () => Number((await tiles()).step) >= step);
+            delay = Math.max(delay, (Date.now() - began) / 1000);
+            await until("the next step", 120, () => lines().filter(l => "loss" in l).at(-1).step > step);
+        }
+
+        // Curves follow the axis that is chosen.
+        const path = () => page.run(`document.querySelector("#chart-loss path").getAttribute("d")`);
+        check((await path()).includes("L"), "the loss has no curve");
+        for (const axis of ["tokens", "time"])
+            await page.run(`{ const s = document.getElementById("axis"); s.value = "${axis}"; s.onchange(); }`);
+        const labels = () => page.run(`[...document.querySelectorAll("#chart-loss text")].map(t => t.textContent).join(" ")`);
+        check(/\d(s|m\d\d)/.test(await labels()), `the time axis has no times: ${await labels()}`);
+        await page.run(`{ const l = document.getElementById("log"); l.checked = true; l.onchange(); }`);
+        check((await path()).includes("L"), "the loss has no curve on a log scale");
+
+        check(await page.run(`document.querySelectorAll(".stage").length`) >= 2, "the pipeline has no picture");
+        await until("a timeline", 120, () => page.run(`document.querySelectorAll("#timeline rect").length > 10`));
+        check(await page.run(`document.documentElement.scrollWidth <= innerWidth`), `the page is wider than ${width} pixels`);
+        const background = await page.run(`getComputedStyle(document.body).backgroundColor`);
+        check((scheme === "dark") === /rgb\(1?\d, /.test(background), `${scheme}: the background is ${background}`);
+        if (name) {
+            await until("the worker", 120, () => page.run(`document.getElementById("workers").textContent.includes(${JSON.stringify(name)})`));
+            check(await page.run(`document.querySelectorAll("script").length`) === 1, "a name became a script");
+        }
+        check(page.faults.length === 0, page.faults.join("\n"));
+    }
+    console.log(`Chromium: steps are on the page after at most ${delay.toFixed(2)} s`);
+} finally { await browser.close(); }
