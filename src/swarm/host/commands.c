@@ -192,7 +192,7 @@ strait_err strait_host_continue_snapshot(struct host *h, struct connection *conn
 /* Opens the checkpoint that the stages are restored from, unless it is still open from another
  * worker's request: opening reads and hashes all of it. */
 static strait_err open_source(struct host *h) {
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+    for (int i = 0; i < h->links.n_items; i++)
         if (h->links.items[i].served_generation != h->coordinator.generation)
             strait_snapshot_reader_fini(&h->links.items[i].outgoing);
     if (h->checkpoint.source != NULL &&
@@ -208,7 +208,7 @@ static strait_err open_source(struct host *h) {
 }
 
 void strait_host_close_source(struct host *h) {
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+    for (int i = 0; i < h->links.n_items; i++)
         if (h->links.items[i].outgoing.checkpoint != NULL) return;
     strait_checkpoint_close(&h->checkpoint.source);
 }

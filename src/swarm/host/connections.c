@@ -109,7 +109,7 @@ static int is_newcomer(const struct connection *connection) {
 /* Returns how many newcomers connected from the same address as `connection`. */
 static int count_from_address(const struct host *h, const struct connection *connection) {
     int n = 0;
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++)
+    for (int i = 0; i < h->links.n_items; i++)
         n += is_newcomer(&h->links.items[i]) &&
              memcmp(h->links.items[i].link->source_address, connection->link->source_address,
                     sizeof connection->link->source_address) == 0;
@@ -122,7 +122,7 @@ static void limit_newcomers(struct host *h) {
     struct connection *worst = NULL;
     int n = 0;
     int n_worst = 0; // newcomers from its address
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
+    for (int i = 0; i < h->links.n_items; i++) {
         struct connection *connection = &h->links.items[i];
         if (!is_newcomer(connection)) continue;
         n++;
@@ -150,6 +150,7 @@ static void opened(void *user, struct strait_link *link) {
                                           .received_ns = now,
                                           .allowance = BURST_MAX};
         link->user = connection;
+        if (i >= h->links.n_items) h->links.n_items = i + 1;
         link->message_max = IN_EARLY;
         limit_newcomers(h);
         return;

@@ -356,7 +356,7 @@ static void finish_closed(struct host *h, struct connection *connection) {
 }
 
 void strait_host_dispatch(struct host *h) {
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
+    for (int i = 0; i < h->links.n_items; i++) {
         struct connection *connection = &h->links.items[i];
         while (connection->in.n_messages > 0) {
             struct strait_msg *msg = strait_priority_queue_pop(&connection->in);
@@ -383,7 +383,7 @@ static void retry_join(struct host *h, struct connection *connection) {
 }
 
 void strait_host_check_newcomers(struct host *h, int64_t now_ns) {
-    for (int i = 0; i < STRAIT_HOST_CONNECTIONS; i++) {
+    for (int i = 0; i < h->links.n_items; i++) {
         struct connection *connection = &h->links.items[i];
         if (connection->link == NULL || connection->worker >= 0 || connection->must_close) continue;
         if (connection->pending_join != NULL) {
