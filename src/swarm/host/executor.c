@@ -15,8 +15,9 @@ enum {
     INTERVAL_MAX = 1000000 // steps between snapshots
 };
 
-/* Share of the run time that taking snapshots and encrypting their copies may cost. */
-static const double snapshot_share = 0.02;
+/* Share of the run time that taking snapshots, hashing them and the copies of a neighbour's, and
+ * encrypting may cost a worker. */
+static const double snapshot_share = 0.01;
 
 struct swarm {
     struct strait_pipeline *pipeline; // over the host's channel
@@ -66,6 +67,17 @@ static double copy_seconds(const struct host *h) {
     return longest;
 }
 
+/* Follows what a snapshot costs, down at once and up slowly: a snapshot that was interrupted must
+ * not put the next ones off. Returns 0 for the first, whose memory was new: it says little. */
+static int note_cost(struct host_pace *pace, double cost_s) {
+    const int is_first = cost_s > 0.0 && pace->snapshot_s <= 0.0;
+    if (is_first || (cost_s > 0.0 && cost_s < pace->snapshot_s))
+        pace->snapshot_s = cost_s;
+    else if (cost_s > 0.0)
+        pace->snapshot_s += (cost_s - pace->snapshot_s) / 8.0;
+    return !is_first;
+}
+
 /* Chooses the steps between snapshots: as many as make their cost a small share of the time, but no
  * more than the work that may be lost, and at least as many as a copy takes. A copy that arrives
  * after all workers hold newer snapshots could never be restored from. */
@@ -73,14 +85,14 @@ static void choose_interval(struct host *h) {
     const struct strait_pipeline *pipeline = pipeline_of(h->executor);
     note_copies(h);
     const double copy_s = copy_seconds(h);
-    h->pace.snapshot_s = fmax(h->pace.snapshot_s, strait_pipeline_snapshot_seconds(pipeline));
+    const int is_known = note_cost(&h->pace, strait_pipeline_snapshot_seconds(pipeline));
     if (copy_s > 0.0) h->pace.copy_s = copy_s;   // 0 before the first snapshot
     if (h->work.queue[0].update.keep_snapshot) { // of the update that has just ended
         h->pace.kept_step = h->work.step;
         h->pace.kept_ns = strait_clock_ns();
         memset(h->pace.is_copied, 0, sizeof h->pace.is_copied);
     }
-    if (h->pace.step_s <= 0.0) return;
+    if (h->pace.step_s <= 0.0 || !is_known) return;
     const double least = ceil(h->pace.snapshot_s / snapshot_share / h->pace.step_s);
     const double most = floor(h->spec->max_lost_work_s / h->pace.step_s);
     double every = least < most ? least : most;
