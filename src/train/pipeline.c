@@ -181,7 +181,8 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
 
 strait_err strait_pipeline_gradients(struct strait_pipeline *p, int64_t step,
                                      strait_executor_report *out) {
-    const strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS, .gradients = {.step = step}};
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS,
+                                          .gradients = {.step = step}};
     strait_executor_report report = {0};
     STRAIT_TRY(command_all(p, &command));
     note_step(p);
