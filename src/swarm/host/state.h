@@ -56,7 +56,7 @@ struct connection {
 /* All links, and which worker each belongs to. */
 struct host_links {
     struct connection items[STRAIT_HOST_CONNECTIONS];
-    int n_items; // slots that were ever used: those behind them are free
+    int n_items;                            // slots that were ever used: those behind them are free
     int of_worker[STRAIT_SWARM_WORKERS];    // index of its connection; -1: none
     int n_reconnects[STRAIT_SWARM_WORKERS]; // reconnections while the older link was still up
     int64_t reconnects_since_ns[STRAIT_SWARM_WORKERS]; // since when they are counted
