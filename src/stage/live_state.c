@@ -134,6 +134,7 @@ void strait_runner_end_live(struct strait_runner *runner, int64_t step) {
 
 int strait_runner_has_applied(const struct strait_runner *runner, int64_t step) {
     const struct strait_runner_live_state *live = &runner->live;
+    if (!live->is_kept) return 0; // a local run may load an older checkpoint and repeat its steps
     return live->applied == step + 1 || (live->awaits_basis && live->applied == step);
 }
 

@@ -64,6 +64,26 @@ static void load_continues_bit_for_bit(void **state) {
     }
 }
 
+/* A trainer goes back to a checkpoint of its own, one step before: the steps are computed again. */
+static void load_repeats_steps_of_the_same_trainer(void **state) {
+    (void)state;
+    double first[6];
+    double again[6];
+    const char *skipped = NULL;
+    struct strait_trainer *trainer = open_trainer(&run);
+    run_steps(trainer, 6, first); // more than any other test of this folder
+    CHECK_OK(strait_trainer_save(trainer, folder.path));
+    run_steps(trainer, 1, first);
+    CHECK_OK(strait_trainer_load(trainer, folder.path, &skipped));
+    run_steps(trainer, 4, again);
+    strait_trainer_close(&trainer);
+    trainer = open_trainer(&run);
+    CHECK_OK(strait_trainer_load(trainer, folder.path, &skipped));
+    run_steps(trainer, 4, first);
+    assert_memory_equal(first, again, 4 * sizeof(double));
+    strait_trainer_close(&trainer);
+}
+
 static void microbatches_and_recomputation_agree(void **state) {
     (void)state;
     double whole[6];
@@ -170,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(load_continues_bit_for_bit),
+        cmocka_unit_test(load_repeats_steps_of_the_same_trainer),
         cmocka_unit_test(microbatches_and_recomputation_agree),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(rejects_other_shapes_and_missing_data),
