@@ -229,6 +229,19 @@ static void print_stages(const outlook *o) {
     }
 }
 
+/* The most of any stage: crossings for neighbours that are replaced (stage/crossing_log.h). */
+static void print_kept(const outlook *o) {
+    char bytes[32];
+    size_t most = 0;
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        if (o->memory[i].kept > most) most = o->memory[i].kept;
+    strait_progress_bytes((double)most, bytes);
+    if (o->pipe.n_stages > 1)
+        printf("kept   up to %s more per stage in a swarm: crossings, so that a lost stage is "
+               "computed again alone\n",
+               bytes);
+}
+
 static void print_links(const outlook *o) {
     if (o->pipe.n_stages < 2) return;
     printf("link  bytes/token forward  backward       ratio      wire busy\n");
@@ -268,6 +281,7 @@ static void print_outlook(const char *path, const outlook *o) {
         printf("meter  %.4g s per step, one inbound wire per stage at %.4g Mb/s, %.4g ms latency\n",
                o->metered_s, r->meter_bps / 1e6, 1e3 * r->meter_delay_s);
     print_limit(o);
+    print_kept(o);
 }
 
 /* The same figures as the text, without rounding for people. */
@@ -278,9 +292,10 @@ static void print_json(const outlook *o) {
            o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where,
            o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
-        printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"slots\": %d, \"idle\": %.4f}",
+        printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
+               "\"idle\": %.4f}",
                i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
-               memory_of(o, i), o->windows[i], o->seen[i].bubble);
+               memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

@@ -70,6 +70,7 @@ runs plan run.yaml --gflops 10 $metered
 says "$OUT" '^meter  [0-9.]+ s per step, one inbound wire per stage at 1 Mb/s, 3 ms latency$'
 runs plan run.yaml --gflops 10 --set stages.count=2
 ! grep -q '^meter' "$OUT" || fail "a meter is printed that was not configured"
+says "$OUT" '^kept   up to [0-9.]+ [kKM]i?B more per stage in a swarm'
 runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
 says metered/metrics.jsonl '"meter_seconds":[0-9.]+,"residual_forward":\[0\],"residual_backward":\[0\]'
 runs bench step run.yaml --steps 2
