@@ -42,9 +42,9 @@ static int is_local_name(struct MHD_Connection *c) {
     return strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.:") == strlen(host);
 }
 
+/* The library copies the text, although its parameter is not const. */
 static struct MHD_Response *of_text(const char *text) {
-    return MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text,
-                                           MHD_RESPMEM_MUST_COPY);
+    return MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
 }
 
 /* Takes the reference. NULL: no memory. */
@@ -57,8 +57,8 @@ static struct MHD_Response *of_json(json_t *object) {
 
 static struct MHD_Response *page(struct strait_monitor *m, struct MHD_Connection *c) {
     (void)m, (void)c;
-    return MHD_create_response_from_buffer(
-        strait_page_html_bytes, (void *)(uintptr_t)strait_page_html, MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_buffer(strait_page_html_bytes, (void *)strait_page_html,
+                                           MHD_RESPMEM_PERSISTENT);
 }
 
 static struct MHD_Response *state(struct strait_monitor *m, struct MHD_Connection *c) {
@@ -151,12 +151,28 @@ static const struct address *find(const char *path) {
     return NULL;
 }
 
+/* Whether the reader may have an answer; otherwise it was refused, with *result. */
+static int is_admitted(const struct strait_monitor *m, struct MHD_Connection *c,
+                       enum MHD_Result *result) {
+    if (m->token[0] != '\0' && !has_token(m, c))
+        *result = refuse(m, c, MHD_HTTP_UNAUTHORIZED,
+                         "a token is needed: open the address that strait printed\n");
+    else if (m->token[0] == '\0' && !is_local_name(c))
+        *result = refuse(m, c, MHD_HTTP_FORBIDDEN, "open this page as http://127.0.0.1\n");
+    else
+        return 1;
+    return 0;
+}
+
+// NOLINTBEGIN(readability-non-const-parameter,readability-function-size): the type of the library
 enum MHD_Result strait_monitor_answer(void *monitor, struct MHD_Connection *c, const char *url,
                                       const char *method, const char *version, const char *upload,
                                       size_t *upload_bytes, void **request) {
+    // NOLINTEND(readability-non-const-parameter,readability-function-size)
     struct strait_monitor *m = monitor;
     const struct address *a = find(url);
     static int is_begun;
+    enum MHD_Result result = MHD_NO;
     char name[96];
     (void)version, (void)upload, (void)upload_bytes;
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
@@ -166,11 +182,7 @@ enum MHD_Result strait_monitor_answer(void *monitor, struct MHD_Connection *c, c
         *request = &is_begun;
         return MHD_YES;
     }
-    if (m->token[0] != '\0' && !has_token(m, c))
-        return refuse(m, c, MHD_HTTP_UNAUTHORIZED,
-                      "a token is needed: open the address that strait printed\n");
-    if (m->token[0] == '\0' && !is_local_name(c))
-        return refuse(m, c, MHD_HTTP_FORBIDDEN, "open this page as http://127.0.0.1\n");
+    if (!is_admitted(m, c, &result)) return result;
     if (a == NULL) return refuse(m, c, MHD_HTTP_NOT_FOUND, "no such address\n");
     strait_monitor_refresh(m);
     struct MHD_Response *response = a->answer(m, c);

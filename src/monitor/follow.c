@@ -17,6 +17,8 @@ strait_err strait_follow_open(const char *path, strait_follow *out) {
 
 void strait_follow_close(strait_follow *follow) {
     strait_series_close(&follow->series);
+    json_decref(follow->line);
+    follow->line = NULL;
 }
 
 static void take_line(strait_follow *f, const char *text, size_t bytes) {
@@ -29,6 +31,8 @@ static void take_line(strait_follow *f, const char *text, size_t bytes) {
     }
     if (strait_series_unpack(line, &point, &valid)) {
         strait_series_put(&f->series, &point);
+        json_decref(f->line);
+        f->line = json_incref(line);
         if (f->n_fresh < STRAIT_FOLLOW_NEW)
             f->fresh[f->n_fresh++] = point;
         else

@@ -15,6 +15,7 @@ typedef struct strait_follow {
     ino_t file;       // that was read so far
     off_t offset;     // of the first byte that was not read
     strait_series series;
+    json_t *line; // of the last step, whole; NULL: none yet
     /* New since the last take. is_reset: the file was replaced, or there are more than these. */
     strait_series_point fresh[STRAIT_FOLLOW_NEW];
     strait_series_valid fresh_valid[STRAIT_FOLLOW_NEW];

@@ -20,15 +20,16 @@ enum {
 
 /* Base64 with padding; `out` has room for it. */
 static void encode(const unsigned char *data, size_t bytes, char *out) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
     for (size_t i = 0; i < bytes; i += 3) {
         const unsigned a = data[i], b = i + 1 < bytes ? data[i + 1] : 0U;
         const unsigned c = i + 2 < bytes ? data[i + 2] : 0U;
         const unsigned bits = a << 16 | b << 8 | c;
         *out++ = digits[bits >> 18 & 63];
         *out++ = digits[bits >> 12 & 63];
-        *out++ = i + 1 < bytes ? digits[bits >> 6 & 63] : '=';
-        *out++ = i + 2 < bytes ? digits[bits & 63] : '=';
+        *out++ = digits[i + 1 < bytes ? bits >> 6 & 63 : 64];
+        *out++ = digits[i + 2 < bytes ? bits & 63 : 64];
     }
     *out = '\0';
 }
@@ -81,7 +82,8 @@ static strait_err parse(const char *address, struct addrinfo **out) {
     }
     if (n > 0 && n < sizeof host) memcpy(host, from, n);
     if (strcmp(host, "localhost") == 0) (void)snprintf(host, sizeof host, "127.0.0.1");
-    if (host[0] == '\0' || !is_port(colon + 1) || getaddrinfo(host, colon + 1, &hints, out) != 0)
+    if (colon == NULL || host[0] == '\0' || !is_port(colon + 1) ||
+        getaddrinfo(host, colon + 1, &hints, out) != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "'%s' is not an address: expected HOST:PORT with a numeric host, for "
                            "example 127.0.0.1:7777 or [::1]:7777",
@@ -112,7 +114,7 @@ static strait_err choose_token(struct strait_monitor *m, const char *token, int 
     }
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return STRAIT_FAIL(STRAIT_EIO, "the system has no random numbers for a token");
-    for (int i = 0; i < TOKEN_BYTES; i++)
+    for (size_t i = 0; i < TOKEN_BYTES; i++)
         (void)snprintf(m->token + 2 * i, 3, "%02x", random[i]);
     return STRAIT_OK;
 }

@@ -34,7 +34,7 @@ void strait_series_put(strait_series *series, const strait_series_point *point) 
     series->has_last = 1;
     if (series->n_seen++ % series->stride != 0) return;
     if (series->n_points == STRAIT_SERIES_MAX) {
-        for (int i = 0; i < STRAIT_SERIES_MAX / 2; i++)
+        for (size_t i = 0; i < STRAIT_SERIES_MAX / 2; i++)
             series->points[i] = series->points[2 * i];
         series->n_points = STRAIT_SERIES_MAX / 2;
         series->stride *= 2;
@@ -47,7 +47,7 @@ void strait_series_put_valid(strait_series *series, const strait_series_valid *v
     series->has_last_valid = 1;
     if (series->n_valid_seen++ % series->valid_stride != 0) return;
     if (series->n_valid == STRAIT_SERIES_MAX) {
-        for (int i = 0; i < STRAIT_SERIES_MAX / 2; i++)
+        for (size_t i = 0; i < STRAIT_SERIES_MAX / 2; i++)
             series->valid[i] = series->valid[2 * i];
         series->n_valid = STRAIT_SERIES_MAX / 2;
         series->valid_stride *= 2;
@@ -64,6 +64,11 @@ static json_t *number(double value) {
 
 static double read_number(const json_t *line, const char *key) {
     const json_t *value = json_object_get(line, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static double read_element(const json_t *array, size_t i) {
+    const json_t *value = json_array_get(array, i);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
@@ -129,4 +134,22 @@ json_t *strait_series_pack(const strait_series *series) {
 #undef X
     (void)json_object_set_new(object, "valid", pack_all_valid(series));
     return object;
+}
+
+/* What a page sends was thinned there already. */
+void strait_series_load(strait_series *series, const json_t *history) {
+    const json_t *valid = json_object_get(history, "valid");
+    const json_t *steps = json_object_get(history, "step");
+    strait_series_clear(series);
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        strait_series_point point;
+#define X(name) point.name = read_element(json_object_get(history, #name), i);
+        STRAIT_SERIES_COLUMNS(X)
+#undef X
+        strait_series_put(series, &point);
+    }
+    for (size_t i = 0; i < json_array_size(json_object_get(valid, "step")); i++)
+        strait_series_put_valid(
+            series, &(strait_series_valid){read_element(json_object_get(valid, "step"), i),
+                                           read_element(json_object_get(valid, "valid_loss"), i)});
 }

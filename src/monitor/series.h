@@ -60,6 +60,9 @@ void strait_series_put_valid(strait_series *series, const strait_series_valid *v
  * The caller releases it; NULL: no memory. */
 json_t *strait_series_pack(const strait_series *series);
 
+/* Replaces all points by those of such an object, as /api/v1/history has it. */
+void strait_series_load(strait_series *series, const json_t *history);
+
 /* One point as {"step":...,...}; NaN becomes null. NULL: no memory. */
 json_t *strait_series_pack_point(const strait_series_point *point);
 json_t *strait_series_pack_valid(const strait_series_valid *valid);
