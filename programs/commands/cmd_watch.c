@@ -1,21 +1,23 @@
-/* cmd_watch.c - strait watch FOLDER: shows a hosted run live in a terminal. */
+/* cmd_watch.c - strait watch FOLDER|URL: shows any run live in a terminal. */
 #include "base/file.h"
 #include "commands.h"
 #include "progress.h"
 #include "signals.h"
-#include "swarm/host/status.h"
+#include "watch.h"
 
-#include <jansson.h>
-#include <math.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-    EVENTS_SHOWN = 8,
-    TAIL_BYTES = 8192,
     LOOK_MS = 1000,
     SILENT_S = 15 // a busy host may miss a few of its updates, one per second
 };
@@ -28,81 +30,45 @@ static const strait_flag flags[] = {
     {0},
 };
 
-/* Reads the last whole lines of a file; empty when it cannot be read. */
-static void read_tail(const char *folder, const char *name, char out[TAIL_BYTES]) {
-    char path[STRAIT_PATH_MAX];
-    out[0] = '\0';
-    if (strait_file_path(path, "%s/%s", folder, name) != STRAIT_OK) return;
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return;
-    (void)fseek(file, 0, SEEK_END);
-    const long size = ftell(file);
-    const long from = size > TAIL_BYTES - 1 ? size - (TAIL_BYTES - 1) : 0;
-    (void)fseek(file, from, SEEK_SET);
-    const size_t n = fread(out, 1, TAIL_BYTES - 1, file);
-    (void)fclose(file);
-    out[n] = '\0';
-    const char *line = from > 0 ? strchr(out, '\n') : NULL;
-    if (line != NULL) memmove(out, line + 1, strlen(line));
-}
-
-/* Prints the last step in metrics.jsonl; lines of validations have no "loss". */
-static void show_step(const char *folder) {
-    char tail[TAIL_BYTES];
-    read_tail(folder, "metrics.jsonl", tail);
-    json_t *last = NULL;
-    for (char *rest = tail, *line = NULL; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
-        json_t *object = json_loads(line, 0, NULL);
-        if (json_object_get(object, "loss") == NULL) {
-            json_decref(object);
-            continue;
-        }
-        json_decref(last);
-        last = object;
-    }
-    if (last == NULL) return;
-    const json_t *loss = json_object_get(last, "loss");
-    printf("step %lld  loss %.4f  %.0f tok/s\n",
-           (long long)json_integer_value(json_object_get(last, "step")),
-           json_is_null(loss) ? (double)NAN : json_number_value(loss),
-           json_number_value(json_object_get(last, "tokens_per_s")));
-    json_decref(last);
-}
+/* ---- once ---- */
 
 /* The key is shown because names are chosen by the workers and need not be unique. */
 static void show_worker(const strait_status_worker *m) {
-    char sent[32];
-    char received[32];
-    char stage[24] = "spare";
+    char sent[32], received[32], rate[32] = "", stage[24] = "spare";
     strait_progress_bytes(m->sent_bytes, sent);
     strait_progress_bytes(m->received_bytes, received);
     if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
+    /* On one machine a link has no rate that means anything. */
+    if (m->up_bps < 1e11) (void)snprintf(rate, sizeof rate, "  %8.1f Mb/s", m->up_bps / 1e6);
     if (m->is_connected)
-        printf("  %-16.16s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms  %8.1f Mb/s  sent %s  got %s\n",
-               m->name, m->key, stage, m->flops / 1e9, 1e3 * m->rtt_s, m->up_bps / 1e6, sent,
-               received);
+        printf("  %-16.16s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms%s  sent %s  got %s\n", m->name,
+               m->key, stage, m->flops / 1e9, 1e3 * m->rtt_s, rate, sent, received);
     else
         printf("  %-16.16s %s  %-8s  gone\n", m->name, m->key, stage);
 }
 
-/* The last lines of events.log, without reading all of a file that grows with the run. */
-static void show_events(const char *folder) {
-    char tail[TAIL_BYTES];
-    read_tail(folder, "events.log", tail);
-    size_t n = strlen(tail);
-    int n_lines = 0;
-    if (n > 0 && tail[n - 1] == '\n') tail[--n] = '\0';
-    while (n > 0 && n_lines < EVENTS_SHOWN)
-        if (tail[--n] == '\n') n_lines++;
-    printf("%s\n", n > 0 ? tail + n + 1 : tail);
+/* Workers with a stage come first, in the order of the pipeline; spares follow. */
+static void show_swarm(const strait_watch *w) {
+    const strait_status *s = &w->swarm;
+    char ids[32];
+    strait_progress_bytes(s->ids_bytes, ids);
+    printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
+           "connections refused\n",
+           w->folder != NULL ? w->folder : w->name, s->phase, (long long)s->generation, s->n_stages,
+           (long long)s->committed, ids, (long long)s->refused);
+    for (int stage = 0; stage < s->n_stages; stage++)
+        for (int i = 0; i < s->n_workers; i++)
+            if (s->workers[i].stage == stage) show_worker(&s->workers[i]);
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->workers[i].stage < 0) show_worker(&s->workers[i]);
 }
 
 /* A running host rewrites swarm.json every second: an old file means that nothing shown is live. */
 static void show_silence(const char *folder) {
-    char path[STRAIT_PATH_MAX];
-    char text[32];
+    char path[STRAIT_PATH_MAX], text[32];
     struct stat file;
-    if (strait_file_path(path, "%s/swarm.json", folder) != STRAIT_OK || stat(path, &file) != 0)
+    if (folder == NULL || strait_file_path(path, "%s/swarm.json", folder) != STRAIT_OK ||
+        stat(path, &file) != 0)
         return;
     const double age = difftime(time(NULL), file.st_mtime);
     if (age < SILENT_S) return;
@@ -110,59 +76,153 @@ static void show_silence(const char *folder) {
     printf("no update for %s: the run has ended, or \"strait host\" must be restarted\n", text);
 }
 
-/* Distinguishes a wrong path from a run that was not hosted. */
-static strait_err check_folder(const char *folder) {
-    char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
-    if (strait_file_exists(path)) return STRAIT_OK;
-    if (!strait_file_exists(folder)) return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
-    return STRAIT_FAIL(
-        STRAIT_EIO, "%s: not a run of \"strait host\"; use strait inspect for other runs", folder);
+static void show_once(const strait_watch *w) {
+    char line[512];
+    if (w->has_swarm)
+        show_swarm(w);
+    else
+        printf("%s: %s, %d stages\n", w->folder != NULL ? w->folder : w->name, w->phase,
+               w->n_stages > 0 ? w->n_stages : 1);
+    strait_watch_line(w, line, sizeof line);
+    printf("%s\n", line);
+    for (int i = 0; i < w->n_events; i++)
+        printf("%s\n", w->events[i]);
+    show_silence(w->folder);
 }
 
-/* Workers with a stage come first, in the order of the pipeline; spares follow. */
-static strait_err show(const char *folder) {
-    static strait_status status; // large
-    char ids[32];
-    STRAIT_TRY(check_folder(folder));
-    STRAIT_TRY(strait_status_load(folder, &status));
-    if (!is_once && isatty(STDOUT_FILENO)) printf("\x1b[H\x1b[J");
-    strait_progress_bytes(status.ids_bytes, ids);
-    printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
-           "connections refused\n",
-           folder, status.phase, (long long)status.generation, status.n_stages,
-           (long long)status.committed, ids, (long long)status.refused);
-    show_step(folder);
-    for (int stage = 0; stage < status.n_stages; stage++)
-        for (int i = 0; i < status.n_workers; i++)
-            if (status.workers[i].stage == stage) show_worker(&status.workers[i]);
-    for (int i = 0; i < status.n_workers; i++)
-        if (status.workers[i].stage < 0) show_worker(&status.workers[i]);
-    show_events(folder);
-    show_silence(folder);
-    if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
+/* ---- live ---- */
+
+static struct termios before; // what the terminal was like
+static int is_raw;
+
+/* Also at exit, so that an error message finds the terminal as it was. */
+static void leave_screen(void) {
+    if (!is_raw) return;
+    is_raw = 0;
+    printf("\x1b[?25h\x1b[?1049l");
+    (void)fflush(stdout);
+    (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
+}
+
+static void enter_screen(void) {
+    if (tcgetattr(STDIN_FILENO, &before) != 0) return;
+    struct termios raw = before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 0;
+    raw.c_cc[VTIME] = 0;
+    (void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    is_raw = 1;
+    (void)atexit(leave_screen);
+    printf("\x1b[?1049h\x1b[?25l");
+}
+
+static void measure(strait_watch_look *look) {
+    struct winsize size = {0};
+    const int is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    look->columns = is_known ? size.ws_col : 80;
+    look->rows = is_known ? size.ws_row : 24;
+}
+
+/* Returns 0 for a key that ends the watch. An arrow is ESC [ and a letter. */
+static int take_keys(strait_watch_look *look) {
+    char keys[64];
+    const ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
+    for (ssize_t i = 0; i < n; i++) {
+        const int is_arrow = keys[i] == '\x1b' && i + 2 < n && keys[i + 1] == '[';
+        if (is_arrow) i += 2;
+        const char key = keys[i];
+        if (!is_arrow && key == 'q') return 0;
+        if (!is_arrow && key == 'p') look->is_paused = !look->is_paused;
+        if (!is_arrow && key == 'l') look->is_log = !look->is_log;
+        if (is_arrow && key == 'C') look->curve = (look->curve + 1) % STRAIT_WATCH_CURVES;
+        if (is_arrow && key == 'D')
+            look->curve = (look->curve + STRAIT_WATCH_CURVES - 1) % STRAIT_WATCH_CURVES;
+        if (is_arrow && key == 'A') look->axis = (look->axis + 1) % 3;
+        if (is_arrow && key == 'B') look->axis = (look->axis + 2) % 3;
+    }
+    return 1;
+}
+
+/* A change of the window's size is noticed by asking for it ten times per second. */
+static int wait_for_key(strait_watch_look *look) {
+    for (int waited = 0; waited < LOOK_MS && strait_signals_count() == 0; waited += 100) {
+        struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+        strait_watch_look now = *look;
+        if (poll(&input, 1, 100) == 1) return take_keys(look);
+        measure(&now);
+        if (now.columns != look->columns || now.rows != look->rows) return 1;
+    }
+    return strait_signals_count() == 0;
+}
+
+static strait_err watch_screen(strait_watch *w) {
+    // NOLINTBEGIN(concurrency-mt-unsafe): watch has one thread
+    const char *no_color = getenv("NO_COLOR");
+    strait_watch_look look = {.has_color = no_color == NULL || no_color[0] == '\0',
+                              .is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
+    // NOLINTEND(concurrency-mt-unsafe)
+    char line[512];
+    strait_err err = STRAIT_OK;
+    enter_screen();
+    do {
+        if (!look.is_paused) err = strait_watch_refresh(w);
+        if (err != STRAIT_OK) break;
+        measure(&look);
+        strait_watch_draw(w, &look);
+    } while ((!w->is_over || look.is_paused) && wait_for_key(&look));
+    leave_screen();
+    strait_watch_line(w, line, sizeof line);
+    if (err == STRAIT_OK) printf("%s: %s\n%s\n", w->name, w->phase, line);
+    return err;
+}
+
+/* Not a terminal: one line per second at most, when there is something new. */
+static strait_err watch_lines(strait_watch *w) {
+    double shown = -1.0;
+    char line[512];
+    for (;;) {
+        const double step = w->follow.series.has_last ? w->follow.series.last.step : 0.0;
+        strait_watch_line(w, line, sizeof line);
+        if (step != shown) printf("%s\n", line);
+        shown = step;
+        if (fflush(stdout) != 0)
+            return STRAIT_FAIL(STRAIT_EIO, "standard output could not be written");
+        if (w->is_over) break;
+        const struct timespec nap = {.tv_sec = LOOK_MS / 1000};
+        (void)nanosleep(&nap, NULL);
+        if (strait_signals_count() > 0) return STRAIT_OK;
+        STRAIT_TRY(strait_watch_refresh(w));
+    }
+    printf("%s: %s\n", w->name, w->phase);
     return STRAIT_OK;
 }
 
-/* Polls the files instead of connecting to the host: watching cannot disturb the run. */
+/* Polls files or the page instead of connecting to workers: watching cannot disturb the run. */
 static strait_err run_watch(int n_args, const char **args) {
-    STRAIT_TRY(strait_args_expect_one(&strait_cmd_watch, "folder of a run", NULL, n_args, args));
+    static strait_watch watch; // large
+    STRAIT_TRY(strait_args_expect_one(&strait_cmd_watch, "folder or address of a run", NULL, n_args,
+                                      args));
+    (void)setlocale(LC_CTYPE, ""); // NOLINT(concurrency-mt-unsafe): watch has one thread
     strait_signals_listen(1);
-    for (;;) {
-        STRAIT_TRY(show(args[0]));
-        if (is_once || strait_signals_count() > 0) return STRAIT_OK;
-        const struct timespec nap = {.tv_sec = LOOK_MS / 1000};
-        (void)nanosleep(&nap, NULL);
-    }
+    strait_err err = strait_watch_open(args[0], &watch);
+    if (err == STRAIT_OK && is_once)
+        show_once(&watch);
+    else if (err == STRAIT_OK)
+        err = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO) ? watch_screen(&watch)
+                                                            : watch_lines(&watch);
+    strait_watch_close(&watch);
+    return err;
 }
 
 const strait_command strait_cmd_watch = {
     .name = "watch",
-    .usage = "FOLDER [flags]",
-    .summary = "show a hosted run while it trains",
+    .usage = "FOLDER|http://HOST:PORT [flags]",
+    .summary = "show a run while it trains",
     .about =
-        "Shows workers, stages, links, the last step and the last events of a run that \"strait\n"
-        "host\" coordinates, and refreshes every second. It only reads files of the run's folder.",
+        "Shows curves, stages, links, workers and events of a run of \"strait train\" or \"strait\n"
+        "host\", from its folder or from its page, and refreshes every second until the run ends.\n"
+        "Keys: q quits, p pauses, left and right choose the curve, up and down its axis, l a log\n"
+        "scale. Where the output is not a terminal, it prints a line per second.",
     .flags = flags,
     .run = run_watch,
 };

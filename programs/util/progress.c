@@ -20,6 +20,7 @@ static const double show_seconds = 0.1;
 
 /* Redrawing a line makes sense on a terminal only; logs get whole lines. */
 void strait_progress_init(strait_progress *progress) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no thread changes the environment
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     const int is_terminal = isatty(STDERR_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
     *progress = (strait_progress){.is_terminal = is_terminal,

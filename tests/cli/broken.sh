@@ -50,7 +50,7 @@ refuses 2 '--lease: "inf" is not a number' host run.yaml --out fresh --lease inf
 refuses 2 '--store-ca is for --store etcd:' host run.yaml --out fresh --store-ca a.txt
 refuses 3 '--store-ca nothere.pem: not a readable file' host run.yaml --out fresh \
     --store etcd:https://127.0.0.1:1 --store-ca nothere.pem
-refuses 3 'good: not a run of "strait host"; use strait inspect' watch good --once
+refuses 3 'no run has written here' watch . --once
 refuses 3 'nothere: no such folder' watch nothere --once
 refuses 2 '--uses -1' host run.yaml --out fresh --uses -1
 refuses 2 'host: --recut is now called --rebalance' host run.yaml --out fresh --recut 5

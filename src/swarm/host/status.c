@@ -110,13 +110,9 @@ static void read_worker(const json_t *object, strait_status_worker *out) {
     read_text(object, "key", out->key, sizeof out->key);
 }
 
-strait_err strait_status_load(const char *folder, strait_status *out) {
-    char path[STRAIT_PATH_MAX];
-    json_t *document = NULL;
-    STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
-    STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
+void strait_status_unpack(const json_t *document, strait_status *out) {
     const json_t *workers = json_object_get(document, "workers");
-    memset(out, 0, sizeof *out); // what the file lacks stays zero
+    memset(out, 0, sizeof *out); // what the document lacks stays zero
     read_text(document, "phase", out->phase, sizeof out->phase);
     out->generation = (int64_t)read_real(document, "generation");
     out->step = (int64_t)read_real(document, "step");
@@ -126,6 +122,14 @@ strait_err strait_status_load(const char *folder, strait_status *out) {
     out->ids_bytes = read_real(document, "ids_bytes");
     for (size_t i = 0; i < json_array_size(workers) && i < STRAIT_SWARM_WORKERS; i++)
         read_worker(json_array_get(workers, i), &out->workers[out->n_workers++]);
+}
+
+strait_err strait_status_load(const char *folder, strait_status *out) {
+    char path[STRAIT_PATH_MAX];
+    json_t *document = NULL;
+    STRAIT_TRY(strait_file_path(path, "%s/swarm.json", folder));
+    STRAIT_TRY(strait_json_load(path, FILE_MAX, &document));
+    strait_status_unpack(document, out);
     json_decref(document);
     return STRAIT_OK;
 }

@@ -30,6 +30,8 @@ typedef struct strait_status {
 void strait_status_collect(const strait_host_status *from, strait_status *out);
 /* The status as JSON, which the caller releases; NULL: no memory. */
 json_t *strait_status_pack(const strait_status *status);
+/* Reads such JSON; what it lacks is zero. */
+void strait_status_unpack(const json_t *document, strait_status *out);
 /* Replaces the file. STRAIT_EIO, STRAIT_ENOMEM. */
 strait_err strait_status_save(const strait_status *status, const char *folder);
 /* Reads the file. STRAIT_EIO when there is none yet, STRAIT_EDATA when it is not JSON. */
