@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "metrics/metrics.h"
+#include "metrics/tensorboard.h"
 #include "store/checkpoint.h"
 #include "train/start_from.h"
 
@@ -27,7 +28,8 @@ struct session {
     const char *folder;
     struct strait_trainer *trainer;
     struct strait_metrics *metrics;
-    struct strait_folder_lock *lock; // the caller's, or `own`
+    struct strait_tensorboard *board; // NULL: not asked for
+    struct strait_folder_lock *lock;  // the caller's, or `own`
     struct strait_folder_lock own;
     int is_new;         // this session created the folder
     int had_no_run;     // the folder had no run before this session
@@ -190,7 +192,8 @@ static strait_err open_files(struct session *s) {
     STRAIT_TRY(strait_run_save(s->run, path));
     STRAIT_TRY(copy_tokenizer(s));
     STRAIT_TRY(path_in(s->folder, metrics_name, path));
-    return strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics);
+    STRAIT_TRY(strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics));
+    return strait_tensorboard_open(s->run->metrics.tensorboard, &s->board);
 }
 
 static strait_err open_session(struct session *s) {
@@ -229,6 +232,7 @@ static void leave_folder(struct session *s) {
 /* The lock is released last, when no file is written any more. */
 static void close_session(struct session *s) {
     strait_metrics_close(&s->metrics);
+    strait_tensorboard_close(&s->board);
     strait_trainer_close(&s->trainer);
     strait_folder_lock_release(&s->own);
 }
@@ -260,6 +264,7 @@ static strait_err validate(struct session *s) {
     STRAIT_TRY(strait_trainer_validate(s->trainer, &loss));
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     handle_write(s, strait_metrics_put_valid(s->metrics, step, loss));
+    note_fault(s, strait_tensorboard_put_valid(s->board, step, loss));
     if (s->spec->events.validated != NULL)
         s->spec->events.validated(s->spec->events.user, step, loss);
     return STRAIT_OK;
@@ -279,8 +284,8 @@ static strait_err check_data(struct session *s) {
     return err == STRAIT_OK ? STRAIT_OK : save_and_end(s, err);
 }
 
-/* Appends the line of a step to metrics.jsonl. */
-static strait_err write_line(struct session *s, const strait_trainer_report *report) {
+/* Appends a step to metrics.jsonl and to TensorBoard's file. */
+static void write_line(struct session *s, const strait_trainer_report *report) {
     double busy[STRAIT_RUN_STAGES], wait[STRAIT_RUN_STAGES];
     double forward[STRAIT_RUN_STAGES], backward[STRAIT_RUN_STAGES];
     for (int i = 0; i < report->n_stages; i++) {
@@ -318,7 +323,8 @@ static strait_err write_line(struct session *s, const strait_trainer_report *rep
                                       .wait_s = wait,
                                       .forward_bytes = forward,
                                       .backward_bytes = backward};
-    return strait_metrics_put_step(s->metrics, &line);
+    handle_write(s, strait_metrics_put_step(s->metrics, &line));
+    note_fault(s, strait_tensorboard_put_step(s->board, &line, strait_metrics_tokens(s->metrics)));
 }
 
 static strait_err take_step(struct session *s) {
@@ -329,7 +335,7 @@ static strait_err take_step(struct session *s) {
     STRAIT_TRY(err);
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     s->is_diverged = !isfinite(report.loss) || !isfinite(report.grad_norm);
-    handle_write(s, write_line(s, &report));
+    write_line(s, &report);
     report.tokens = strait_metrics_tokens(s->metrics);
     if (s->spec->events.stepped != NULL) s->spec->events.stepped(s->spec->events.user, &report);
     if (report.warning != NULL) note(s, report.warning);

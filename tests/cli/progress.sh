@@ -1,7 +1,8 @@
 #!/bin/sh
 # progress.sh - what a run prints while it trains: lines for people, JSON for scripts, a log file, and terminals
 # of several widths.
-. "$(dirname "$0")/lib.sh"
+here=$(cd "$(dirname "$0")/.." && pwd)
+. "$here/cli/lib.sh"
 
 make_corpus
 make_run run.yaml 2 10
@@ -50,6 +51,20 @@ jq -c 'select(.loss) | [.step, .loss, .tokens, .grad_norm]' json/metrics.jsonl >
 cmp -s steps.json steps.file || fail "--json and metrics.jsonl differ: $(diff steps.json steps.file | head -n 4)"
 jq -c 'select(.event == "valid") | .valid_loss' "$OUT" >valid.json
 jq -c '.valid_loss | numbers' json/metrics.jsonl | cmp -s - valid.json || fail "--json: validation losses"
+
+# TensorBoard's files, read back by another program: the figures of metrics.jsonl, rounded to floats.
+if command -v python3 >/dev/null; then
+    runs train run.yaml --out board --set metrics.tensorboard=events --set train.steps=6
+    runs train run.yaml --out board --set metrics.tensorboard=events --resume
+    python3 "$here/page/tensorboard.py" events >scalars 2>"$ERR" || fail "event files cannot be read"
+    [ "$(ls events | wc -l)" -ge 1 ] || fail "no event files"
+    for pair in loss/train:loss loss/valid:valid_loss grad_norm:grad_norm tokens:tokens; do
+        jq -r ".${pair#*:} | numbers" board/metrics.jsonl >wanted
+        awk -v tag="${pair%:*}" '$2 == tag { print $3 }' scalars | paste -d ' ' - wanted |
+            awk '{ d = $1 - $2; if (d < 0) d = -d; if ($2 == "" || d > 1e-6 * ($2 < 0 ? -$2 : $2)) bad = 1 } END { exit bad || NR < 2 }' ||
+            fail "TensorBoard's ${pair%:*} differs from metrics.jsonl"
+    done
+fi
 
 # Terminals: colours unless NO_COLOR is set, no redrawing on a dumb one, and step, loss and time left at any width.
 command -v script >/dev/null || exit 0
