@@ -16,7 +16,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static const double message_s = 0.5;  // at least between two messages
+static const double message_s = 1.0;  // at least between two messages
 static const double alive_s = 10.0;   // at most between two, so that dead readers are noticed
 static const double farewell_s = 1.0; // that readers have for the last one
 

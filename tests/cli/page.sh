@@ -55,7 +55,7 @@ head -n 1 a | grep -q '^step,loss,valid_loss,.*,tokens,time,' || fail "metrics.c
 [ "$(sed -n 2p a | cut -d , -f 1,2)" = "$(jq -r '"\(.step),\(.loss)"' run/metrics.jsonl | head -n 1)" ] || fail "metrics.csv: $(cat a)"
 
 # Server-sent events: each message has the next number and the points since the last.
-get -N -m 3 "$origin/api/v1/stream" >stream 2>/dev/null
+get -N -m 5 "$origin/api/v1/stream" >stream 2>/dev/null
 sed -n 's/^data: //p' stream | jq -es '(map(.number) | . == [range(.[0]; .[0] + length)]) and length >= 3 and length <= 8 and
     ([.[1:][].points[].step] | . == [range(.[0]; .[0] + length)] and length > 0)' >/dev/null ||
     fail "stream: $(cut -c 1-300 stream | head -n 4)"
