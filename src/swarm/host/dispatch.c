@@ -143,11 +143,14 @@ static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
     e->rejected_next += faults->rejected_next;
 }
 
-/* Returns the stage that this connection may reply for; -1: the reply is late or not its own. */
+/* Returns the stage that this connection may reply for; -1: the reply is late or not its own, or
+ * the worker was banned for sending it. */
 static int stage_of(const struct host *h, const struct connection *connection, uint32_t generation,
                     uint32_t sequence) {
     const struct strait_coordinator *c = &h->coordinator;
-    if (h->executor == NULL || generation != c->generation || sequence != c->sequence) return -1;
+    if (connection->worker < 0 || h->executor == NULL || generation != c->generation ||
+        sequence != c->sequence)
+        return -1;
     return c->workers[connection->worker].stage;
 }
 
