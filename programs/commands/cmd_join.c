@@ -23,7 +23,7 @@ enum {
 static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
-static int cannot_listen, has_no_sandbox, wants_sandbox;
+static int cannot_listen, has_no_sandbox;
 static const char *invite_file;
 
 static strait_lending_flags lending_flags;
@@ -63,10 +63,8 @@ static const strait_flag flags[] = {
      "the address that neighbours dial, if it differs from --listen"},
     {"no-listen", 0, STRAIT_FLAG_SWITCH, &cannot_listen, NULL,
      "do not accept connections: dial the neighbours, or meet at a relay"},
-    {"sandbox", 0, STRAIT_FLAG_SWITCH, &wants_sandbox, NULL,
-     "confine this process with seccomp and landlock (default with --device cpu; with cuda the "
-     "driver may not start then)"},
-    {"no-sandbox", 0, STRAIT_FLAG_SWITCH, &has_no_sandbox, NULL, "do not confine this process"},
+    {"no-sandbox", 0, STRAIT_FLAG_SWITCH, &has_no_sandbox, NULL,
+     "do not confine this process with seccomp and landlock"},
     {"keys", 0, STRAIT_FLAG_TEXT, &key_folder, "DIR",
      "folder of this machine's key (default ~/.config/strait)"},
     {"give-up", 0, STRAIT_FLAG_REAL, &give_up, "SECONDS",
@@ -139,18 +137,12 @@ static strait_err parse_fault(void) {
                        fault_text);
 }
 
-/* From here on a confined process opens no file of its user: the key is open and locked. With CUDA
- * only on request, until the cause is known why cuInit failed inside (docs/decisions/027). */
+/* From here on a confined process opens no file of its user: the key is open and locked. */
 static strait_err enter_sandbox(void) {
     char line[512];
     if (has_no_sandbox) {
         fprintf(stderr, "sandbox: off (--no-sandbox): an attacker who finds a memory error in this "
                         "program can act as this user\n");
-        return STRAIT_OK;
-    }
-    if (!wants_sandbox && strcmp(device, "cuda") == 0) {
-        fprintf(stderr, "sandbox: off with a CUDA device, whose driver does not start under it "
-                        "yet; --sandbox tries it\n");
         return STRAIT_OK;
     }
     STRAIT_TRY(strait_confine(device, !cannot_listen, line, (int)sizeof line));
@@ -161,8 +153,6 @@ static strait_err enter_sandbox(void) {
 /* All flags but the invite: a mistake in them is found before anything is opened. */
 static strait_err check_flags(void) {
     STRAIT_TRY(strait_args_check_device(device));
-    if (wants_sandbox && has_no_sandbox)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--sandbox and --no-sandbox: expected one of them");
     const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
                                                : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
@@ -209,6 +199,9 @@ static strait_err run_join(int n_args, const char **args) {
     strait_signals_listen(2); // the first hands the stage over, the second leaves at once
     strait_err err = enter_sandbox();
     if (err == STRAIT_OK) err = work(&spec);
+    /* Another driver may need what the sandbox refuses. */
+    if (err != STRAIT_OK && !has_no_sandbox && strncmp(strait_err_detail(), "device cuda", 11) == 0)
+        strait_err_prefix("in the sandbox (--no-sandbox is without)");
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
     return err;
@@ -218,16 +211,14 @@ const strait_command strait_cmd_join = {
     .name = "join",
     .usage = "[INVITE | -] [flags]",
     .summary = "contribute this machine to a run as a worker",
-    .about =
-        "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
-        "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
-        "over before leaving; a second Ctrl-C leaves at once. The process confines itself:\n"
-        "it starts no program, reads no file of yours and writes none (--no-sandbox). With a\n"
-        "CUDA device, whose driver does not start under it yet, it does so only with --sandbox.\n"
-        "\n"
-        "Other users of this machine can see the arguments of a program, and the invite is a\n"
-        "secret: INVITE \"-\" reads it from standard input, --invite-file from a file, and\n"
-        "without any of them it is taken from the environment variable STRAIT_INVITE.",
+    .about = "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
+             "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
+             "over before leaving; a second Ctrl-C leaves at once. The process confines itself:\n"
+             "it starts no program, reads no file of yours and writes none (--no-sandbox).\n"
+             "\n"
+             "Other users of this machine can see the arguments of a program, and the invite is a\n"
+             "secret: INVITE \"-\" reads it from standard input, --invite-file from a file, and\n"
+             "without any of them it is taken from the environment variable STRAIT_INVITE.",
     .flags = flags,
     .run = run_join,
 };

@@ -144,7 +144,7 @@ static void look_at_sandbox(struct strait_doctor *doctor) {
     else
         strait_doctor_fact(doctor, "sandbox",
                            "seccomp filters and landlock (version %d): strait join confines "
-                           "itself (with a CUDA device only if given --sandbox)",
+                           "itself",
                            support.landlock_abi);
 }
 
