@@ -182,8 +182,13 @@ static strait_err convert(struct export *ex, const char *run, const strait_expor
     const char *skipped = strait_checkpoint_skipped(ex->checkpoint);
     if (skipped != NULL) strait_convert_say(&ex->notes, "%s", skipped);
     STRAIT_TRY(strait_describe_read(ex->checkpoint, &ex->plan));
-    STRAIT_TRY(strait_file_path(ex->run, "%s/../..", strait_checkpoint_path(ex->checkpoint)));
+    STRAIT_TRY(strait_convert_run_of(ex->checkpoint, ex->run));
     ex->class = strait_export_class(&ex->plan);
+    if (ex->plan.n_stages > 1 && ex->class != STRAIT_HF_STRAIT)
+        strait_convert_say(&ex->notes,
+                           "the model is exported without its codec, %s: eval and "
+                           "generate round activations at boundaries, the export does not",
+                           ex->plan.codec.name);
     STRAIT_TRY(strait_export_list_init(ex->checkpoint, &ex->plan, ex->class, &ex->list));
     STRAIT_TRY(strait_weights_source_open(ex->checkpoint, &ex->plan, &ex->source));
     STRAIT_TRY(strait_file_path(ex->folder, "%s.tmp", ex->out));

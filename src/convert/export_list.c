@@ -99,6 +99,10 @@ static strait_err list_own(const struct strait_checkpoint *checkpoint,
 strait_err strait_export_list_init(const struct strait_checkpoint *checkpoint,
                                    const strait_run_plan *plan, strait_hf_class class,
                                    struct strait_export_list *out) {
+    if (plan->n_stages > 1 && plan->codec.keeps_fixed)
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "a model that was trained with link.codec.without_fixed loses a part of "
+                           "its stream at every boundary, which no exported class does");
     if (class != STRAIT_HF_STRAIT) return list_public(plan, out);
     if (plan->shape.subspace > 0)
         return STRAIT_FAIL(STRAIT_ENOTSUP,

@@ -1,10 +1,10 @@
 #include "convert/files.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -36,6 +36,19 @@ strait_err strait_convert_copy(const char *from, const char *to, const char *nam
     if (err == STRAIT_OK) err = strait_file_write(path, text, bytes);
     strait_alloc_free(text);
     return err;
+}
+
+/* Cut from the path, so that messages name the run as the user did. */
+strait_err strait_convert_run_of(const struct strait_checkpoint *checkpoint,
+                                 char out[STRAIT_PATH_MAX]) {
+    const char *path = strait_checkpoint_path(checkpoint);
+    STRAIT_TRY(strait_file_path(out, "%s", path));
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(out, '/');
+        if (slash == NULL || slash == out) return strait_file_path(out, "%s/../..", path);
+        *slash = '\0';
+    }
+    return STRAIT_OK;
 }
 
 void strait_convert_discard_step(const char *run) {

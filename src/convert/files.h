@@ -3,7 +3,8 @@
 
 #include <strait/convert.h>
 
-#include "base/error.h"
+#include "base/file.h"
+#include "store/checkpoint.h"
 
 /* Where messages for people go. */
 typedef struct strait_convert_notes {
@@ -20,6 +21,10 @@ extern const char *const strait_convert_companions[];
 
 /* Copies FROM/NAME to TO/NAME if it exists. */
 strait_err strait_convert_copy(const char *from, const char *to, const char *name);
+
+/* The run's folder of an open checkpoint, RUN/checkpoints/STEP. */
+strait_err strait_convert_run_of(const struct strait_checkpoint *checkpoint,
+                                 char out[STRAIT_PATH_MAX]);
 
 /* Removes the checkpoint of step 0 that was begun in a run's folder and not finished. The thread's
  * error stays. */

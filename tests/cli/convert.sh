@@ -36,6 +36,25 @@ refuses 2 'llama.cpp has no architecture for this model' export capped --to gguf
 [ ! -e x ] && [ ! -e x.tmp ] || fail "a refused export left a file"
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
+# What subspace trained in coordinates is multiplied out: the same loss, up to rounding.
+subspace="--set stages.count=2 --set link.codec.name=subspace --set link.codec.bits=32 --set link.codec.keep=8"
+loss_of() {
+    runs eval "$1" --data train.bin --json
+    sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$OUT"
+}
+for variant in factored full; do
+    # shellcheck disable=SC2086 # several flags
+    runs train run.yaml --out $variant $subspace --set link.codec.variant=$variant --set train.optimizer=adamw-rows
+    runs export $variant --to hf --out $variant-hf
+    runs import $variant-hf --out $variant-back
+    printf '%s %s\n' "$(loss_of $variant)" "$(loss_of $variant-back)" |
+        awk '{ exit !($1 > 0 && ($1 - $2) ^ 2 < 1e-8) }' || fail "$variant: another loss after export and import"
+done
+# shellcheck disable=SC2086
+runs train run.yaml --out lossy $subspace --set link.codec.variant=full --set train.steps=1 \
+    --set link.codec.without_fixed=true
+refuses 2 'link.codec.without_fixed loses a part of its stream' export lossy --to hf --out x
+
 # A run starts from a run, from one checkpoint or from a folder of Hugging Face: the steps are the same.
 losses_of() {
     sed -n 's/.*"step": \([0-9]*\), "loss": \([0-9.]*\).*/\1 \2/p' "$1"/metrics.jsonl

@@ -126,10 +126,10 @@ static strait_err add_keys(struct gguf_export *ex) {
 }
 
 static strait_err add_tokenizer(struct gguf_export *ex) {
-    char path[STRAIT_PATH_MAX];
+    char run[STRAIT_PATH_MAX], path[STRAIT_PATH_MAX];
     struct strait_tokenizer *tokenizer = NULL;
-    STRAIT_TRY(
-        strait_file_path(path, "%s/../../tokenizer.json", strait_checkpoint_path(ex->checkpoint)));
+    STRAIT_TRY(strait_convert_run_of(ex->checkpoint, run));
+    STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", run));
     if (!strait_file_exists(path))
         return STRAIT_FAIL(STRAIT_EDATA, "%s: is missing, and a GGUF file needs it", path);
     STRAIT_TRY(strait_tokenizer_open(path, &tokenizer));
