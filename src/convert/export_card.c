@@ -109,12 +109,12 @@ static strait_err put_card(FILE *out, const strait_export_about *about) {
     return put_run_file(out, about->run);
 }
 
-strait_err strait_export_card(const strait_export_about *about, const char *folder) {
+strait_err strait_export_card(const strait_export_about *about, const char *out) {
     char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(path, "%s/README.md", folder));
-    FILE *out = fopen(path, "we");
-    if (out == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create", path);
-    const strait_err err = put_card(out, about);
-    const strait_err end = strait_file_finish(&out, path);
+    STRAIT_TRY(strait_file_path(path, "%s/README.md", out));
+    FILE *file = fopen(path, "we");
+    if (file == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create", path);
+    const strait_err err = put_card(file, about);
+    const strait_err end = strait_file_finish(&file, path);
     return err != STRAIT_OK ? err : end;
 }

@@ -18,11 +18,10 @@ const char *const strait_convert_companions[] = {"tokenizer_config.json", "speci
 void strait_convert_say(const strait_convert_notes *notes, const char *format, ...) {
     char text[1024];
     va_list args;
-    if (notes->note == NULL) return;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    notes->note(notes->user, text);
+    if (notes->note != NULL) notes->note(notes->user, text);
 }
 
 strait_err strait_convert_copy(const char *from, const char *to, const char *name) {

@@ -16,7 +16,7 @@ struct strait_hf_model {
 /* Opens a folder and checks that every tensor is there, in f32, f16 or bf16 and with the right
  * shape, and that no other one is. STRAIT_EDATA names the first that is not. `out` is zeroed
  * before; the caller calls close, also after an error. */
-strait_err strait_hf_model_open(const char *path, struct strait_hf_model *out);
+strait_err strait_hf_model_open(const char *path, struct strait_hf_model *model);
 void strait_hf_model_close(struct strait_hf_model *model);
 
 /* Reads tensor i as f32 into `out`, which has space for all its values. STRAIT_EDATA: a value is

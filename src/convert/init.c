@@ -202,7 +202,7 @@ static strait_err reserve(struct init *in) {
                               (void **)&in->values);
 }
 
-static strait_err run(struct init *in, const char *initial) {
+static strait_err write_step(struct init *in, const char *initial) {
     STRAIT_TRY(strait_checkpoint_open(initial, STRAIT_CHECKPOINT_NEWEST, &in->initial));
     STRAIT_TRY(strait_describe_read(in->initial, &in->plan));
     const unsigned traits = in->plan.n_stages > 1 ? strait_codec_traits(&in->plan.codec) : 0;
@@ -218,14 +218,14 @@ static strait_err run(struct init *in, const char *initial) {
     return err;
 }
 
-strait_err strait_init_write(const char *initial, const char *source, const char *folder,
+strait_err strait_init_write(const char *initial, const char *source, const char *run,
                              const strait_convert_notes *notes) {
     struct init *in = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *in, "initial weights", (void **)&in));
-    in->run = folder;
+    in->run = run;
     in->source_path = source;
     in->notes = notes;
-    const strait_err err = run(in, initial);
+    const strait_err err = write_step(in, initial);
     strait_init_source_close(&in->source);
     strait_checkpoint_close(&in->initial);
     strait_alloc_free(in->is_used);

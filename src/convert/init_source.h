@@ -13,8 +13,8 @@ struct strait_init_source {
     struct strait_weights_source weights; // of the checkpoint
 };
 
-/* Opens a source; `out` is zeroed before. The caller calls close, also after an error. */
-strait_err strait_init_source_open(const char *path, struct strait_init_source *out);
+/* Opens a source; `source` is zeroed before. The caller calls close, also after an error. */
+strait_err strait_init_source_open(const char *path, struct strait_init_source *source);
 void strait_init_source_close(struct strait_init_source *source);
 
 /* The i-th tensor: name and shape, as a model without coordinates has them. Returns 0 past the

@@ -19,11 +19,11 @@ struct strait_weights_source {
     strait_tensor basis, fixed; // [d x k], [vocab x d]; absent without coordinates
 };
 
-/* Prepares to read; `out` is zeroed before. The caller calls close, also after an error.
+/* Prepares to read; `source` is zeroed before. The caller calls close, also after an error.
  * STRAIT_ENOTSUP: the model has no equal without boundaries. */
 strait_err strait_weights_source_open(struct strait_checkpoint *checkpoint,
                                       const strait_run_plan *plan,
-                                      struct strait_weights_source *out);
+                                      struct strait_weights_source *source);
 void strait_weights_source_close(struct strait_weights_source *source);
 
 /* Replaces the shape of a tensor that is stored as coordinates by the shape that it has when they
