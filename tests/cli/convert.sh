@@ -57,13 +57,14 @@ refuses 2 'link.codec.without_fixed loses a part of its stream' export lossy --t
 
 # A run starts from a run, from one checkpoint or from a folder of Hugging Face: the steps are the same.
 losses_of() {
-    sed -n 's/.*"step": \([0-9]*\), "loss": \([0-9.]*\).*/\1 \2/p' "$1"/metrics.jsonl
+    sed -n 's/.*"step":\([0-9]*\),"loss":\([0-9.]*\).*/\1 \2/p' "$1"/metrics.jsonl
 }
 runs train run.yaml --out again --set train.init_from=good --set train.steps=3
 grep -q 'weights from .*good: 21 tensors taken, 0 new, 0 left over' "$ERR" "$OUT" || fail "no count of tensors"
 runs train run.yaml --out from-hf --set train.init_from=hf --set train.steps=3
 runs train run.yaml --out from-step --set train.init_from=good/checkpoints/00000010 --set train.steps=3 \
     --set stages.count=2
+[ "$(losses_of again | wc -l)" = 3 ] || fail "no losses of three steps"
 for name in from-hf from-step; do
     [ "$(losses_of again)" = "$(losses_of $name)" ] || fail "$name: other losses than from the run"
 done
