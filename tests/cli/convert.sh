@@ -29,6 +29,12 @@ for type in f32 f16 bf16 q8_0; do
     [ "$(head -c 4 good-$type.gguf)" = GGUF ] || fail "$type: not a GGUF file"
 done
 [ "$(wc -c <good-f32.gguf)" -gt "$(wc -c <good-q8_0.gguf)" ] || fail "q8_0 is not smaller than f32"
+cp -r good normalised
+sed 's/"normalizer": null/"normalizer": {"type": "NFC"}/' good/tokenizer.json >normalised/tokenizer.json
+runs export normalised --to gguf --out nfc.gguf
+cmp -s nfc.gguf good-f16.gguf || fail "NFC changed the file"
+sed 's/"normalizer": null/"normalizer": {"type": "NFKC"}/' good/tokenizer.json >normalised/tokenizer.json
+refuses 2 'the tokenizer has a normalizer other than NFC' export normalised --to gguf --out x
 refuses 2 'good-f32.gguf exists' export good --to gguf --out good-f32.gguf
 refuses 2 'dtype "q4_0" is not known: expected f32, f16, bf16 or q8_0' export good --to gguf --out x --dtype q4_0
 runs train run.yaml --out capped --set train.steps=1 --set model.softcap=15

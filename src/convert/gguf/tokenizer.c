@@ -122,10 +122,13 @@ static strait_err put_merges(struct strait_gguf *g, const json_t *model) {
 static strait_err put_tokenizer(struct strait_gguf *g, const json_t *document,
                                 struct words *words) {
     const json_t *model = json_object_get(document, "model");
+    const json_t *normalizer = json_object_get(document, "normalizer");
     const char *pattern = find_pattern(json_object_get(document, "pre_tokenizer"));
     if (!is_type(model, "BPE")) return unknown("another model than BPE");
     if (pattern == NULL) return unknown("another way to split text");
-    if (json_is_object(json_object_get(document, "normalizer"))) return unknown("a normalizer");
+    /* Qwen's; llama.cpp does not normalise, which changes little text. */
+    if (json_is_object(normalizer) && !is_type(normalizer, "NFC"))
+        return unknown("a normalizer other than NFC");
     STRAIT_TRY(read_words(document, words));
     STRAIT_TRY(strait_gguf_text(g, "tokenizer.ggml.model", "gpt2"));
     STRAIT_TRY(strait_gguf_text(g, "tokenizer.ggml.pre", pattern));
