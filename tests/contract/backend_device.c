@@ -179,8 +179,12 @@ static void rejects_unknown_devices(void **state) {
     CHECK_FAILS(strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = -1}, &be),
                 STRAIT_EINVAL, "threads");
     CHECK_FAILS(
-        strait_backend_open((strait_backend_spec){.name = "cpu", .precision = STRAIT_BF16}, &be),
-        STRAIT_ECONFIG, "fp32");
+        strait_backend_open((strait_backend_spec){.name = "cpu", .precision = STRAIT_I8}, &be),
+        STRAIT_ECONFIG, "fp32 or bf16");
+    CHECK_FAILS(
+        strait_backend_open(
+            (strait_backend_spec){.name = "cpu", .precision = STRAIT_BF16, .is_reference = 1}, &be),
+        STRAIT_ECONFIG, "reference loops");
     assert_null(be);
 }
 

@@ -1,5 +1,6 @@
 #include "rig.h"
 
+#include "backend/cpu/bf16_product.h"
 #include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 
@@ -10,7 +11,7 @@
 #endif
 
 enum {
-    RIGS_MAX = 10,
+    RIGS_MAX = 20,
     QUICK_STRIDE = 7 // coprime to the length of every list of sizes
 };
 
@@ -253,7 +254,36 @@ static void open_reference(void) {
     rig_open(&reference, (strait_backend_spec){.name = "cpu", .n_threads = 1, .is_reference = 1});
 }
 
+/* A cpu rig in bf16 with other kernels than the fastest. */
+static void open_slower_bf16(const struct strait_isa *isa, const struct strait_bf16_units *units) {
+    struct rig *rig = open_next(
+        (strait_backend_spec){.name = "cpu", .n_threads = 2, .precision = STRAIT_BF16});
+    struct strait_cpu *cpu = rig->be->state;
+    if (isa != NULL) isa->fill_half(&cpu->half);
+    cpu->units = units;
+    (void)snprintf(cpu->description, sizeof cpu->description, "2 threads, %s, bf16 products: %s",
+                   isa != NULL ? isa->name : "fastest", units != NULL ? units->name : "in f32");
+}
+
+/* The cpu in bf16: with several counts of threads, with every slower kind of products, and with the
+ * older instruction sets. */
+static void open_cpu_bf16(void) {
+    const int is_quick = rig_is_quick(), fewest = is_quick ? 1 : FEWEST_THREADS;
+    for (int n = fewest; n <= (is_quick ? 1 : 3); n++)
+        open_next((strait_backend_spec){.name = "cpu", .n_threads = n, .precision = STRAIT_BF16})
+            ->is_alone = n == fewest;
+    for (const struct strait_bf16_units *u = strait_bf16_units; u->name != NULL; u++)
+        if (u[1].name != NULL && u->is_supported()) open_slower_bf16(NULL, u);
+    if (is_quick) return;
+    for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++)
+        if (isa->is_supported()) open_slower_bf16(isa, NULL);
+}
+
 static void open_in_bf16(const char *name) {
+    if (strcmp(name, "cpu") == 0) {
+        open_cpu_bf16();
+        return;
+    }
     if (can_open(name, STRAIT_BF16, STRAIT_ECONFIG))
         open_next((strait_backend_spec){.name = name, .precision = STRAIT_BF16});
 }
@@ -269,7 +299,7 @@ int open_rigs(void **state) {
         const int many = is_cpu && !rig_is_quick(), fewest = many ? FEWEST_THREADS : 1;
         for (int n = fewest; n <= (many ? 3 : 1); n++)
             open_next((strait_backend_spec){.name = name, .n_threads = n})->is_alone = n == fewest;
-        if (!is_cpu) open_in_bf16(name);
+        open_in_bf16(name);
     }
     return 0;
 }
@@ -278,8 +308,7 @@ int open_bf16_rigs(void **state) {
     (void)state;
     open_reference();
     for (int i = 0; strait_backends[i] != NULL; i++)
-        if (rig_is_available(i) && strcmp(strait_backends[i]->name, "cpu") != 0)
-            open_in_bf16(strait_backends[i]->name);
+        if (rig_is_available(i)) open_in_bf16(strait_backends[i]->name);
     return 0;
 }
 

@@ -2,8 +2,9 @@
  *
  * A case puts inputs on a device, calls a kernel and keeps its outputs. check_case runs it on the
  * reference loops, then on every available backend of the registry, the cpu with one, two and three
- * threads (only three under a sanitizer, where fewer find nothing more). Outputs must be near those
- * of the reference loops, and have the same bits every time. A case with activations (rig_act) runs
+ * threads (only three under a sanitizer, where fewer find nothing more) and with every instruction
+ * set and kind of bf16 products that it has. Outputs must be near those of the reference loops, and
+ * have the same bits every time. A case with activations (rig_act) runs
  * again in bf16 on every device that supports it; the reference loops then get the same rounded
  * inputs, in f32.
  *

@@ -2,6 +2,7 @@
  * call returns, so streams and events have nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/bf16_product.h"
 #include "base/alloc.h"
 
 #include <stdio.h>
@@ -38,31 +39,69 @@ static const struct strait_isa *best_isa(void) {
     return best;
 }
 
-static strait_err init(struct strait_backend *be) {
+/* The fastest bf16 instructions of this processor; NULL where it has none. */
+static const struct strait_bf16_units *best_units(void) {
+    const struct strait_bf16_units *best = NULL;
+    for (const struct strait_bf16_units *units = strait_bf16_units; units->name != NULL; units++)
+        if (units->is_supported()) best = units;
+    return best;
+}
+
+static void describe_kernels(struct strait_backend *be, const struct strait_isa *isa) {
     struct strait_cpu *cpu = state_of(be);
-    if (be->ordinal != 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d does not exist: use cpu:0", be->ordinal);
-    if (be->precision != STRAIT_F32)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 only: set "
-                                           "device.precision to fp32 or auto");
-    STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
-    be->n_threads = strait_pool_threads(cpu->pool);
-    take_reference(&cpu->kernels);
-    strait_kernel_set_link(&cpu->kernels);
-    be->kernels = &cpu->kernels.base;
-    const struct strait_isa *isa = be->is_reference ? NULL : best_isa();
-    (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
-                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "reference loops");
-    if (isa == NULL) return STRAIT_OK;
-    /* Only the fast kernels need packed panels and scratch. fini frees them, also after an error.
-     */
-    isa->fill(&cpu->kernels);
+    const char *units = cpu->units != NULL ? cpu->units->name : "converted to f32";
+    const int is_half = be->precision == STRAIT_BF16;
+    (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s%s%s", be->n_threads,
+                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "reference loops",
+                   is_half ? ", bf16 products: " : "", is_half ? units : "");
+}
+
+/* Only the fast kernels need packed panels and scratch. fini frees them, also after an error. */
+static strait_err take_memory(struct strait_backend *be) {
+    struct strait_cpu *cpu = state_of(be);
+    const int is_half = be->precision == STRAIT_BF16;
+    cpu->thread_floats = STRAIT_CPU_SCRATCH + (is_half ? STRAIT_CPU_HALF_SCRATCH : 0);
     STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_LEFT, sizeof *cpu->left, "packed matrices",
                                   (void **)&cpu->left));
     STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_RIGHT, sizeof *cpu->right, "packed matrices",
                                   (void **)&cpu->right));
-    return strait_alloc_unset((size_t)be->n_threads * STRAIT_CPU_SCRATCH, sizeof *cpu->scratch,
-                              "scratch of threads", (void **)&cpu->scratch);
+    if (is_half)
+        STRAIT_TRY(strait_alloc_unset(STRAIT_CPU_SUMS, sizeof *cpu->sums, "sums of products",
+                                      (void **)&cpu->sums));
+    return strait_alloc_unset((size_t)be->n_threads * (size_t)cpu->thread_floats,
+                              sizeof *cpu->scratch, "scratch of threads", (void **)&cpu->scratch);
+}
+
+/* A device for bf16 has kernels of both types: weights and their updates stay f32. */
+static void take_both_types(struct strait_cpu *cpu, const struct strait_isa *isa) {
+    cpu->f32 = cpu->half = cpu->kernels;
+    isa->fill(&cpu->f32);
+    isa->fill_half(&cpu->half);
+    isa->fill(&cpu->kernels);
+    strait_cpu_by_type(&cpu->kernels);
+    cpu->units = best_units();
+}
+
+static strait_err init(struct strait_backend *be) {
+    struct strait_cpu *cpu = state_of(be);
+    if (be->ordinal != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d does not exist: use cpu:0", be->ordinal);
+    if (be->precision != STRAIT_F32 && be->precision != STRAIT_BF16)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 or bf16");
+    if (be->precision == STRAIT_BF16 && be->is_reference)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "the reference loops of device cpu compute in fp32");
+    STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
+    be->n_threads = strait_pool_threads(cpu->pool);
+    take_reference(&cpu->kernels);
+    const struct strait_isa *isa = be->is_reference ? NULL : best_isa();
+    if (isa != NULL && be->precision == STRAIT_BF16)
+        take_both_types(cpu, isa);
+    else if (isa != NULL)
+        isa->fill(&cpu->kernels);
+    strait_kernel_set_link(&cpu->kernels);
+    be->kernels = &cpu->kernels.base;
+    describe_kernels(be, isa);
+    return isa != NULL ? take_memory(be) : STRAIT_OK;
 }
 
 /* Accepts whatever a failed init left: closing NULL does nothing. */
@@ -71,6 +110,7 @@ static void fini(struct strait_backend *be) {
     strait_pool_close(&cpu->pool);
     strait_alloc_free(cpu->left);
     strait_alloc_free(cpu->right);
+    strait_alloc_free(cpu->sums);
     strait_alloc_free(cpu->scratch);
 }
 

@@ -13,19 +13,28 @@
 #include <string.h>
 
 enum {
-    STRAIT_CPU_LEFT = 2 << 20,    // floats of packed left panels of a matrix product
-    STRAIT_CPU_RIGHT = 1 << 20,   // floats of packed right panels
-    STRAIT_CPU_SCRATCH = 5 << 16, // floats per thread, for one item of attention
-    STRAIT_CPU_HEAD_MAX = 256     // widest attention head
+    STRAIT_CPU_LEFT = 2 << 20,         // floats of packed left panels of a matrix product
+    STRAIT_CPU_RIGHT = 1 << 20,        // floats of packed right panels
+    STRAIT_CPU_SCRATCH = 5 << 16,      // floats per thread, for one item of attention
+    STRAIT_CPU_SUMS = 1 << 20,         // floats of a bf16 product before it is rounded
+    STRAIT_CPU_HALF_SCRATCH = 1 << 19, // more floats per thread: sums of gradients of bf16 keys
+    STRAIT_CPU_HEAD_MAX = 256          // widest attention head
 };
+
+struct strait_bf16_units;
 
 /* The state of a cpu device. Kernels run one at a time: they share the pool and the panels. */
 struct strait_cpu {
     struct strait_pool *pool;
-    float *left, *right; // packed panels; left also holds partial sums of blocks of rows
-    float *scratch;      // STRAIT_CPU_SCRATCH floats per thread
-    struct strait_kernel_set kernels;
-    char description[64];
+    float *left, *right;   // packed panels; left also holds partial sums of blocks of rows
+    float *sums;           // STRAIT_CPU_SUMS floats; bf16 only
+    float *scratch;        // thread_floats per thread
+    int64_t thread_floats; // STRAIT_CPU_SCRATCH, and with bf16 STRAIT_CPU_HALF_SCRATCH more
+    /* Instructions for bf16 products that this processor has; NULL: bf16 becomes f32 first. */
+    const struct strait_bf16_units *units;
+    /* With bf16 `kernels` selects, by the types of its tensors, an entry of one of the others. */
+    struct strait_kernel_set kernels, f32, half;
+    char description[96];
 };
 
 /* An instruction set and the kernels compiled for it. */
@@ -33,10 +42,15 @@ struct strait_isa {
     const char *name;
     int (*is_supported)(void); // by the processor we run on
     void (*fill)(struct strait_kernel_set *set);
+    void (*fill_half)(struct strait_kernel_set *set); // the same with bf16 activations
 };
 
 /* Instruction sets this build has code for, the fastest last, ended by an entry without a name. */
 extern const struct strait_isa strait_isas[];
+
+/* Fills set->base and the optional tables with entries that select, by the types of their tensors,
+ * one of cpu->f32 and cpu->half. */
+void strait_cpu_by_type(struct strait_kernel_set *set);
 
 /* Reference loops: one thread, sums in double precision. They define what every kernel computes. */
 void strait_ref_elementwise(struct strait_kernel_set *set);
@@ -59,6 +73,43 @@ void strait_ref_autoencoder(struct strait_kernel_set *set);
 static inline float *strait_cpu_f32(strait_tensor t) {
     assert(t.data == NULL || t.dtype == STRAIT_F32);
     return t.data;
+}
+
+/* bf16 bits of a value, rounded to nearest, half to even. A NaN keeps its upper bits: rounding
+ * could carry it into infinity. */
+static inline uint16_t strait_cpu_round(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return (uint16_t)(is_nan ? bits >> 16 | 0x40u : rounded);
+}
+
+/* Exact: bf16 is the upper half of an f32. */
+static inline float strait_cpu_widen(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Value i of a tensor of either type: for reference loops, which serve both. */
+static inline float strait_cpu_get(strait_tensor t, int64_t i) {
+    assert(t.dtype == STRAIT_F32 || t.dtype == STRAIT_BF16);
+    return t.dtype == STRAIT_BF16 ? strait_cpu_widen(((const uint16_t *)t.data)[i])
+                                  : ((const float *)t.data)[i];
+}
+
+static inline void strait_cpu_put(strait_tensor t, int64_t i, float value) {
+    assert(t.dtype == STRAIT_F32 || t.dtype == STRAIT_BF16);
+    if (t.dtype == STRAIT_BF16)
+        ((uint16_t *)t.data)[i] = strait_cpu_round(value);
+    else
+        ((float *)t.data)[i] = value;
+}
+
+static inline void strait_cpu_add(strait_tensor t, int64_t i, float value) {
+    strait_cpu_put(t, i, strait_cpu_get(t, i) + value);
 }
 
 static inline const int32_t *strait_cpu_i32(strait_tensor t) {
@@ -100,11 +151,12 @@ static inline strait_err strait_cpu_refuse_wide(strait_heads h) {
 /* Stores the key and value of each row of qkv at row `past` of its sequence's cache. */
 static inline void strait_cpu_cache(strait_tensor keys, strait_tensor values, strait_tensor qkv,
                                     int64_t past, strait_heads h) {
-    const size_t bytes = (size_t)keys.cols * sizeof(float);
+    const size_t size = strait_dtype_bytes(qkv.dtype), bytes = (size_t)keys.cols * size;
+    assert(keys.dtype == qkv.dtype && values.dtype == qkv.dtype);
     for (int64_t b = 0; b < qkv.rows; b++) {
-        const float *key = strait_cpu_f32(qkv) + b * qkv.cols + (int64_t)h.n_query * h.head_dim;
-        const int64_t to = (b * h.seq_len + past) * keys.cols;
-        memcpy(strait_cpu_f32(keys) + to, key, bytes);
-        memcpy(strait_cpu_f32(values) + to, key + keys.cols, bytes);
+        const size_t from = (size_t)(b * qkv.cols + (int64_t)h.n_query * h.head_dim) * size;
+        const size_t to = (size_t)(b * h.seq_len + past) * bytes;
+        memcpy((char *)keys.data + to, (const char *)qkv.data + from, bytes);
+        memcpy((char *)values.data + to, (const char *)qkv.data + from + bytes, bytes);
     }
 }

@@ -16,13 +16,16 @@
 /* One call, split into items that threads take from a counter. Which thread takes an item does not
  * matter: an item writes only its own outputs and its thread's own scratch. */
 struct flash_job {
-    const float *qkv, *y, *lse, *d_y; // y, lse and d_y in the backward pass only
-    float *out, *out_lse, *d_qkv;
+    const act *qkv, *y, *d_y; // y, lse and d_y in the backward pass only
+    const float *lse;
+    act *out, *d_qkv;
+    float *out_lse;
     int64_t cols, y_cols;
     strait_heads heads;
     int n_items;
     atomic_int next;
     float *scratch;
+    int64_t thread_floats; // of scratch, per thread
     void (*work)(const struct flash_job *job, int item, float *scratch);
 };
 
@@ -41,14 +44,14 @@ static inline int64_t padded_rows(int64_t n) {
 
 /* Packs n lines of `depth` values, value (line, k) at from[line * line_step + k * depth_step], into
  * consecutive panels. */
-static inline void pack_lefts(float *to, const float *from, int64_t line_step, int64_t depth_step,
+static inline void pack_lefts(float *to, const act *from, int64_t line_step, int64_t depth_step,
                               int64_t n, int64_t depth) {
     for (int64_t i = 0; i < n; i += TILE_ROWS)
         pack_left(to + i * depth, from + i * line_step, line_step, depth_step,
                   smaller(TILE_ROWS, n - i), depth);
 }
 
-static inline void pack_rights(float *to, const float *from, int64_t line_step, int64_t depth_step,
+static inline void pack_rights(float *to, const act *from, int64_t line_step, int64_t depth_step,
                                int64_t n, int64_t depth) {
     for (int64_t j = 0; j < n; j += TILE_COLS)
         pack_right(to + j * depth, from + j * line_step, line_step, depth_step,
@@ -76,11 +79,12 @@ static inline void flash_thread(void *arg, int thread) {
     struct flash_job *job = arg;
     int item;
     while ((item = atomic_fetch_add(&job->next, 1)) < job->n_items)
-        job->work(job, item, job->scratch + (int64_t)thread * STRAIT_CPU_SCRATCH);
+        job->work(job, item, job->scratch + (int64_t)thread * job->thread_floats);
 }
 
 static inline void run_flash(const struct strait_stream *s, struct flash_job *job) {
     const struct strait_cpu *cpu = s->backend->state;
     job->scratch = cpu->scratch;
+    job->thread_floats = cpu->thread_floats;
     strait_pool_run(cpu->pool, strait_pool_threads(cpu->pool), flash_thread, job);
 }

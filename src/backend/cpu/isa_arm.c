@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 void strait_simd_table_neon(struct strait_kernel_set *set);
+void strait_simd_table_neon_bf16(struct strait_kernel_set *set);
 
 /* Neon is part of the base architecture. */
 static int always(void) {
@@ -9,6 +10,9 @@ static int always(void) {
 }
 
 const struct strait_isa strait_isas[] = {
-    {.name = "neon", .is_supported = always, .fill = strait_simd_table_neon},
+    {.name = "neon",
+     .is_supported = always,
+     .fill = strait_simd_table_neon,
+     .fill_half = strait_simd_table_neon_bf16},
     {0},
 };

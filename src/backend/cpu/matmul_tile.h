@@ -16,34 +16,53 @@ typedef struct tile_params {
     float alpha, beta;
 } tile_params;
 
-/* Packs `n` <= width lines of `depth` values into a panel. Value (line, k) is
- * from[line * line_step + k * depth_step]. */
-static inline void pack_panel(float *panel, const float *from, int64_t line_step,
-                              int64_t depth_step, int64_t n, int64_t depth, int64_t width) {
+/* Lines to pack into a panel: value (line, k) is from[line * line_step + k * depth_step], which is
+ * bf16 where is_half. */
+typedef struct pack_source {
+    const void *from;
+    int is_half;
+    int64_t line_step, depth_step;
+} pack_source;
+
+static inline float packed_value(pack_source lines, int64_t at) {
+    return lines.is_half ? strait_cpu_widen(((const uint16_t *)lines.from)[at])
+                         : ((const float *)lines.from)[at];
+}
+
+/* Packs `n` <= width lines of `depth` values into a panel. Inlined, so that the type and the width
+ * are constants. */
+static inline __attribute__((always_inline)) void pack_panel(float *panel, pack_source lines,
+                                                             int64_t n, int64_t depth,
+                                                             int64_t width) {
+    const int64_t step = lines.depth_step;
     if (n < width) {
         memset(panel, 0, (size_t)(depth * width) * sizeof *panel);
         for (int64_t line = 0; line < n; line++)
             for (int64_t k = 0; k < depth; k++)
-                panel[k * width + line] = from[line * line_step + k * depth_step];
-    } else if (line_step == 1) {
+                panel[k * width + line] = packed_value(lines, line * lines.line_step + k * step);
+    } else if (lines.line_step == 1 && !lines.is_half) {
         for (int64_t k = 0; k < depth; k++)
-            memcpy(panel + k * width, from + k * depth_step, (size_t)width * sizeof *panel);
+            memcpy(panel + k * width, (const float *)lines.from + k * step,
+                   (size_t)width * sizeof *panel);
+    } else if (lines.line_step == 1) {
+        for (int64_t k = 0; k < depth; k++)
+            for (int64_t line = 0; line < width; line++)
+                panel[k * width + line] = packed_value(lines, line + k * step);
     } else {
         for (int64_t k = 0; k < depth; k++)
             for (int64_t line = 0; line < width; line++)
-                panel[k * width + line] = from[line * line_step + k * depth_step];
+                panel[k * width + line] = packed_value(lines, line * lines.line_step + k * step);
     }
 }
 
-static inline void pack_left(float *panel, const float *from, int64_t line_step, int64_t depth_step,
-                             int64_t n, int64_t depth) {
-    pack_panel(panel, from, line_step, depth_step, n, depth, TILE_ROWS);
-}
-
-static inline void pack_right(float *panel, const float *from, int64_t line_step,
-                              int64_t depth_step, int64_t n, int64_t depth) {
-    pack_panel(panel, from, line_step, depth_step, n, depth, TILE_COLS);
-}
+/* `from` is a pointer to values of either type. */
+#define IS_HALF(from) BY_TYPE(from, 0, 1)
+#define pack_left(panel, from, line_step, depth_step, n, depth)                            \
+    pack_panel(panel, (pack_source){from, IS_HALF(from), line_step, depth_step}, n, depth, \
+               TILE_ROWS)
+#define pack_right(panel, from, line_step, depth_step, n, depth)                           \
+    pack_panel(panel, (pack_source){from, IS_HALF(from), line_step, depth_step}, n, depth, \
+               TILE_COLS)
 
 /* One whole tile of y from a left and a right panel. */
 static inline void multiply_tile(tile_params params, const float *left, const float *right,

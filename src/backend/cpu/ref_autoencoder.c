@@ -11,8 +11,8 @@ static strait_err subtract_norm(struct strait_stream *s, strait_tensor delta, st
     const strait_tensor absent = {0};
     assert(delta.rows == y.rows && delta.cols >= y.cols && strait_cpu_same_shape(x, y));
     for (int64_t i = 0; i < strait_cpu_count(y); i++)
-        strait_cpu_f32(delta)[i / y.cols * delta.cols + i % y.cols] = strait_cpu_f32(y)[i] -
-                                                                      strait_cpu_f32(x)[i];
+        strait_cpu_put(delta, i / y.cols * delta.cols + i % y.cols,
+                       strait_cpu_get(y, i) - strait_cpu_get(x, i));
     if (normed.data == NULL) return STRAIT_OK;
     return s->backend->kernels->rmsnorm(s, normed, absent, rstd, y, absent,
                                         (strait_norm_params){.epsilon = epsilon});
@@ -46,8 +46,8 @@ static strait_err window_norm(struct strait_stream *s, strait_tensor both, strai
         const int is_valid = j <= n % params.seq_len && c < params.keep;
         const float value = is_valid ? strait_cpu_f32(z)[(n - j) * z.cols + c] : 0.0f;
         const float scale = is_valid ? strait_cpu_f32(rstd)[n - j] : 0.0f;
-        strait_cpu_f32(both)[n * both.cols + i % normeds.cols] = value;
-        strait_cpu_f32(normeds)[i] = value * scale;
+        strait_cpu_put(both, n * both.cols + i % normeds.cols, value);
+        strait_cpu_put(normeds, i, value * scale);
     }
     return STRAIT_OK;
 }
@@ -57,7 +57,7 @@ static double gathered(strait_tensor t, strait_tensor z, int64_t n, int64_t c,
                        strait_window_params params) {
     double sum = 0;
     for (int64_t j = 0; j < params.taps && n % params.seq_len + j < params.seq_len; j++)
-        sum += (double)strait_cpu_f32(t)[(n + j) * t.cols + j * z.cols + c];
+        sum += (double)strait_cpu_get(t, (n + j) * t.cols + j * z.cols + c);
     return sum;
 }
 
@@ -103,13 +103,13 @@ static strait_err silu_cols(struct strait_stream *s, strait_tensor y, strait_ten
     assert(y.rows == x.rows && first >= 0 && first + x.cols + beside.cols <= y.cols);
     assert(beside.data == NULL || beside.rows == y.rows);
     for (int64_t n = 0; n < y.rows; n++) {
-        float *to = strait_cpu_f32(y) + n * y.cols + first;
+        const int64_t to = n * y.cols + first;
         for (int64_t c = 0; c < x.cols; c++) {
-            const double value = (double)strait_cpu_f32(x)[n * x.cols + c];
-            to[c] = (float)(value * sigmoid(value));
+            const double value = (double)strait_cpu_get(x, n * x.cols + c);
+            strait_cpu_put(y, to + c, (float)(value * sigmoid(value)));
         }
         for (int64_t c = 0; c < beside.cols; c++)
-            to[x.cols + c] = strait_cpu_f32(beside)[n * beside.cols + c];
+            strait_cpu_put(y, to + x.cols + c, strait_cpu_get(beside, n * beside.cols + c));
     }
     return STRAIT_OK;
 }
@@ -120,8 +120,8 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
     (void)s;
     assert(strait_cpu_same_shape(d_x, x) && d_y.rows == x.rows && first + x.cols <= d_y.cols);
     for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const float d = strait_cpu_f32(d_y)[i / x.cols * d_y.cols + first + i % x.cols];
-        strait_cpu_f32(d_x)[i] = (float)((double)d * silu_slope((double)strait_cpu_f32(x)[i]));
+        const float d = strait_cpu_get(d_y, i / x.cols * d_y.cols + first + i % x.cols);
+        strait_cpu_put(d_x, i, (float)((double)d * silu_slope((double)strait_cpu_get(x, i))));
     }
     return STRAIT_OK;
 }
@@ -131,26 +131,26 @@ static strait_err silu_cols_back(struct strait_stream *s, strait_tensor d_x, str
 static strait_err norm_silu_back(struct strait_stream *s, const strait_norm_silu_grads *at) {
     (void)s;
     const int64_t cols = at->a.cols;
-    const float *plus = at->plus.data;
+    const int adds = at->plus.data != NULL;
     assert(strait_cpu_same_shape(at->d_a, at->a) && strait_cpu_same_shape(at->d_h, at->a));
     assert(strait_cpu_same_shape(at->scaled, at->a));
     assert(strait_cpu_same_shape(at->d_y, at->n) && at->n.rows == at->a.rows);
-    assert(plus == NULL || strait_cpu_same_shape(at->plus, at->n));
+    assert(!adds || strait_cpu_same_shape(at->plus, at->n));
     for (int64_t n = 0; n < at->a.rows; n++) {
-        float *scaled = strait_cpu_f32(at->scaled) + n * cols;
         const double scale = (double)strait_cpu_f32(at->rstd)[n];
         double dot = 0;
         for (int64_t c = 0; c < cols; c++) {
-            const double a = (double)strait_cpu_f32(at->a)[n * cols + c];
-            const double d_a = (double)strait_cpu_f32(at->d_h)[n * cols + c] * silu_slope(a);
-            strait_cpu_f32(at->d_a)[n * cols + c] = (float)d_a;
-            scaled[c] = (float)(scale * d_a);
+            const double a = (double)strait_cpu_get(at->a, n * cols + c);
+            const double d_a = (double)strait_cpu_get(at->d_h, n * cols + c) * silu_slope(a);
+            strait_cpu_put(at->d_a, n * cols + c, (float)d_a);
+            strait_cpu_put(at->scaled, n * cols + c, (float)(scale * d_a));
             dot += a * d_a;
         }
         const double shift = -scale * dot / (double)at->n.cols;
         for (int64_t i = n * at->n.cols; i < (n + 1) * at->n.cols; i++)
-            strait_cpu_f32(at->d_y)[i] = (float)(shift * (double)strait_cpu_f32(at->n)[i] +
-                                                 (plus != NULL ? (double)plus[i] : 0.0));
+            strait_cpu_put(at->d_y, i,
+                           (float)(shift * (double)strait_cpu_get(at->n, i) +
+                                   (adds ? (double)strait_cpu_get(at->plus, i) : 0.0)));
     }
     return STRAIT_OK;
 }

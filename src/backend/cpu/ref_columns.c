@@ -8,7 +8,7 @@ static strait_err add_row(struct strait_stream *s, strait_tensor y, strait_tenso
     assert(row.rows == 1 && row.cols == y.cols);
     for (int64_t n = 0; n < y.rows; n++)
         for (int64_t c = 0; c < y.cols; c++)
-            strait_cpu_f32(y)[n * y.cols + c] += strait_cpu_f32(row)[c];
+            strait_cpu_add(y, n * y.cols + c, strait_cpu_f32(row)[c]);
     return STRAIT_OK;
 }
 
@@ -25,7 +25,7 @@ static strait_err add_row_back(struct strait_stream *s, strait_tensor d_row, str
         double sums[BATCH] = {0};
         for (int64_t row = 0; row < d_y.rows; row++)
             for (int64_t c = 0; c < n; c++)
-                sums[c] += (double)strait_cpu_f32(d_y)[row * d_y.cols + first + c];
+                sums[c] += (double)strait_cpu_get(d_y, row * d_y.cols + first + c);
         for (int64_t c = 0; c < n; c++)
             strait_cpu_f32(d_row)[first + c] += (float)sums[c];
     }
@@ -38,7 +38,7 @@ static strait_err add_cols(struct strait_stream *s, strait_tensor y, strait_tens
     (void)s;
     assert(y.rows == x.rows && first >= 0 && first + x.cols <= y.cols);
     for (int64_t i = 0; i < strait_cpu_count(x); i++)
-        strait_cpu_f32(y)[i / x.cols * y.cols + first + i % x.cols] += strait_cpu_f32(x)[i];
+        strait_cpu_add(y, i / x.cols * y.cols + first + i % x.cols, strait_cpu_get(x, i));
     return STRAIT_OK;
 }
 
@@ -48,8 +48,8 @@ static strait_err cut_cols(struct strait_stream *s, strait_tensor y, strait_tens
     (void)s;
     assert(y.rows == x.rows && first >= 0 && first + y.cols <= x.cols);
     for (int64_t n = 0; n < y.rows; n++)
-        memcpy(strait_cpu_f32(y) + n * y.cols, strait_cpu_f32(x) + n * x.cols + first,
-               (size_t)y.cols * sizeof(float));
+        for (int64_t c = 0; c < y.cols; c++)
+            strait_cpu_put(y, n * y.cols + c, strait_cpu_get(x, n * x.cols + first + c));
     return STRAIT_OK;
 }
 
@@ -75,10 +75,10 @@ static strait_err regroup_cols(struct strait_stream *s, strait_tensor y, strait_
     for (int64_t i = 0; i < y.rows * params.n_groups * params.to_cols; i++) {
         const int64_t c = i % params.to_cols, g = i / params.to_cols % params.n_groups;
         const int64_t n = i / params.to_cols / params.n_groups;
-        const float *from = strait_cpu_f32(x) + n * x.cols + params.from + g * params.from_cols;
-        float *to = strait_cpu_f32(y) + n * y.cols + params.to + g * params.to_cols + c;
-        const float value = c < params.from_cols ? params.alpha * from[c] : 0.0f;
-        *to = params.adds ? *to + value : value;
+        const int64_t from = n * x.cols + params.from + g * params.from_cols + c;
+        const int64_t to = n * y.cols + params.to + g * params.to_cols + c;
+        const float value = c < params.from_cols ? params.alpha * strait_cpu_get(x, from) : 0.0f;
+        strait_cpu_put(y, to, params.adds ? strait_cpu_get(y, to) + value : value);
     }
     return STRAIT_OK;
 }

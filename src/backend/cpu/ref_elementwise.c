@@ -12,35 +12,16 @@ static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
     return STRAIT_OK;
 }
 
-/* Rounds to nearest, half to even, on the bits. */
-static uint16_t bf16_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u); // NaN: rounding could carry it into infinity
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16); // round half to even
-}
-
-/* Exact: bf16 is the upper half of an f32. */
-static float f32_of(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static strait_err cast(struct strait_stream *s, strait_tensor y, strait_tensor x) {
     (void)s;
     assert(strait_cpu_same_shape(y, x));
     const int64_t n = strait_cpu_count(x);
     if (y.dtype == x.dtype) {
         memcpy(y.data, x.data, strait_tensor_bytes(x));
-    } else if (y.dtype == STRAIT_BF16 && x.dtype == STRAIT_F32) {
+    } else if ((y.dtype == STRAIT_BF16 && x.dtype == STRAIT_F32) ||
+               (y.dtype == STRAIT_F32 && x.dtype == STRAIT_BF16)) {
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)y.data)[i] = bf16_of(((const float *)x.data)[i]);
-    } else if (y.dtype == STRAIT_F32 && x.dtype == STRAIT_BF16) {
-        for (int64_t i = 0; i < n; i++)
-            ((float *)y.data)[i] = f32_of(((const uint16_t *)x.data)[i]);
+            strait_cpu_put(y, i, strait_cpu_get(x, i));
     } else {
         return STRAIT_FAIL(STRAIT_ENOTSUP,
                            "cast on cpu: only f32 and bf16 convert into each other");

@@ -11,16 +11,23 @@ static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor 
     const int32_t *ids = strait_cpu_i32(tokens);
     for (int64_t n = 0; n < y.rows; n++) {
         assert(ids[n] >= 0 && ids[n] < table.rows);
-        memcpy(strait_cpu_f32(y) + n * y.cols, strait_cpu_f32(table) + ids[n] * table.cols,
-               (size_t)y.cols * sizeof(float));
+        for (int64_t c = 0; c < y.cols; c++)
+            strait_cpu_put(y, n * y.cols + c, strait_cpu_get(table, ids[n] * table.cols + c));
     }
     return STRAIT_OK;
 }
 
-/* With the backend's own kernels, so that the result has their bits. */
+/* With the backend's own kernels, so that the result has their bits; for bf16 in one pass, because
+ * the difference of two rounded values may be nothing but rounding. */
 static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_tensor table,
                               strait_tensor tokens, strait_tensor x) {
     const struct strait_kernels *k = s->backend->kernels;
+    for (int64_t i = 0; y.dtype == STRAIT_BF16 && i < strait_cpu_count(y); i++) {
+        const int64_t row = strait_cpu_i32(tokens)[i / y.cols];
+        strait_cpu_put(y, i,
+                       strait_cpu_f32(table)[row * y.cols + i % y.cols] - strait_cpu_get(x, i));
+    }
+    if (y.dtype == STRAIT_BF16) return STRAIT_OK;
     STRAIT_TRY(k->embed(s, y, table, tokens));
     return k->axpy(s, y, -1.0f, x);
 }

@@ -83,7 +83,7 @@ static strait_err log_scale_restore(struct strait_stream *s, strait_tensor x, st
         const float unit = strait_log_scale_unit(scale, params.is_stochastic);
         for (int64_t c = 0; c < cols; c++) {
             const float value = ((float)nibble_of(row, c + 1) - 7.5f) * unit;
-            strait_cpu_f32(x)[n * x.cols + c] = value;
+            strait_cpu_put(x, n * x.cols + c, value);
             sums[1] += (double)value * (double)value;
         }
         if (top != trusted) sums[2] = (double)cols; // NOLINT: the received top was invalid

@@ -68,6 +68,7 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
         const double move = (double)first[i] / whole1 /
                             (sqrt((double)*square / whole2) + (double)params.epsilon);
         w[i] = (float)((double)w[i] * (1 - rate * (double)params.weight_decay) - rate * move);
+        if (params.copy.data != NULL) strait_cpu_put(params.copy, i, w[i]);
     }
     return STRAIT_OK;
 }

@@ -120,7 +120,7 @@ static strait_err restore_rows(struct strait_stream *s, strait_tensor x, strait_
             const float value = bits < 16 ? (float)strait_payload_code(codes, c, bits) * scale
                                           : strait_payload_value(restored(from, n * cols + c, bits),
                                                                  &sums[2]);
-            strait_cpu_f32(x)[n * x.cols + c] = value;
+            strait_cpu_put(x, n * x.cols + c, value);
             sums[1] += (double)value * (double)value;
         }
         if (base != trusted) sums[2] = (double)cols; // NOLINT: the received base was invalid
@@ -137,8 +137,8 @@ static strait_err measure_rows(struct strait_stream *s, strait_tensor stats, str
     for (int64_t n = 0; n < x.rows; n++) {
         double sums[3] = {0};
         for (int64_t i = n * x.cols; i < (n + 1) * x.cols; i++) {
-            const double value = (double)strait_payload_value(strait_cpu_f32(x)[i], &sums[2]);
-            const double off = (double)strait_cpu_f32(error)[i];
+            const double value = (double)strait_payload_value(strait_cpu_get(x, i), &sums[2]);
+            const double off = (double)strait_cpu_get(error, i);
             sums[0] += off * off;
             sums[1] += value * value;
         }

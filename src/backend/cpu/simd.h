@@ -4,7 +4,11 @@
  * naming it. Everything here is static: the linker must not pick a copy compiled for a newer set.
  *
  * A kernel splits its work into tasks by shape alone and sums in an order fixed by the shape, so
- * bits do not depend on the number of threads. They do depend on the instruction set. */
+ * bits do not depend on the number of threads. They do depend on the instruction set.
+ *
+ * Files with activations are compiled a second time with STRAIT_HALF: activations (`act`) are then
+ * bf16. They are converted to f32 when they are loaded and rounded once when they are stored; all
+ * arithmetic stays f32. */
 #pragma once
 
 #include "backend/cpu/cpu.h"
@@ -15,6 +19,37 @@
 #define SIMD_JOIN(name, isa)   strait_simd_##name##_##isa
 #define SIMD_EXPAND(name, isa) SIMD_JOIN(name, isa)
 #define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
+
+/* The type of activations of this copy of the kernels. */
+#if defined(STRAIT_HALF)
+typedef uint16_t act;
+    #define ACT_IS_HALF 1
+#else
+typedef float act;
+    #define ACT_IS_HALF 0
+#endif
+
+/* The activations of a tensor; NULL when it is absent. */
+static inline act *act_of(strait_tensor t) {
+    assert(t.data == NULL || t.dtype == (ACT_IS_HALF ? STRAIT_BF16 : STRAIT_F32));
+    return t.data;
+}
+
+static inline float same_f32(float value) {
+    return value;
+}
+
+static inline void put_f32(float *to, float value) {
+    *to = value;
+}
+
+static inline void put_half(uint16_t *to, float value) {
+    *to = strait_cpu_round(value);
+}
+
+/* One value of either type as f32, and one f32 stored as either type. */
+#define get(value)     _Generic((value), float : same_f32, uint16_t : strait_cpu_widen)(value)
+#define put(to, value) _Generic((to), float * : put_f32, uint16_t * : put_half)(to, value)
 
 /* Before a loop whose iterations are independent although its pointers may be equal: iteration i
  * touches only index i, so in-place use is safe to vectorise. */
@@ -64,17 +99,36 @@ typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 /* Memory need only be aligned like a float. */
 typedef float loose_vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-static inline vec load(const float *from) {
+typedef uint32_t uvec __attribute__((vector_size(4 * LANES)));
+typedef uint16_t hvec __attribute__((vector_size(2 * LANES)));
+typedef uint16_t loose_hvec __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+static inline vec load_f32(const float *from) {
     return *(const loose_vec *)from;
 }
 
-static inline void store(float *to, vec v) {
+static inline void store_f32(float *to, vec v) {
     *(loose_vec *)to = v;
+}
+
+/* Exact: bf16 is the upper half of an f32. */
+static inline vec load_half(const uint16_t *from) {
+    const hvec halves = *(const loose_hvec *)from;
+    return (vec)(__builtin_convertvector(halves, uvec) << 16);
+}
+
+/* Rounds to nearest, half to even; same bits as strait_cpu_round. */
+static inline void store_half(uint16_t *to, vec v) {
+    const uvec bits = (uvec)v;
+    const uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    const uvec is_nan = (uvec)(v != v);
+    const uvec halves = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
+    *(loose_hvec *)to = __builtin_convertvector(halves, hvec);
 }
 
 /* The first n < LANES values, then zeros. Not memcpy: a call, though rare, would evict every
  * constant of the surrounding loop from its register. */
-static inline vec load_part(const float *from, int64_t n) {
+static inline vec load_part_f32(const float *from, int64_t n) {
     vec v = {0};
 #pragma GCC unroll 16
     for (int i = 0; i < LANES - 1; i++)
@@ -82,23 +136,58 @@ static inline vec load_part(const float *from, int64_t n) {
     return v;
 }
 
-static inline void store_part(float *to, vec v, int64_t n) {
+static inline vec load_part_half(const uint16_t *from, int64_t n) {
+    vec v = {0};
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES - 1; i++)
+        if (i < n) v[i] = strait_cpu_widen(from[i]);
+    return v;
+}
+
+static inline void store_part_f32(float *to, vec v, int64_t n) {
 #pragma GCC unroll 16
     for (int i = 0; i < LANES - 1; i++)
         if (i < n) to[i] = v[i];
 }
 
-/* A whole vector, or the last `left` values of a row. */
-static inline vec load_some(const float *from, int64_t left) {
-    return left >= LANES ? load(from) : load_part(from, left);
+static inline void store_part_half(uint16_t *to, vec v, int64_t n) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES - 1; i++)
+        if (i < n) to[i] = strait_cpu_round(v[i]);
 }
 
-static inline void store_some(float *to, vec v, int64_t left) {
-    if (left >= LANES)
-        store(to, v);
-    else
-        store_part(to, v, left);
+/* A whole vector, or the last `left` values of a row. */
+static inline vec load_some_f32(const float *from, int64_t left) {
+    return left >= LANES ? load_f32(from) : load_part_f32(from, left);
 }
+
+static inline vec load_some_half(const uint16_t *from, int64_t left) {
+    return left >= LANES ? load_half(from) : load_part_half(from, left);
+}
+
+static inline void store_some_f32(float *to, vec v, int64_t left) {
+    if (left >= LANES)
+        store_f32(to, v);
+    else
+        store_part_f32(to, v, left);
+}
+
+static inline void store_some_half(uint16_t *to, vec v, int64_t left) {
+    if (left >= LANES)
+        store_half(to, v);
+    else
+        store_part_half(to, v, left);
+}
+
+/* The function of the pair that fits the type behind a pointer. */
+#define BY_TYPE(of, f32, half) \
+    _Generic((of), float * : f32, const float * : f32, uint16_t * : half, const uint16_t * : half)
+
+#define load(from)              BY_TYPE(from, load_f32, load_half)(from)
+#define load_part(from, n)      BY_TYPE(from, load_part_f32, load_part_half)(from, n)
+#define load_some(from, left)   BY_TYPE(from, load_some_f32, load_some_half)(from, left)
+#define store(to, v)            BY_TYPE(to, store_f32, store_half)(to, v)
+#define store_some(to, v, left) BY_TYPE(to, store_some_f32, store_some_half)(to, v, left)
 
 /* value in every lane; value - 0 keeps the bits of every value, -0 included. */
 static inline vec splat(float value) {
@@ -138,7 +227,7 @@ static inline float sum_lanes(vec v) {
 }
 
 /* The sum of a[i] * b[i], in four accumulators that hide the latency of fused products. */
-static inline float dot(const float *a, const float *b, int64_t n) {
+static inline float dot(const act *a, const act *b, int64_t n) {
     vec sum[4] = {0};
     int64_t k = 0;
     for (; k + 4 * LANES <= n; k += 4 * LANES)

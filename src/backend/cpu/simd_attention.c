@@ -94,9 +94,9 @@ static void finish_query(const struct flash_job *job, const struct forward *f, i
     const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
     const float *sums = f->sums + q / TILE_COLS * TILE_COLS * n_sums + q % TILE_COLS;
     const float whole = 1.0f / f->total[q];
-    float *out = job->out + row * job->y_cols + h * dim;
+    act *out = job->out + row * job->y_cols + h * dim;
     for (int64_t p = 0; p < dim; p++)
-        out[p] = sums[p * TILE_COLS] * whole;
+        put(&out[p], sums[p * TILE_COLS] * whole);
     if (job->out_lse != NULL)
         job->out_lse[row * job->heads.n_query + h] = f->max[q] + logf(f->total[q]);
 }
@@ -120,7 +120,7 @@ static void forward_item(const struct flash_job *job, int item, float *scratch) 
         f.total[q] = 0;
     }
     for (int64_t k0 = 0; k0 < q0 + n_queries; k0 += KEY_BLOCK) {
-        const float *row = job->qkv + (first + k0) * job->cols;
+        const act *row = job->qkv + (first + k0) * job->cols;
         const int64_t n_keys = smaller(KEY_BLOCK, q0 + n_queries - k0);
         pack_lefts(f.keys, row + key_column(job, kv), job->cols, 1, n_keys, dim);
         pack_lefts(f.values, row + value_column(job, kv), 1, job->cols, dim, n_keys);
@@ -135,8 +135,8 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     assert(qkv.cols == strait_cpu_qkv_cols(heads) && qkv.rows % heads.seq_len == 0);
     assert(y.cols == (int64_t)heads.n_query * heads.head_dim && heads.n_query % heads.n_key == 0);
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
-    struct flash_job job = {.qkv = strait_cpu_f32(qkv),
-                            .out = strait_cpu_f32(y),
+    struct flash_job job = {.qkv = act_of(qkv),
+                            .out = act_of(y),
                             .out_lse = strait_cpu_f32(lse),
                             .cols = qkv.cols,
                             .y_cols = y.cols,
@@ -151,8 +151,8 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
 /* One new token against a cache: every key is read once, so packing would not pay. */
 
 struct cached {
-    const float *qkv, *keys, *values;
-    float *y;
+    const act *qkv, *keys, *values;
+    act *y;
     int64_t cols, y_cols, width, n_keys;
     strait_heads heads;
 };
@@ -168,8 +168,8 @@ struct softmax {
     float sums[STRAIT_CPU_HEAD_MAX + LANES];
 };
 
-static void attend_cached(struct softmax *soft, const float *query, const float *keys,
-                          const float *values, int64_t width, int64_t n, strait_heads heads) {
+static void attend_cached(struct softmax *soft, const act *query, const act *keys,
+                          const act *values, int64_t width, int64_t n, strait_heads heads) {
     float scores[CACHED_KEYS], max = soft->max;
     for (int64_t k = 0; k < CACHED_KEYS; k++) {
         scores[k] = k < n ? heads.scale * dot(query, keys + k * width, heads.head_dim) : -INFINITY;
@@ -188,7 +188,7 @@ static void attend_cached(struct softmax *soft, const float *query, const float 
         soft->sums[p] *= shrink;
     for (int64_t k = 0; k < n; k++)
         for (int p = 0; p < heads.head_dim; p++)
-            soft->sums[p] += scores[k] * values[k * width + p];
+            soft->sums[p] += scores[k] * get(values[k * width + p]);
 }
 
 static void cached_task(void *arg, int task) {
@@ -202,7 +202,7 @@ static void cached_task(void *arg, int task) {
                       c->values + first + k * c->width, c->width,
                       smaller(CACHED_KEYS, c->n_keys - k), c->heads);
     for (int64_t p = 0; p < dim; p++)
-        c->y[b * c->y_cols + h * dim + p] = soft.sums[p] / soft.total;
+        put(&c->y[b * c->y_cols + h * dim + p], soft.sums[p] / soft.total);
 }
 
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
@@ -212,10 +212,10 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
     assert(keys.rows == qkv.rows * heads.seq_len && strait_cpu_same_shape(keys, values));
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
     strait_cpu_cache(keys, values, qkv, past, heads);
-    struct cached c = {.qkv = strait_cpu_f32(qkv),
-                       .keys = strait_cpu_f32(keys),
-                       .values = strait_cpu_f32(values),
-                       .y = strait_cpu_f32(y),
+    struct cached c = {.qkv = act_of(qkv),
+                       .keys = act_of(keys),
+                       .values = act_of(values),
+                       .y = act_of(y),
                        .cols = qkv.cols,
                        .y_cols = y.cols,
                        .width = keys.cols,

@@ -2,7 +2,10 @@
  *
  * An item is one key head of one sequence. Its query heads, and in each the blocks of queries, come
  * in a fixed order, and so do the sums of d_k and d_v. Probabilities ("shares") are recomputed from
- * scores and lse rather than stored. */
+ * scores and lse rather than stored.
+ *
+ * d_k and d_v are summed in f32: in d_qkv itself, or for bf16 beside it, for as many keys at once
+ * as fit the scratch. Where a sequence has more, d_q is rounded once per such run of keys. */
 #include "backend/cpu/flash.h"
 
 /* Where an item keeps its packed operands. "by_dim" panels hold the transpose: one line per column
@@ -15,6 +18,8 @@ struct backward {
     float *shares, *d_scores;               // one panel, [keys][TILE_COLS]
     float *shares_by_key, *d_scores_by_key; // left panels, [queries][TILE_ROWS]
     float *lse, *whole;                     // per query; whole = d_y . y
+    float *d_keys, *d_values;               // sums of the run of keys, a row every `ld` floats
+    int64_t ld;
 };
 
 enum {
@@ -45,6 +50,7 @@ static struct backward lay_out(float *scratch) {
  * sequence whose first row is `first`. */
 struct block {
     int64_t first, q0, n_queries, k0, n_keys;
+    int64_t run; // first key of the run that is being summed
     int h;
 };
 
@@ -56,9 +62,9 @@ static int64_t first_panel(struct block at, int64_t k) {
 
 static void pack_queries(const struct flash_job *job, const struct backward *b, struct block at) {
     const int64_t dim = job->heads.head_dim, row = at.first + at.q0;
-    const float *q = job->qkv + row * job->cols + at.h * dim;
-    const float *y = job->y + row * job->y_cols + at.h * dim;
-    const float *d_y = job->d_y + row * job->y_cols + at.h * dim;
+    const act *q = job->qkv + row * job->cols + at.h * dim;
+    const act *y = job->y + row * job->y_cols + at.h * dim;
+    const act *d_y = job->d_y + row * job->y_cols + at.h * dim;
     pack_rights(b->queries, q, job->cols, 1, at.n_queries, dim);
     pack_rights(b->queries_by_dim, q, 1, job->cols, dim, at.n_queries);
     pack_rights(b->d_ys, d_y, job->y_cols, 1, at.n_queries, dim);
@@ -70,7 +76,7 @@ static void pack_queries(const struct flash_job *job, const struct backward *b, 
         if (i >= at.n_queries) continue;
         b->lse[i] = job->lse[(row + i) * job->heads.n_query + at.h];
         for (int64_t p = 0; p < dim; p++)
-            b->whole[i] += d_y[i * job->y_cols + p] * y[i * job->y_cols + p];
+            b->whole[i] += get(d_y[i * job->y_cols + p]) * get(y[i * job->y_cols + p]);
     }
 }
 
@@ -116,17 +122,16 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
     }
 }
 
-/* Adds left x right to the rows of this block of keys in d_qkv, starting at offset `to`. Panels of
- * queries that cannot see a key are skipped. */
-static void add_to_keys(const struct flash_job *job, int64_t to, const float *lefts,
-                        const float *rights, struct block at) {
-    const int64_t dim = job->heads.head_dim;
+/* Adds left x right to the sums of this block of keys, which start at `to`, a row every `ld`
+ * floats. Panels of queries that cannot see a key are skipped. */
+static void add_to_keys(float *to, int64_t ld, const float *lefts, const float *rights,
+                        struct block at, int64_t dim) {
     for (int64_t p = 0; p < dim; p += TILE_COLS) {
         for (int64_t k = 0; k < at.n_keys; k += TILE_ROWS) {
             const int64_t q = first_panel(at, k), depth = at.n_queries - q;
             const float *left = lefts + k * at.n_queries + q * TILE_ROWS;
             const float *right = rights + p * at.n_queries + q * TILE_COLS;
-            const tile_params params = {job->d_qkv + to + k * job->cols + p, job->cols, 1, 1};
+            const tile_params params = {to + k * ld + p, ld, 1, 1};
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
                 multiply_tile(params, left, right, depth);
             else
@@ -139,51 +144,101 @@ static void add_to_keys(const struct flash_job *job, int64_t to, const float *le
 static void key_block_back(const struct flash_job *job, const struct backward *b, struct block at,
                            int64_t kv) {
     const int64_t dim = job->heads.head_dim, row = (at.first + at.k0) * job->cols;
-    const float *keys = job->qkv + row + key_column(job, kv);
-    const float *values = job->qkv + row + value_column(job, kv);
+    const act *keys = job->qkv + row + key_column(job, kv);
+    const act *values = job->qkv + row + value_column(job, kv);
     pack_lefts(b->keys, keys, job->cols, 1, at.n_keys, dim);
     pack_lefts(b->keys_by_dim, keys, 1, job->cols, dim, at.n_keys);
     pack_lefts(b->values, values, job->cols, 1, at.n_keys, dim);
     for (int64_t q = first_panel(at, 0); q < at.n_queries; q += TILE_COLS)
         panel_back(job, b, at, q);
-    add_to_keys(job, row + value_column(job, kv), b->shares_by_key, b->d_ys_by_dim, at);
-    add_to_keys(job, row + key_column(job, kv), b->d_scores_by_key, b->queries_by_dim, at);
+    const int64_t to = (at.k0 - at.run) * b->ld;
+    add_to_keys(b->d_values + to, b->ld, b->shares_by_key, b->d_ys_by_dim, at, dim);
+    add_to_keys(b->d_keys + to, b->ld, b->d_scores_by_key, b->queries_by_dim, at, dim);
 }
 
+/* One block of queries against the keys [at.run, end). */
 static void query_block_back(const struct flash_job *job, const struct backward *b, struct block at,
-                             int64_t kv) {
+                             int64_t end, int64_t kv) {
     const int64_t dim = job->heads.head_dim, n_sums = padded_rows(dim);
+    const int64_t n_seen = smaller(end, at.q0 + at.n_queries);
     pack_queries(job, b, at);
-    for (at.k0 = 0; at.k0 < at.q0 + at.n_queries; at.k0 += KEY_BLOCK) {
-        at.n_keys = smaller(KEY_BLOCK, at.q0 + at.n_queries - at.k0);
+    for (at.k0 = at.run; at.k0 < n_seen; at.k0 += KEY_BLOCK) {
+        at.n_keys = smaller(KEY_BLOCK, n_seen - at.k0);
         key_block_back(job, b, at, kv);
     }
     for (int64_t q = 0; q < at.n_queries; q++) {
-        float *to = job->d_qkv + (at.first + at.q0 + q) * job->cols + at.h * dim;
+        act *to = job->d_qkv + (at.first + at.q0 + q) * job->cols + at.h * dim;
         const float *from = b->d_queries + q / TILE_COLS * TILE_COLS * n_sums + q % TILE_COLS;
         for (int64_t p = 0; p < dim; p++)
-            to[p] = from[p * TILE_COLS];
+            put(&to[p], at.run > 0 ? get(to[p]) + from[p * TILE_COLS] : from[p * TILE_COLS]);
     }
+}
+
+#if ACT_IS_HALF
+enum {
+    RUN_FLOATS = STRAIT_CPU_HALF_SCRATCH / 2 // of d_k, and of d_v
+};
+
+/* Keys whose sums fit the scratch beside the packed operands: whole blocks. */
+static int64_t keys_of_run(const struct flash_job *job) {
+    return RUN_FLOATS / job->heads.head_dim / KEY_BLOCK * KEY_BLOCK;
+}
+
+static void begin_run(const struct flash_job *job, struct backward *b, float *scratch) {
+    b->ld = job->heads.head_dim;
+    b->d_keys = scratch + STRAIT_CPU_SCRATCH;
+    b->d_values = b->d_keys + RUN_FLOATS;
+    memset(b->d_keys, 0, STRAIT_CPU_HALF_SCRATCH * sizeof(float));
+}
+
+/* Rounds the sums of n keys to d_qkv, from row `row` on. */
+static void end_run(const struct flash_job *job, const struct backward *b, int64_t row, int64_t n,
+                    int64_t kv) {
+    for (int64_t k = 0; k < n; k++) {
+        act *to = job->d_qkv + (row + k) * job->cols;
+        for (int64_t p = 0; p < b->ld; p++) {
+            put(to + key_column(job, kv) + p, b->d_keys[k * b->ld + p]);
+            put(to + value_column(job, kv) + p, b->d_values[k * b->ld + p]);
+        }
+    }
+}
+#endif
+
+static void run_back(const struct flash_job *job, const struct backward *b, struct block at,
+                     int64_t end, int64_t kv) {
+    const strait_heads heads = job->heads;
+    const int n_group = heads.n_query / heads.n_key;
+    for (int g = 0; g < n_group; g++)
+        for (at.q0 = at.run / QUERY_BLOCK * QUERY_BLOCK; at.q0 < heads.seq_len;
+             at.q0 += QUERY_BLOCK) {
+            at.n_queries = smaller(QUERY_BLOCK, heads.seq_len - at.q0);
+            at.h = (int)kv * n_group + g;
+            query_block_back(job, b, at, end, kv);
+        }
 }
 
 static void backward_item(const struct flash_job *job, int item, float *scratch) {
     const strait_heads heads = job->heads;
     const int64_t kv = item % heads.n_key, first = item / heads.n_key * heads.seq_len;
-    const int n_group = heads.n_query / heads.n_key;
-    const struct backward b = lay_out(scratch);
-    for (int64_t row = first; row < first + heads.seq_len; row++) {
-        float *to = job->d_qkv + row * job->cols;
-        memset(to + key_column(job, kv), 0, (size_t)heads.head_dim * sizeof *to);
-        memset(to + value_column(job, kv), 0, (size_t)heads.head_dim * sizeof *to);
+    struct backward b = lay_out(scratch);
+#if ACT_IS_HALF
+    const int64_t n_run = keys_of_run(job);
+    for (int64_t run = 0; run < heads.seq_len; run += n_run) {
+        const int64_t end = smaller(heads.seq_len, run + n_run);
+        begin_run(job, &b, scratch);
+        run_back(job, &b, (struct block){.first = first, .run = run}, end, kv);
+        end_run(job, &b, first + run, end - run, kv);
     }
-    for (int g = 0; g < n_group; g++)
-        for (int64_t q0 = 0; q0 < heads.seq_len; q0 += QUERY_BLOCK)
-            query_block_back(job, &b,
-                             (struct block){.first = first,
-                                            .q0 = q0,
-                                            .n_queries = smaller(QUERY_BLOCK, heads.seq_len - q0),
-                                            .h = (int)kv * n_group + g},
-                             kv);
+#else
+    b.ld = job->cols;
+    b.d_keys = job->d_qkv + first * job->cols + key_column(job, kv);
+    b.d_values = job->d_qkv + first * job->cols + value_column(job, kv);
+    for (int64_t row = 0; row < heads.seq_len; row++) {
+        memset(b.d_keys + row * b.ld, 0, (size_t)heads.head_dim * sizeof *b.d_keys);
+        memset(b.d_values + row * b.ld, 0, (size_t)heads.head_dim * sizeof *b.d_values);
+    }
+    run_back(job, &b, (struct block){.first = first}, heads.seq_len, kv);
+#endif
 }
 
 static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
@@ -193,11 +248,11 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     assert(strait_cpu_same_shape(d_y, y) && lse.data != NULL && d_qkv.data != NULL);
     assert(qkv.rows % heads.seq_len == 0 && heads.n_query % heads.n_key == 0);
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
-    struct flash_job job = {.qkv = strait_cpu_f32(qkv),
-                            .y = strait_cpu_f32(y),
+    struct flash_job job = {.qkv = act_of(qkv),
+                            .y = act_of(y),
                             .lse = strait_cpu_f32(lse),
-                            .d_y = strait_cpu_f32(d_y),
-                            .d_qkv = strait_cpu_f32(d_qkv),
+                            .d_y = act_of(d_y),
+                            .d_qkv = act_of(d_qkv),
                             .cols = qkv.cols,
                             .y_cols = y.cols,
                             .heads = heads,

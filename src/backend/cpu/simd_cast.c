@@ -12,13 +12,8 @@ static void round_task(void *arg, int task) {
     const int64_t first = (int64_t)task * TASK_VALUES, end = smaller(first + TASK_VALUES, c->n);
     const float *x = c->x;
     uint16_t *y = c->y;
-    for (int64_t i = first; i < end; i++) {
-        uint32_t bits;
-        memcpy(&bits, &x[i], sizeof bits);
-        const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16; // half to even
-        const int is_nan = (bits & 0x7fffffffu) > 0x7f800000u; // rounding could make it infinite
-        y[i] = (uint16_t)(is_nan ? bits >> 16 | 0x40u : rounded);
-    }
+    for (int64_t i = first; i < end; i++)
+        y[i] = strait_cpu_round(x[i]);
 }
 
 /* Exact: bf16 is the upper half of an f32. */
@@ -27,10 +22,8 @@ static void widen_task(void *arg, int task) {
     const int64_t first = (int64_t)task * TASK_VALUES, end = smaller(first + TASK_VALUES, c->n);
     const uint16_t *x = c->x;
     float *y = c->y;
-    for (int64_t i = first; i < end; i++) {
-        const uint32_t bits = (uint32_t)x[i] << 16;
-        memcpy(&y[i], &bits, sizeof bits);
-    }
+    for (int64_t i = first; i < end; i++)
+        y[i] = strait_cpu_widen(x[i]);
 }
 
 /* Counts bytes, so that every type is copied by one function. */

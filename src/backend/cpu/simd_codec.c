@@ -1,5 +1,5 @@
-/* simd_codec.c - top-k payloads, Hadamard transform, resize_cols and silu, split over threads by
- * rows. Rows are independent, so the split changes no bit. */
+/* simd_codec.c - top-k payloads and the Hadamard transform, split over threads by rows. Rows are
+ * independent, so the split changes no bit. */
 #include "backend/cpu/simd.h"
 #include "backend/cpu/topk_row.h"
 
@@ -7,15 +7,14 @@
 struct job {
     float *y;
     strait_tensor stats;
-    const float *x, *d_y;
-    int64_t n_rows, cols, from_cols, rows; // rows of a task
+    const float *x;
+    int64_t n_rows, cols, rows; // rows of a task
     int64_t tile;
     strait_topk_row top;
 };
 
-/* The wider of the two tensors decides how many rows make a task. */
 static strait_err run_rows(const struct strait_stream *s, strait_pool_task task, struct job j) {
-    j.rows = task_rows(j.cols > j.from_cols ? j.cols : j.from_cols);
+    j.rows = task_rows(j.cols);
     strait_pool_run(strait_cpu_pool(s), (int)pieces(j.n_rows, j.rows), task, &j);
     return STRAIT_OK;
 }
@@ -26,51 +25,6 @@ static int64_t first_row(const struct job *j, int task) {
 
 static int64_t end_row(const struct job *j, int task) {
     return smaller(j->n_rows, (task + 1) * j->rows);
-}
-
-/* Where the exponential overflows the result is 0, without a branch. */
-static inline vec sigmoid(vec x) {
-    return 1.0f / (1.0f + vec_exp(-x));
-}
-
-/* Rows of a task are contiguous, so silu runs over them as one array. */
-static void silu_task(void *arg, int task) {
-    const struct job *j = arg;
-    const int64_t end = end_row(j, task) * j->cols;
-    for (int64_t i = first_row(j, task) * j->cols; i < end; i += LANES) {
-        const vec x = load_some(j->x + i, end - i);
-        store_some(j->y + i, x * sigmoid(x), end - i);
-    }
-}
-
-static strait_err silu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    assert(strait_cpu_same_shape(y, x));
-    return run_rows(
-        s, silu_task,
-        (struct job){
-            .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .n_rows = x.rows, .cols = x.cols});
-}
-
-/* The slope is recomputed from x, so that the forward pass keeps nothing but its input. */
-static void silu_back_task(void *arg, int task) {
-    const struct job *j = arg;
-    const int64_t end = end_row(j, task) * j->cols;
-    for (int64_t i = first_row(j, task) * j->cols; i < end; i += LANES) {
-        const vec x = load_some(j->x + i, end - i), gate = sigmoid(x);
-        const vec d_y = load_some(j->d_y + i, end - i);
-        store_some(j->y + i, d_y * gate * (1.0f + x * (1.0f - gate)), end - i);
-    }
-}
-
-static strait_err silu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
-                            strait_tensor x) {
-    assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
-    return run_rows(s, silu_back_task,
-                    (struct job){.y = strait_cpu_f32(d_x),
-                                 .d_y = strait_cpu_f32(d_y),
-                                 .x = strait_cpu_f32(x),
-                                 .n_rows = x.rows,
-                                 .cols = x.cols});
 }
 
 /* One round of the fast Walsh-Hadamard transform: sums and differences of values `step` apart. */
@@ -109,27 +63,6 @@ static strait_err hadamard(struct strait_stream *s, strait_tensor y, strait_tens
                                  .n_rows = x.rows,
                                  .cols = x.cols,
                                  .tile = tile});
-}
-
-/* Copies the columns that both have, and zeros the rest. */
-static void resize_task(void *arg, int task) {
-    const struct job *j = arg;
-    const int64_t shared = smaller(j->cols, j->from_cols), end = end_row(j, task);
-    for (int64_t n = first_row(j, task); n < end; n++) {
-        float *to = j->y + n * j->cols;
-        memcpy(to, j->x + n * j->from_cols, (size_t)shared * sizeof(float));
-        memset(to + shared, 0, (size_t)(j->cols - shared) * sizeof(float));
-    }
-}
-
-static strait_err resize_cols(struct strait_stream *s, strait_tensor y, strait_tensor x) {
-    assert(y.rows == x.rows);
-    return run_rows(s, resize_task,
-                    (struct job){.y = strait_cpu_f32(y),
-                                 .x = strait_cpu_f32(x),
-                                 .n_rows = x.rows,
-                                 .cols = y.cols,
-                                 .from_cols = x.cols});
 }
 
 /* Rows are packed independently, so that tasks write to separate bytes. */
@@ -177,10 +110,7 @@ static strait_err topk_restore(struct strait_stream *s, strait_tensor x, strait_
 }
 
 void SIMD(codec)(struct strait_kernel_set *set) {
-    set->base.silu = silu;
-    set->base.silu_back = silu_back;
     set->hadamard.transform = hadamard;
-    set->base.resize_cols = resize_cols;
     set->topk.pack = topk_pack;
     set->topk.restore = topk_restore;
 }

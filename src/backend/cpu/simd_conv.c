@@ -3,8 +3,10 @@
 #include "backend/cpu/simd.h"
 
 struct conv {
-    float *y, *sums; // sums: gradients of the taps, [taps x cols] per task
-    const float *x, *w, *d_y;
+    act *y;
+    float *sums; // gradients of the taps, [taps x cols] per task
+    const act *x, *d_y;
+    const float *w;
     int64_t n_rows, cols, taps, seq_len, rows; // rows of a task
 };
 
@@ -12,7 +14,7 @@ struct conv {
 static void conv_row(const struct conv *p, int64_t n) {
     const int64_t cols = p->cols, position = n % p->seq_len;
     for (int64_t c = 0; c < cols; c += LANES) {
-        const float *x = p->x + n * cols + c;
+        const act *x = p->x + n * cols + c;
         vec sum = load_some(x, cols - c);
         for (int64_t j = 0; j < p->taps && j <= position; j++)
             sum += load_some(p->w + j * cols + c, cols - c) * load_some(x - j * cols, cols - c);
@@ -30,8 +32,8 @@ static void conv_task(void *arg, int task) {
 static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,
                        int64_t seq_len) {
     assert(strait_cpu_same_shape(y, x) && w.cols == x.cols && x.rows % seq_len == 0);
-    struct conv p = {.y = strait_cpu_f32(y),
-                     .x = strait_cpu_f32(x),
+    struct conv p = {.y = act_of(y),
+                     .x = act_of(x),
                      .w = strait_cpu_f32(w),
                      .n_rows = x.rows,
                      .cols = x.cols,
@@ -47,7 +49,7 @@ static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x
 static void conv_row_back(const struct conv *p, int64_t n, float *sums) {
     const int64_t cols = p->cols, left = p->seq_len - n % p->seq_len;
     for (int64_t c = 0; c < cols; c += LANES) {
-        const float *d = p->d_y + n * cols + c;
+        const act *d = p->d_y + n * cols + c;
         const vec x = load_some(p->x + n * cols + c, cols - c);
         vec sum = load_some(d, cols - c);
         for (int64_t j = 0; j < p->taps && j < left; j++) {
@@ -75,11 +77,11 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
     assert(strait_cpu_same_shape(d_w, w) && w.cols == x.cols && x.rows % seq_len == 0);
     const struct strait_cpu *cpu = s->backend->state;
-    struct conv p = {.y = strait_cpu_f32(d_x),
+    struct conv p = {.y = act_of(d_x),
                      .sums = cpu->left,
-                     .x = strait_cpu_f32(x),
+                     .x = act_of(x),
                      .w = strait_cpu_f32(w),
-                     .d_y = strait_cpu_f32(d_y),
+                     .d_y = act_of(d_y),
                      .n_rows = x.rows,
                      .cols = x.cols,
                      .taps = w.rows,

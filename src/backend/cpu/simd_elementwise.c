@@ -29,73 +29,68 @@ static strait_err run_flat(const struct strait_stream *s, strait_pool_task task,
 static void fill_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    float *y = f->y;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = f->factor;
+        put(&y[i], f->factor);
 }
 
 static strait_err fill(struct strait_stream *s, strait_tensor y, float value) {
-    return run_flat(
-        s, fill_task,
-        (struct flat){.y = strait_cpu_f32(y), .factor = value, .n = strait_cpu_count(y)});
+    return run_flat(s, fill_task,
+                    (struct flat){.y = act_of(y), .factor = value, .n = strait_cpu_count(y)});
 }
 
 /* y may be a or b, since every value is read before it is written. */
 static void add_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *a = f->a, *b = f->b;
-    float *y = f->y;
+    const act *a = f->a, *b = f->b;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = a[i] + b[i];
+        put(&y[i], get(a[i]) + get(b[i]));
 }
 
 static strait_err add(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b) {
     assert(strait_cpu_same_shape(y, a) && strait_cpu_same_shape(y, b));
-    return run_flat(s, add_task,
-                    (struct flat){.y = strait_cpu_f32(y),
-                                  .a = strait_cpu_f32(a),
-                                  .b = strait_cpu_f32(b),
-                                  .n = strait_cpu_count(y)});
+    return run_flat(
+        s, add_task,
+        (struct flat){.y = act_of(y), .a = act_of(a), .b = act_of(b), .n = strait_cpu_count(y)});
 }
 
 static void axpy_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a;
-    float *y = f->y;
+    const act *x = f->a;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] += f->factor * x[i];
+        put(&y[i], get(y[i]) + f->factor * get(x[i]));
 }
 
 /* Written as in the reference loop, so that the bits agree. */
 static void lerp_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a;
-    float *y = f->y;
+    const act *x = f->a;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] += f->factor * (x[i] - y[i]);
+        put(&y[i], get(y[i]) + f->factor * (get(x[i]) - get(y[i])));
 }
 
 static void scale_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a;
-    float *y = f->y;
+    const act *x = f->a;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = f->factor * x[i];
+        put(&y[i], f->factor * get(x[i]));
 }
 
 /* For kernels y = f(x, factor). */
 static strait_err run_scaled(const struct strait_stream *s, strait_pool_task task, strait_tensor y,
                              strait_tensor x, float factor) {
     assert(strait_cpu_same_shape(y, x));
-    return run_flat(s, task,
-                    (struct flat){.y = strait_cpu_f32(y),
-                                  .a = strait_cpu_f32(x),
-                                  .factor = factor,
-                                  .n = strait_cpu_count(y)});
+    return run_flat(
+        s, task,
+        (struct flat){.y = act_of(y), .a = act_of(x), .factor = factor, .n = strait_cpu_count(y)});
 }
 
 static strait_err axpy(struct strait_stream *s, strait_tensor y, float alpha, strait_tensor x) {
@@ -117,10 +112,10 @@ static strait_err normalise(struct strait_stream *s, strait_tensor y, strait_ten
 static void relu2_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a;
-    float *y = f->y;
+    const act *x = f->a;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = x[i] < 0 ? 0 : x[i] * x[i];
+        put(&y[i], get(x[i]) < 0 ? 0 : get(x[i]) * get(x[i]));
 }
 
 static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor x) {
@@ -130,19 +125,19 @@ static strait_err relu2(struct strait_stream *s, strait_tensor y, strait_tensor 
 static void relu2_back_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a, *d_y = f->b;
-    float *d_x = f->y, *y = f->also;
+    const act *x = f->a, *d_y = f->b;
+    act *d_x = f->y, *y = f->also;
     if (y == NULL) {
         SIMD_EACH_ITS_OWN
         for (int64_t i = run.first; i < run.end; i++)
-            d_x[i] = x[i] < 0 ? 0 : 2 * x[i] * d_y[i];
+            put(&d_x[i], get(x[i]) < 0 ? 0 : 2 * get(x[i]) * get(d_y[i]));
         return;
     }
     SIMD_EACH_ITS_OWN // outputs may replace inputs: read both first
     for (int64_t i = run.first; i < run.end; i++) {
-        const float v = x[i], d = d_y[i];
-        d_x[i] = v < 0 ? 0 : 2 * v * d;
-        y[i] = v < 0 ? 0 : v * v;
+        const float v = get(x[i]), d = get(d_y[i]);
+        put(&d_x[i], v < 0 ? 0 : 2 * v * d);
+        put(&y[i], v < 0 ? 0 : v * v);
     }
 }
 
@@ -150,11 +145,10 @@ static void relu2_back_task(void *arg, int task) {
 static strait_err run_back(const struct strait_stream *s, strait_pool_task task, strait_tensor d_x,
                            strait_tensor d_y, strait_tensor x) {
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
-    return run_flat(s, task,
-                    (struct flat){.y = strait_cpu_f32(d_x),
-                                  .a = strait_cpu_f32(x),
-                                  .b = strait_cpu_f32(d_y),
-                                  .n = strait_cpu_count(x)});
+    return run_flat(
+        s, task,
+        (struct flat){
+            .y = act_of(d_x), .a = act_of(x), .b = act_of(d_y), .n = strait_cpu_count(x)});
 }
 
 static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_tensor y,
@@ -162,10 +156,10 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
     assert(y.data == NULL || strait_cpu_same_shape(y, x));
     return run_flat(s, relu2_back_task,
-                    (struct flat){.y = strait_cpu_f32(d_x),
-                                  .also = strait_cpu_f32(y),
-                                  .a = strait_cpu_f32(x),
-                                  .b = strait_cpu_f32(d_y),
+                    (struct flat){.y = act_of(d_x),
+                                  .also = act_of(y),
+                                  .a = act_of(x),
+                                  .b = act_of(d_y),
                                   .n = strait_cpu_count(x)});
 }
 
@@ -173,10 +167,10 @@ static strait_err relu2_back(struct strait_stream *s, strait_tensor d_x, strait_
 static void relu_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a;
-    float *y = f->y;
+    const act *x = f->a;
+    act *y = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
+        put(&y[i], get(x[i]) < 0 ? 0 : get(x[i]));
 }
 
 static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x) {
@@ -187,10 +181,10 @@ static strait_err relu(struct strait_stream *s, strait_tensor y, strait_tensor x
 static void relu_back_task(void *arg, int task) {
     const struct flat *f = arg;
     const span run = span_of(f, task);
-    const float *x = f->a, *d_y = f->b;
-    float *d_x = f->y;
+    const act *x = f->a, *d_y = f->b;
+    act *d_x = f->y;
     for (int64_t i = run.first; i < run.end; i++)
-        d_x[i] = x[i] <= 0 ? 0 : d_y[i];
+        put(&d_x[i], get(x[i]) <= 0 ? 0 : get(d_y[i]));
 }
 
 static strait_err relu_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
@@ -207,7 +201,7 @@ enum {
 };
 
 struct squares {
-    const float *x;
+    const act *x;
     int64_t n, run;
     double sums[SUMS_MAX];
 };
@@ -221,16 +215,16 @@ static void squares_task(void *arg, int task) {
     int64_t i = first;
     for (; i + SUM_LANES <= end; i += SUM_LANES)
         for (int lane = 0; lane < SUM_LANES; lane++)
-            sum[lane] += (double)q->x[i + lane] * (double)q->x[i + lane];
+            sum[lane] += (double)get(q->x[i + lane]) * (double)get(q->x[i + lane]);
     for (; i < end; i++)
-        sum[0] += (double)q->x[i] * (double)q->x[i];
+        sum[0] += (double)get(q->x[i]) * (double)get(q->x[i]);
     q->sums[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) +
                     ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
 /* At most SUMS_MAX partial sums, however long the tensor is. */
 static strait_err sum_squares(struct strait_stream *s, strait_tensor total, strait_tensor x) {
-    struct squares q = {.x = strait_cpu_f32(x), .n = strait_cpu_count(x)};
+    struct squares q = {.x = act_of(x), .n = strait_cpu_count(x)};
     q.run = pieces(q.n, SUMS_MAX) > TASK_VALUES ? pieces(q.n, SUMS_MAX) : TASK_VALUES;
     const int n_runs = (int)pieces(q.n, q.run);
     strait_pool_run(strait_cpu_pool(s), n_runs, squares_task, &q);

@@ -8,7 +8,8 @@ enum {
 };
 
 struct embed {
-    float *table, *y;
+    strait_tensor table; // of either type forward; f32 for the gradient
+    act *y;
     const int32_t *ids;
     int64_t n_ids, n_table, cols, rows; // rows of a forward task
 };
@@ -16,13 +17,23 @@ struct embed {
 /* Both directions have the same shapes; the gradient swaps the roles of table and rows. */
 static struct embed embed_of(strait_tensor table, strait_tensor y, strait_tensor tokens) {
     assert(y.cols == table.cols && y.rows == tokens.rows);
-    return (struct embed){.table = strait_cpu_f32(table),
-                          .y = strait_cpu_f32(y),
+    return (struct embed){.table = table,
+                          .y = act_of(y),
                           .ids = strait_cpu_i32(tokens),
                           .n_ids = tokens.rows,
                           .n_table = table.rows,
                           .cols = table.cols,
                           .rows = task_rows(table.cols)};
+}
+
+/* Converts one row of the table where its type is not that of y. */
+static void convert_row(act *to, strait_tensor table, int64_t first) {
+    if (table.dtype == STRAIT_F32)
+        for (int64_t c = 0; c < table.cols; c++)
+            put(&to[c], ((const float *)table.data)[first + c]);
+    else
+        for (int64_t c = 0; c < table.cols; c++)
+            put(&to[c], strait_cpu_widen(((const uint16_t *)table.data)[first + c]));
 }
 
 /* Rows are copied whole, so the only cost is memory bandwidth. */
@@ -31,7 +42,12 @@ static void embed_task(void *arg, int task) {
     const int64_t end = smaller(e->n_ids, (task + 1) * e->rows);
     for (int64_t n = task * e->rows; n < end; n++) {
         assert(e->ids[n] >= 0 && e->ids[n] < e->n_table);
-        memcpy(e->y + n * e->cols, e->table + e->ids[n] * e->cols, (size_t)e->cols * sizeof(float));
+        act *to = e->y + n * e->cols;
+        if ((e->table.dtype == STRAIT_BF16) == ACT_IS_HALF)
+            memcpy(to, (const act *)e->table.data + e->ids[n] * e->cols,
+                   (size_t)e->cols * sizeof *to);
+        else
+            convert_row(to, e->table, e->ids[n] * e->cols);
     }
 }
 
@@ -48,10 +64,10 @@ static void embed_back_task(void *arg, int task) {
     const int64_t c0 = (int64_t)task * EMBED_COLS, n_cols = smaller(EMBED_COLS, e->cols - c0);
     for (int64_t n = 0; n < e->n_ids; n++) {
         assert(e->ids[n] >= 0 && e->ids[n] < e->n_table);
-        float *to = e->table + e->ids[n] * e->cols + c0;
-        const float *from = e->y + n * e->cols + c0;
+        float *to = strait_cpu_f32(e->table) + e->ids[n] * e->cols + c0;
+        const act *from = e->y + n * e->cols + c0;
         for (int64_t c = 0; c < n_cols; c++)
-            to[c] += from[c];
+            to[c] += get(from[c]);
     }
 }
 
@@ -64,28 +80,30 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
 
 /* Token gates: y = x (1 + gate) and, where d_rows is present (backward), d_rows = x also. */
 struct gates {
-    const float *table, *x, *also;
-    float *y, *d_rows;
+    const float *table;
+    const act *x, *also;
+    act *y, *d_rows;
     const int32_t *ids;
     int64_t n_ids, cols, x_cols, y_cols, rows;
 };
 
 static void gate_row(const struct gates *g, int64_t n) {
-    const float *gain = g->table + g->ids[n] * g->cols, *x = g->x + n * g->x_cols;
-    float *y = g->y + n * g->y_cols;
+    const float *gain = g->table + g->ids[n] * g->cols;
+    const act *x = g->x + n * g->x_cols;
+    act *y = g->y + n * g->y_cols;
     if (g->d_rows == NULL) {
         SIMD_EACH_ITS_OWN
         for (int64_t c = 0; c < g->cols; c++)
-            y[c] = x[c] * (1 + gain[c]);
+            put(&y[c], get(x[c]) * (1 + gain[c]));
         return;
     }
-    const float *also = g->also + n * g->cols;
-    float *d_rows = g->d_rows + n * g->cols;
+    const act *also = g->also + n * g->cols;
+    act *d_rows = g->d_rows + n * g->cols;
     SIMD_EACH_ITS_OWN // outputs may replace inputs: read both first
     for (int64_t c = 0; c < g->cols; c++) {
-        const float d = x[c], value = also[c];
-        y[c] = d * (1 + gain[c]);
-        d_rows[c] = d * value;
+        const float d = get(x[c]), value = get(also[c]);
+        put(&y[c], d * (1 + gain[c]));
+        put(&d_rows[c], d * value);
     }
 }
 
@@ -113,9 +131,7 @@ static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_ten
     assert(y.rows == tokens.rows && x.rows == tokens.rows);
     assert(y.cols >= table.cols && x.cols >= table.cols);
     return run_gates(
-        s,
-        (struct gates){
-            .y = strait_cpu_f32(y), .x = strait_cpu_f32(x), .y_cols = y.cols, .x_cols = x.cols},
+        s, (struct gates){.y = act_of(y), .x = act_of(x), .y_cols = y.cols, .x_cols = x.cols},
         table, tokens);
 }
 
@@ -125,10 +141,10 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
     assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
     assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
     return run_gates(s,
-                     (struct gates){.y = strait_cpu_f32(d_x),
-                                    .d_rows = strait_cpu_f32(d_rows),
-                                    .x = strait_cpu_f32(d_y),
-                                    .also = strait_cpu_f32(x),
+                     (struct gates){.y = act_of(d_x),
+                                    .d_rows = act_of(d_rows),
+                                    .x = act_of(d_y),
+                                    .also = act_of(x),
                                     .y_cols = x.cols,
                                     .x_cols = x.cols},
                      table, tokens);

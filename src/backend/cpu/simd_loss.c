@@ -7,7 +7,8 @@ enum {
 };
 
 struct loss_rows {
-    float *loss, *logits;
+    float *loss;
+    act *logits;
     const int32_t *targets;
     int64_t n_rows, cols, rows; // rows of a task
     strait_loss_params params;
@@ -24,12 +25,12 @@ static inline vec capped(vec logit, float softcap, vec *slope) {
 }
 
 /* LANES capped logits from c on; beyond the row -infinity, which adds exp(-inf) = 0 to sums. */
-static inline vec logits_at(const float *row, int64_t c, int64_t cols, float softcap, vec *slope) {
+static inline vec logits_at(const act *row, int64_t c, int64_t cols, float softcap, vec *slope) {
     if (c + LANES <= cols) return capped(load(row + c), softcap, slope);
     return lanes_below(capped(load_part(row + c, cols - c), softcap, slope), cols - c, -INFINITY);
 }
 
-static float row_max(const float *row, int64_t cols, float softcap) {
+static float row_max(const act *row, int64_t cols, float softcap) {
     vec max[2] = {splat(-INFINITY), splat(-INFINITY)}, slope;
     for (int64_t c = 0; c < cols; c += 2 * LANES) {
         max[0] = larger(logits_at(row, c, cols, softcap, &slope), max[0]);
@@ -40,7 +41,7 @@ static float row_max(const float *row, int64_t cols, float softcap) {
 }
 
 /* The sum of exp(logit - max). */
-static double row_sum(const float *row, int64_t cols, float softcap, float max) {
+static double row_sum(const act *row, int64_t cols, float softcap, float max) {
     double sum = 0;
     for (int64_t c0 = 0; c0 < cols; c0 += SUM_RUN) {
         vec part = {0}, slope;
@@ -53,7 +54,7 @@ static double row_sum(const float *row, int64_t cols, float softcap, float max) 
 
 /* The same for logits without a cap, which it replaces by exp(logit - max): the gradient is then
  * one multiplication per value, without a second exponential. */
-static double row_sum_keep(float *row, int64_t cols, float max) {
+static double row_sum_keep(act *row, int64_t cols, float max) {
     double sum = 0;
     int64_t c0 = 0;
     for (; c0 + SUM_RUN <= cols; c0 += SUM_RUN) {
@@ -81,32 +82,36 @@ static double row_sum_keep(float *row, int64_t cols, float max) {
 }
 
 /* Replaces logits by the gradient of the loss times params.scale. */
-static void row_back(float *row, int64_t cols, int32_t target, strait_loss_params params,
+static void row_back(act *row, int64_t cols, int32_t target, strait_loss_params params,
                      float log_sum) {
     vec slope;
-    (void)capped(splat(row[target]), params.softcap, &slope);
+    const vec logit = capped(splat(get(row[target])), params.softcap, &slope);
     const float at_target = slope[0] * params.scale;
+    const float share_at_target = vec_exp(logit - log_sum)[0];
     for (int64_t c = 0; c < cols; c += LANES) {
         const vec share = vec_exp(logits_at(row, c, cols, params.softcap, &slope) - log_sum);
         store_some(row + c, share * slope * params.scale, cols - c);
     }
-    row[target] -= at_target;
+    /* The stored share may be rounded: near 1 it would lose the difference. */
+    put(&row[target],
+        ACT_IS_HALF ? (share_at_target - 1.0f) * at_target : get(row[target]) - at_target);
 }
 
 /* The loss of one row. With params.scale its logits are replaced by their gradient. */
-static float row_loss(float *row, int64_t cols, int32_t target, strait_loss_params params) {
+static float row_loss(act *row, int64_t cols, int32_t target, strait_loss_params params) {
     vec slope;
-    const double logit = (double)capped(splat(row[target]), params.softcap, &slope)[0];
+    const double logit = (double)capped(splat(get(row[target])), params.softcap, &slope)[0];
     const float max = row_max(row, cols, params.softcap);
-    const int is_kept = params.scale != 0.0f && params.softcap == 0.0f;
+    /* bf16 has no place for exponentials that are rounded a second time. */
+    const int is_kept = !ACT_IS_HALF && params.scale != 0.0f && params.softcap == 0.0f;
     const double sum = is_kept ? row_sum_keep(row, cols, max)
                                : row_sum(row, cols, params.softcap, max);
     const double log_sum = (double)max + log(sum);
     if (is_kept) {
         const float factor = (float)((double)params.scale / sum);
         for (int64_t c = 0; c < cols; c++)
-            row[c] *= factor;
-        row[target] -= params.scale;
+            put(&row[c], get(row[c]) * factor);
+        put(&row[target], get(row[target]) - params.scale);
     } else if (params.scale != 0.0f) {
         row_back(row, cols, target, params, (float)log_sum);
     }
@@ -118,7 +123,7 @@ static void loss_task(void *arg, int task) {
     const struct loss_rows *l = arg;
     const int64_t end = smaller(l->n_rows, (task + 1) * l->rows);
     for (int64_t n = task * l->rows; n < end; n++) {
-        float *row = l->logits + n * l->cols;
+        act *row = l->logits + n * l->cols;
         const int32_t target = l->targets[n];
         assert(target < l->cols);
         l->loss[n] = 0;
@@ -134,7 +139,7 @@ static strait_err cross_entropy(struct strait_stream *s, strait_tensor loss, str
                                 strait_tensor targets, strait_loss_params params) {
     assert(loss.rows == logits.rows && targets.rows == logits.rows);
     struct loss_rows l = {.loss = strait_cpu_f32(loss),
-                          .logits = strait_cpu_f32(logits),
+                          .logits = act_of(logits),
                           .targets = strait_cpu_i32(targets),
                           .n_rows = logits.rows,
                           .cols = logits.cols,

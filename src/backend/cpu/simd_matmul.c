@@ -2,7 +2,11 @@
  *
  * All threads pack both sides, then all threads take blocks of the result. A chunk of each side
  * fits the memory allocated when the device was opened; larger products go chunk by chunk. How a
- * product is split follows from its shape, so bits do not depend on the number of threads. */
+ * product is split follows from its shape, so bits do not depend on the number of threads.
+ *
+ * Factors are of type `act`; bf16 becomes f32 where panels are packed, unless the processor has
+ * units for bf16 products (bf16_product.h). A bf16 result is summed in f32 and rounded once. */
+#include "backend/cpu/bf16_product.h"
 #include "backend/cpu/matmul_tile.h"
 
 enum {
@@ -14,9 +18,10 @@ enum {
 /* A product, or one chunk of it. Strides replace transposes: value (i, k) of the left side is
  * a[i * a_row + k * a_depth], value (k, j) of the right side b[j * b_col + k * b_depth]. */
 struct product {
-    const float *a, *b;
+    const act *a, *b;
     int64_t a_row, a_depth, b_col, b_depth;
     float *y;
+    uint16_t *y_half;          // instead of y, where the result is bf16
     int64_t rows, cols, depth; // of the product, or of the chunk
     int64_t ld;                // from one row of y to the next
     float alpha, beta;
@@ -138,10 +143,95 @@ static void multiply(const struct strait_cpu *cpu, const struct product *p) {
     }
 }
 
+/* One block of a bf16 result, whose product is in cpu->sums. */
+struct rounding {
+    const struct product *p;
+    const float *sums;
+    int64_t i, j, rows, cols; // the block of y
+};
+
+static void round_task(void *arg, int task) {
+    const struct rounding *r = arg;
+    uint16_t *y = r->p->y_half + (r->i + task) * r->p->ld + r->j;
+    const float *sums = r->sums + task * r->cols;
+    const float alpha = r->p->alpha, beta = r->p->beta;
+    for (int64_t c = 0; c < r->cols; c += LANES) {
+        const int64_t left = r->cols - c;
+        const vec product = load_some(sums + c, left) * alpha;
+        store_some(y + c, beta == 0.0f ? product : product + load_some(y + c, left) * beta, left);
+    }
+}
+
+/* A bf16 result, block by block: the sums of a block stay in f32 until they are complete. */
+static void multiply_rounded(const struct strait_cpu *cpu, const struct product *p) {
+    const int64_t cols = smaller(p->cols, 1024 / TILE_COLS * TILE_COLS);
+    const int64_t rows = STRAIT_CPU_SUMS / cols / TILE_ROWS * TILE_ROWS;
+    for (int64_t i = 0; i < p->rows; i += rows)
+        for (int64_t j = 0; j < p->cols; j += cols) {
+            struct product block = *p;
+            block.a += i * p->a_row;
+            block.b += j * p->b_col;
+            block.y = cpu->sums;
+            block.rows = smaller(rows, p->rows - i);
+            block.ld = block.cols = smaller(cols, p->cols - j);
+            block.alpha = 1;
+            block.beta = 0;
+            multiply(cpu, &block);
+            struct rounding r = {
+                .p = p, .sums = cpu->sums, .i = i, .j = j, .rows = block.rows, .cols = block.cols};
+            strait_pool_run(cpu->pool, (int)block.rows, round_task, &r);
+        }
+}
+
+#if ACT_IS_HALF
+/* The same product for the units of the processor. */
+static strait_bf16_product units_product(const struct product *p) {
+    return (strait_bf16_product){.a = p->a,
+                                 .b = p->b,
+                                 .a_row = p->a_row,
+                                 .a_depth = p->a_depth,
+                                 .b_col = p->b_col,
+                                 .b_depth = p->b_depth,
+                                 .y = p->y,
+                                 .y_half = p->y_half,
+                                 .rows = p->rows,
+                                 .cols = p->cols,
+                                 .depth = p->depth,
+                                 .alpha = p->alpha,
+                                 .beta = p->beta};
+}
+#endif
+
+/* Products with more than a few rows of y. */
+static void multiply_thick(const struct strait_cpu *cpu, const struct product *p) {
+#if ACT_IS_HALF
+    const strait_bf16_product product = units_product(p);
+    if (cpu->units != NULL && cpu->units->takes(&product)) {
+        cpu->units->multiply(cpu, &product);
+        return;
+    }
+#endif
+    if (p->y_half != NULL)
+        multiply_rounded(cpu, p);
+    else
+        multiply(cpu, p);
+}
+
 /* Thin products (few rows of y) read the right side once, without packing. */
 
 static void mix(float *y, float product, const struct product *p) {
     *y = p->beta == 0.0f ? p->alpha * product : p->alpha * product + p->beta * *y;
+}
+
+/* Value `at` of y from its product. */
+static void put_mixed(const struct product *p, int64_t at, float product) {
+    if (p->y_half == NULL) {
+        mix(p->y + at, product, p);
+        return;
+    }
+    float value = p->beta == 0.0f ? 0.0f : get(p->y_half[at]);
+    mix(&value, product, p);
+    put(&p->y_half[at], value);
 }
 
 enum {
@@ -154,7 +244,7 @@ static void dot_task(void *arg, int task) {
     const int64_t end = smaller(p->cols, (int64_t)(task + 1) * DOT_COLS);
     for (int64_t j = (int64_t)task * DOT_COLS; j < end; j++)
         for (int64_t i = 0; i < p->rows; i++)
-            mix(p->y + i * p->ld + j, dot(p->a + i * p->a_row, p->b + j * p->b_col, p->depth), p);
+            put_mixed(p, i * p->ld + j, dot(p->a + i * p->a_row, p->b + j * p->b_col, p->depth));
 }
 
 static void sweep_task(void *arg, int task) {
@@ -163,26 +253,27 @@ static void sweep_task(void *arg, int task) {
     for (int64_t i = 0; i < p->rows; i++) {
         float sum[SWEEP_COLS] = {0};
         for (int64_t k = 0; k < p->depth; k++) {
-            const float a = p->a[i * p->a_row + k * p->a_depth];
-            const float *b = p->b + k * p->b_depth + j0;
+            const float a = get(p->a[i * p->a_row + k * p->a_depth]);
+            const act *b = p->b + k * p->b_depth + j0;
             for (int64_t j = 0; j < n; j++)
-                sum[j] += a * b[j];
+                sum[j] += a * get(b[j]);
         }
         for (int64_t j = 0; j < n; j++)
-            mix(p->y + i * p->ld + j0 + j, sum[j], p);
+            put_mixed(p, i * p->ld + j0 + j, sum[j]);
     }
 }
 
 static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
                          strait_matmul_params params) {
     const struct strait_cpu *cpu = s->backend->state;
-    const struct product p = {.a = strait_cpu_f32(a),
-                              .b = strait_cpu_f32(b),
+    const struct product p = {.a = act_of(a),
+                              .b = act_of(b),
                               .a_row = params.transpose_a ? 1 : a.cols,
                               .a_depth = params.transpose_a ? a.cols : 1,
                               .b_col = params.transpose_b ? b.cols : 1,
                               .b_depth = params.transpose_b ? 1 : b.cols,
-                              .y = strait_cpu_f32(y),
+                              .y = y.dtype == STRAIT_F32 ? y.data : NULL,
+                              .y_half = y.dtype == STRAIT_BF16 ? y.data : NULL,
                               .rows = y.rows,
                               .cols = y.cols,
                               .depth = params.transpose_a ? a.rows : a.cols,
@@ -198,7 +289,7 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
     else if (is_thin && (!params.transpose_a || y.rows == 1))
         strait_pool_run(cpu->pool, (int)pieces(y.cols, DOT_COLS), dot_task, (void *)&p);
     else
-        multiply(cpu, &p);
+        multiply_thick(cpu, &p);
     return STRAIT_OK;
 }
 

@@ -3,18 +3,20 @@
 #include "backend/cpu/rms.h"
 
 struct norm {
-    float *y, *sum, *rstd, *d_x, *d_gain;
-    const float *x, *delta, *gain, *d_y, *scales; // scales: rstd in the backward pass
-    int64_t n_rows, cols, rows;                   // rows per task
+    act *y, *sum, *d_x;
+    float *rstd, *d_gain;
+    const act *x, *delta, *d_y;
+    const float *gain, *scales; // scales: rstd in the backward pass
+    int64_t n_rows, cols, rows; // rows per task
     float epsilon;
 };
 
 /* The sum with the residual is stored and normed in one pass over the row. */
 static void norm_row(const struct norm *r, int64_t n) {
-    const float *x = r->x + n * r->cols;
+    const act *x = r->x + n * r->cols;
     if (r->delta != NULL) {
-        const float *delta = r->delta + n * r->cols;
-        float *sum = r->sum + n * r->cols;
+        const act *delta = r->delta + n * r->cols;
+        act *sum = r->sum + n * r->cols;
         for (int64_t c = 0; c < r->cols; c += LANES)
             store_some(sum + c, load_some(x + c, r->cols - c) + load_some(delta + c, r->cols - c),
                        r->cols - c);
@@ -35,11 +37,11 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
                           strait_norm_params params) {
     assert(strait_cpu_same_shape(y, x) && rstd.rows == x.rows);
     assert((sum.data == NULL) == (delta.data == NULL));
-    struct norm r = {.y = strait_cpu_f32(y),
-                     .sum = strait_cpu_f32(sum),
+    struct norm r = {.y = act_of(y),
+                     .sum = act_of(sum),
                      .rstd = strait_cpu_f32(rstd),
-                     .x = strait_cpu_f32(x),
-                     .delta = strait_cpu_f32(delta),
+                     .x = act_of(x),
+                     .delta = act_of(delta),
                      .gain = strait_cpu_f32(params.gain),
                      .n_rows = x.rows,
                      .cols = x.cols,
@@ -51,8 +53,8 @@ static strait_err rmsnorm(struct strait_stream *s, strait_tensor y, strait_tenso
 
 /* d_gain: this task's partial sums. */
 static void norm_row_back(const struct norm *r, int64_t n, float *d_gain) {
-    const float *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
-    float *d_x = r->d_x + n * r->cols;
+    const act *x = r->x + n * r->cols, *d_y = r->d_y + n * r->cols;
+    act *d_x = r->d_x + n * r->cols;
     const float scale = r->scales[n];
     const float shift = rms_shift(d_gain, d_y, x, r->gain, scale, r->cols);
     for (int64_t c = 0; c < r->cols; c += LANES) {
@@ -82,10 +84,10 @@ static strait_err rmsnorm_back(struct strait_stream *s, strait_tensor d_x, strai
     assert(strait_cpu_same_shape(d_x, x) && strait_cpu_same_shape(d_y, x));
     assert(gain.data == NULL || d_gain.data != NULL);
     const struct strait_cpu *cpu = s->backend->state;
-    struct norm r = {.d_x = strait_cpu_f32(d_x),
+    struct norm r = {.d_x = act_of(d_x),
                      .d_gain = cpu->left, // one row of partial sums per task
-                     .d_y = strait_cpu_f32(d_y),
-                     .x = strait_cpu_f32(x),
+                     .d_y = act_of(d_y),
+                     .x = act_of(x),
                      .gain = strait_cpu_f32(gain),
                      .scales = strait_cpu_f32(rstd),
                      .n_rows = x.rows,

@@ -14,6 +14,7 @@ typedef struct step_factors {
 
 struct adamw {
     float *weight, *m, *v;
+    uint16_t *copy; // bf16, or NULL
     const float *grad;
     int64_t n_rows, cols, rows; // rows of a task
     step_factors factors;
@@ -38,13 +39,16 @@ static inline vec grad_of(const float *grad, int64_t left, float factor) {
     return factor == 0.0f ? (vec){0} : load_some(grad, left) * factor;
 }
 
-/* Updates m and w for LANES values, given the new second moment v. */
-static inline void update(float *w, float *m, vec grad, vec v, int64_t left,
-                          const step_factors *factors) {
+/* Updates m, w and its copy for up to LANES values from `at` on, given the new second moment v. */
+static inline void update(const struct adamw *a, int64_t at, vec grad, vec v, int64_t left) {
+    const step_factors *factors = &a->factors;
+    float *m = a->m + at, *w = a->weight + at;
     const vec first = load_some(m, left) * factors->beta1 + grad * (1.0f - factors->beta1);
     store_some(m, first, left);
     const vec step = first / (vec_sqrt(v) * factors->root + factors->epsilon);
-    store_some(w, load_some(w, left) * factors->keep - step * factors->rate, left);
+    const vec weight = load_some(w, left) * factors->keep - step * factors->rate;
+    store_some(w, weight, left);
+    if (a->copy != NULL) store_some(a->copy + at, weight, left);
 }
 
 /* One second moment per weight; the tensor counts as one long row. */
@@ -57,7 +61,7 @@ static void own_task(void *arg, int task) {
         const vec v = load_some(a->v + i, left) * a->factors.beta2 +
                       grad * grad * (1.0f - a->factors.beta2);
         store_some(a->v + i, v, left);
-        update(a->weight + i, a->m + i, grad, v, left, &a->factors);
+        update(a, i, grad, v, left);
     }
 }
 
@@ -75,9 +79,8 @@ static void row_task(void *arg, int task) {
         const float mean = (float)(squares / (double)a->cols);
         a->v[r] = a->factors.beta2 * a->v[r] + (1.0f - a->factors.beta2) * mean;
         for (int64_t c = 0; c < a->cols; c += LANES)
-            update(a->weight + at + c, a->m + at + c,
-                   grad_of(a->grad + at + c, a->cols - c, a->factors.grad), splat(a->v[r]),
-                   a->cols - c, &a->factors);
+            update(a, at + c, grad_of(a->grad + at + c, a->cols - c, a->factors.grad),
+                   splat(a->v[r]), a->cols - c);
     }
 }
 
@@ -102,8 +105,8 @@ static void column_task(void *arg, int task) {
     for (int64_t r = 0; r < a->n_rows; r++)
         for (int64_t c = 0; c < n_cols; c += LANES) {
             const int64_t at = r * a->cols + c0 + c, left = n_cols - c;
-            update(a->weight + at, a->m + at, grad_of(a->grad + at, left, a->factors.grad),
-                   load_some(a->v + c0 + c, left), left, &a->factors);
+            update(a, at, grad_of(a->grad + at, left, a->factors.grad),
+                   load_some(a->v + c0 + c, left), left);
         }
 }
 
@@ -112,11 +115,13 @@ static strait_err adamw(struct strait_stream *s, strait_tensor weight, strait_te
                         strait_adamw_params params) {
     assert(strait_cpu_same_shape(weight, m) && strait_cpu_same_shape(weight, grad));
     assert(params.step >= 1);
+    assert(params.copy.data == NULL || params.copy.dtype == STRAIT_BF16);
     if (strait_cpu_has_nonfinite_norm(scale)) return STRAIT_OK;
     struct adamw a = {
         .weight = strait_cpu_f32(weight),
         .m = strait_cpu_f32(m),
         .v = strait_cpu_f32(v),
+        .copy = params.copy.data,
         .grad = strait_cpu_f32(grad),
         .n_rows = weight.rows,
         .cols = weight.cols,

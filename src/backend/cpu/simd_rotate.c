@@ -3,16 +3,18 @@
 #include "backend/cpu/rms.h"
 
 struct rotate {
-    float *out, *rstd, *d_gain;
-    const float *in, *x, *gain, *cos, *sin, *scales; // scales: rstd in the backward pass
-    int64_t n_rows, cols, rows;                      // rows per task
+    act *out;
+    float *rstd, *d_gain;
+    const act *in, *x;
+    const float *gain, *cos, *sin, *scales; // scales: rstd in the backward pass
+    int64_t n_rows, cols, rows;             // rows per task
     strait_heads heads;
     float epsilon;
 };
 
 /* Rotates pairs (i, i + half); `out` may be `in`. A direction of -1 rotates back. */
-static void rotate_pairs(float *out, const float *in, const float *cos, const float *sin,
-                         int64_t half, float direction) {
+static void rotate_pairs(act *out, const act *in, const float *cos, const float *sin, int64_t half,
+                         float direction) {
     for (int64_t i = 0; i < half; i += LANES) {
         const int64_t left = half - i;
         const vec c = load_some(cos + i, left), s = load_some(sin + i, left) * direction;
@@ -31,10 +33,11 @@ static int64_t gain_offset(const struct rotate *r, int h) {
 static void copy_values(const struct rotate *r, int64_t n) {
     const int64_t n_values = (int64_t)r->heads.n_key * r->heads.head_dim;
     const int64_t at = (n + 1) * r->cols - n_values;
-    if (r->out != r->in) memcpy(r->out + at, r->in + at, (size_t)n_values * sizeof(float));
+    if (r->out != r->in) memcpy(r->out + at, r->in + at, (size_t)n_values * sizeof(act));
 }
 
-/* The norm writes to the output and the rotation works there in place, so no scratch is needed. */
+/* The norm writes to the output and the rotation works there in place, so no scratch is needed;
+ * bf16 is rounded twice. */
 static void rotate_task(void *arg, int task) {
     const struct rotate *r = arg;
     const int n_heads = r->heads.n_query + r->heads.n_key;
@@ -43,8 +46,8 @@ static void rotate_task(void *arg, int task) {
     for (int64_t n = task * r->rows; n < end; n++) {
         const int64_t angle = n % r->heads.seq_len * half;
         for (int h = 0; h < n_heads; h++) {
-            const float *from = r->in + n * r->cols + h * dim;
-            float *to = r->out + n * r->cols + h * dim;
+            const act *from = r->in + n * r->cols + h * dim;
+            act *to = r->out + n * r->cols + h * dim;
             if (r->rstd != NULL) {
                 const float *gain = r->gain != NULL ? r->gain + gain_offset(r, h) : NULL;
                 r->rstd[n * n_heads + h] = rms_norm(to, from, gain, dim, r->epsilon);
@@ -62,9 +65,9 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
     assert(heads.head_dim % 2 == 0 && x.cols == strait_cpu_qkv_cols(heads));
     assert(strait_cpu_same_shape(y, x) && params.cos.cols == heads.head_dim / 2);
     assert(params.cos.rows >= heads.seq_len && strait_cpu_same_shape(params.cos, params.sin));
-    struct rotate r = {.out = strait_cpu_f32(y),
+    struct rotate r = {.out = act_of(y),
                        .rstd = strait_cpu_f32(rstd),
-                       .in = strait_cpu_f32(x),
+                       .in = act_of(x),
                        .gain = strait_cpu_f32(params.gain),
                        .cos = strait_cpu_f32(params.cos),
                        .sin = strait_cpu_f32(params.sin),
@@ -78,7 +81,7 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
 }
 
 /* The gradient through the norm of one head, in place. */
-static void norm_head_back(float *d, float *d_gain, const float *x, const float *gain, float scale,
+static void norm_head_back(act *d, float *d_gain, const act *x, const float *gain, float scale,
                            int64_t dim) {
     const float shift = rms_shift(d_gain, d, x, gain, scale, dim);
     for (int64_t i = 0; i < dim; i += LANES) {
@@ -120,10 +123,10 @@ static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait
     assert(params.gain.data == NULL || d_gain.data != NULL);
     const struct strait_cpu *cpu = s->backend->state;
     const int64_t gain_values = 2 * (int64_t)params.heads.head_dim;
-    struct rotate r = {.out = strait_cpu_f32(d_x),
+    struct rotate r = {.out = act_of(d_x),
                        .d_gain = cpu->left, // two rows of partial sums per task
-                       .in = strait_cpu_f32(d_y),
-                       .x = strait_cpu_f32(x),
+                       .in = act_of(d_y),
+                       .x = act_of(x),
                        .gain = strait_cpu_f32(params.gain),
                        .cos = strait_cpu_f32(params.cos),
                        .sin = strait_cpu_f32(params.sin),

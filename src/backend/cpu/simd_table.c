@@ -1,4 +1,4 @@
-/* simd_table.c - collects all fast kernels of one instruction set. */
+/* simd_table.c - collects all fast kernels of one instruction set, with f32 or bf16 activations. */
 #include "backend/cpu/simd.h"
 
 void SIMD(table)(struct strait_kernel_set *set);
@@ -10,14 +10,16 @@ void SIMD(table)(struct strait_kernel_set *set) {
     SIMD(attention)(set);
     SIMD(attention_back)(set);
     SIMD(elementwise)(set);
-    SIMD(cast)(set);
     SIMD(embed)(set);
     SIMD(norm)(set);
     SIMD(rotate)(set);
     SIMD(mlp)(set);
     SIMD(loss)(set);
+    SIMD(conv)(set);
+#if !ACT_IS_HALF // these have no activations, or take both types
+    SIMD(cast)(set);
     SIMD(optim)(set);
     SIMD(payload)(set);
     SIMD(codec)(set);
-    SIMD(conv)(set);
+#endif
 }

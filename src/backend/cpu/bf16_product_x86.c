@@ -1,0 +1,143 @@
+/* bf16_product_x86.c - bf16 products from packed panels: all threads pack both sides, then all
+ * threads take blocks of the result.
+ *
+ * The whole depth of a bf16 result is packed at once, so that it is rounded once; an f32 result may
+ * be summed chunk by chunk. How a product is split follows from its shape alone. */
+#include "backend/cpu/bf16_x86.h"
+#include "backend/cpu/simd.h"
+
+enum {
+    BLOCK_PANELS = 4,   // panels per side of a task
+    DEPTH_CHUNK = 4096, // depth of an f32 result that is packed at once
+    LEFT_HALVES = 2 * STRAIT_CPU_LEFT,
+    RIGHT_HALVES = 2 * STRAIT_CPU_RIGHT,
+    DEPTH_MAX = RIGHT_HALVES / BF16_PANEL // of which one panel still fits
+};
+
+/* One chunk of a product. */
+struct chunk {
+    const strait_bf16_product *p;
+    strait_bf16_side left, right;
+    uint16_t *lefts, *rights; // packed panels
+    int64_t i, j;             // where the chunk starts in y
+    int64_t n_blocks;         // of depth
+    float beta;
+    int is_left_packed, is_right_packed; // by the previous chunk
+    int is_amx;
+};
+
+int strait_bf16_takes(const strait_bf16_product *p) {
+    return p->y_half == NULL || p->depth <= DEPTH_MAX;
+}
+
+static int64_t panels(int64_t lines) {
+    return pieces(lines, BF16_PANEL);
+}
+
+static uint16_t *panel_at(uint16_t *all, const struct chunk *c, int64_t panel) {
+    return all + panel * c->n_blocks * 2 * BF16_TILE;
+}
+
+/* Tasks of the left side come first. */
+static void pack_task(void *arg, int task) {
+    const struct chunk *c = arg;
+    const int64_t n_left = c->is_left_packed ? 0 : panels(c->left.lines);
+    if (task < n_left)
+        strait_bf16_pack(panel_at(c->lefts, c, task), &c->left, (int64_t)task * BF16_PANEL);
+    else
+        strait_bf16_pack(panel_at(c->rights, c, task - n_left), &c->right,
+                         (task - n_left) * BF16_PANEL);
+}
+
+/* Writes the sums of the panels that start at row i and column j of y: alpha sums + beta y. */
+static void store_block(const struct chunk *c, const float *sums, int64_t i, int64_t j) {
+    const strait_bf16_product *p = c->p;
+    const int64_t n_rows = smaller(BF16_PANEL, c->i + c->left.lines - i);
+    const int64_t n_cols = smaller(BF16_PANEL, c->j + c->right.lines - j);
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t col = 0; col < n_cols; col += LANES) {
+            const int64_t at = (i + r) * p->cols + j + col, left = n_cols - col;
+            const vec v = load(sums + r * BF16_PANEL + col) * p->alpha;
+            if (p->y_half != NULL)
+                store_some(p->y_half + at,
+                           c->beta == 0.0f ? v : v + load_some(p->y_half + at, left) * c->beta,
+                           left);
+            else
+                store_some(p->y + at,
+                           c->beta == 0.0f ? v : v + load_some(p->y + at, left) * c->beta, left);
+        }
+}
+
+/* One block of y. A right panel stays in the cache while the left panels pass by. */
+static void block_task(void *arg, int task) {
+    const struct chunk *c = arg;
+    const int64_t n_across = pieces(panels(c->right.lines), BLOCK_PANELS);
+    const int64_t i0 = task / n_across * BLOCK_PANELS, j0 = task % n_across * BLOCK_PANELS;
+    const int64_t i1 = smaller(panels(c->left.lines), i0 + BLOCK_PANELS);
+    const int64_t j1 = smaller(panels(c->right.lines), j0 + BLOCK_PANELS);
+    const strait_bf16_tile multiply = c->is_amx ? strait_bf16_tile_amx : strait_bf16_tile_avx512;
+    float sums[BF16_PANEL * BF16_PANEL] __attribute__((aligned(64)));
+    if (c->is_amx) strait_bf16_amx_begin();
+    for (int64_t j = j0; j < j1; j++)
+        for (int64_t i = i0; i < i1; i++) {
+            multiply(sums, panel_at(c->lefts, c, i), panel_at(c->rights, c, j), c->n_blocks);
+            store_block(c, sums, c->i + i * BF16_PANEL, c->j + j * BF16_PANEL);
+        }
+    if (c->is_amx) strait_bf16_amx_end();
+}
+
+static void multiply_chunk(struct strait_pool *pool, struct chunk *c) {
+    const int64_t n_left = panels(c->left.lines), n_right = panels(c->right.lines);
+    strait_pool_run(pool,
+                    (int)((c->is_left_packed ? 0 : n_left) + (c->is_right_packed ? 0 : n_right)),
+                    pack_task, c);
+    strait_pool_run(pool, (int)(pieces(n_left, BLOCK_PANELS) * pieces(n_right, BLOCK_PANELS)),
+                    block_task, c);
+}
+
+/* The part of p that starts at (i, j, k). Chunks of later depth add to y. */
+static struct chunk chunk_at(const strait_bf16_product *p, int64_t i, int64_t j, int64_t k,
+                             int64_t depth) {
+    return (struct chunk){.p = p,
+                          .left = {.from = p->a + i * p->a_row + k * p->a_depth,
+                                   .line_step = p->a_row,
+                                   .depth_step = p->a_depth,
+                                   .depth = depth},
+                          .right = {.from = p->b + j * p->b_col + k * p->b_depth,
+                                    .line_step = p->b_col,
+                                    .depth_step = p->b_depth,
+                                    .depth = depth,
+                                    .is_right = 1},
+                          .i = i,
+                          .j = j,
+                          .n_blocks = pieces(depth, BF16_DEPTH),
+                          .beta = k == 0 ? p->beta : 1.0f};
+}
+
+static void multiply(const struct strait_cpu *cpu, const strait_bf16_product *p, int is_amx) {
+    const int64_t depth = p->y_half != NULL ? p->depth : smaller(p->depth, DEPTH_CHUNK);
+    const int64_t padded = pieces(depth, BF16_DEPTH) * BF16_DEPTH;
+    const int64_t rows = LEFT_HALVES / padded / BF16_PANEL * BF16_PANEL;
+    const int64_t cols = RIGHT_HALVES / padded / BF16_PANEL * BF16_PANEL;
+    for (int64_t j = 0; j < p->cols; j += cols)
+        for (int64_t k = 0; k < p->depth; k += depth)
+            for (int64_t i = 0; i < p->rows; i += rows) {
+                struct chunk c = chunk_at(p, i, j, k, smaller(depth, p->depth - k));
+                c.left.lines = smaller(rows, p->rows - i);
+                c.right.lines = smaller(cols, p->cols - j);
+                c.lefts = (uint16_t *)cpu->left;
+                c.rights = (uint16_t *)cpu->right;
+                c.is_right_packed = i > 0;
+                c.is_left_packed = j > 0 && rows >= p->rows && depth >= p->depth;
+                c.is_amx = is_amx;
+                multiply_chunk(cpu->pool, &c);
+            }
+}
+
+void strait_bf16_multiply_avx512(const struct strait_cpu *cpu, const strait_bf16_product *p) {
+    multiply(cpu, p, 0);
+}
+
+void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_product *p) {
+    multiply(cpu, p, 1);
+}

@@ -1,0 +1,46 @@
+/* bf16_x86.h - shared by the files of bf16 products on x86-64, which are compiled for avx512 and
+ * must only be called where the processor has it. */
+#pragma once
+
+#include "backend/cpu/bf16_product.h"
+
+enum {
+    BF16_PANEL = 32, // lines (rows of the left side, columns of the right) of a packed panel
+    BF16_DEPTH = 32, // depth of a packed block; the last one is padded with zeros
+    BF16_TILE = 512  // values of a tile: 16 lines x 32 of depth; a block of a panel is two tiles
+};
+
+/* One side of a product: value (line, k) is from[line * line_step + k * depth_step], and one of the
+ * steps is 1. */
+typedef struct strait_bf16_side {
+    const uint16_t *from;
+    int64_t line_step, depth_step;
+    int64_t lines, depth;
+    int is_right;
+} strait_bf16_side;
+
+/* Packs the panel that starts at `line`, padded with zeros. Each block of depth is two tiles of 16
+ * lines; a tile has 16 rows of 64 bytes: the left side a row per line, [16 lines][32 of depth], the
+ * right side a row per pair of depths, [16 pairs][16 lines][2]. */
+void strait_bf16_pack(uint16_t *to, const strait_bf16_side *side, int64_t line);
+
+/* A [32 x 32] block of the product of two panels with n_blocks blocks of depth. */
+typedef void (*strait_bf16_tile)(float *sums, const uint16_t *left, const uint16_t *right,
+                                 int64_t n_blocks);
+
+/* The block with vdpbf16ps. Each sum starts at 0 and takes the pairs of depths in order: the odd
+ * depth of a pair first, then the even one. */
+void strait_bf16_tile_avx512(float *sums, const uint16_t *left, const uint16_t *right,
+                             int64_t n_blocks);
+
+/* The block with tdpbf16ps. Within 32 depths even and odd depths are summed apart, both from 0;
+ * their sum is then added to the result. Every thread configures its tiles before, and releases
+ * them after, a run of calls. */
+void strait_bf16_tile_amx(float *sums, const uint16_t *left, const uint16_t *right,
+                          int64_t n_blocks);
+void strait_bf16_amx_begin(void);
+void strait_bf16_amx_end(void);
+
+int strait_bf16_takes(const strait_bf16_product *p);
+void strait_bf16_multiply_avx512(const struct strait_cpu *cpu, const strait_bf16_product *p);
+void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_product *p);
