@@ -50,7 +50,7 @@ typedef struct strait_trainer_stage {
 
 enum {
     STRAIT_TRAINER_DEVICE = 128, // bytes for the name of a device
-    STRAIT_TRAINER_PRECISION = 64
+    STRAIT_TRAINER_PRECISION = 192
 };
 
 typedef struct strait_trainer_info {
@@ -60,7 +60,7 @@ typedef struct strait_trainer_info {
     int64_t microbatch, n_microbatches;       // sequences per microbatch, microbatches per step
     double flops_per_token;                   // matrix products and attention, codecs included
     char device[STRAIT_TRAINER_DEVICE];       // empty before open
-    char precision[STRAIT_TRAINER_PRECISION]; // "bf16" or "fp32", with the reason if unexpected
+    char precision[STRAIT_TRAINER_PRECISION]; // "fp32 (avx512)"; with the reason if unexpected
     size_t device_bytes;                      // sum of stages[].used
     strait_trainer_memory memory;
     int n_stages;

@@ -82,7 +82,12 @@ void strait_doctor_use(struct strait_doctor *doctor) {
     const strait_dtype precision = strait_backend_precision("cuda", 0, &why);
     const int uses_cuda = has_cuda && is_usable(doctor, "cuda", precision);
     if (!uses_cuda && doctor->device != NULL && !is_cpu) return; // the fault is already reported
-    if (!uses_cuda) (void)is_usable(doctor, "cpu", STRAIT_F32);
+    if (!uses_cuda) {
+        char kernels[STRAIT_BACKEND_KERNELS];
+        (void)is_usable(doctor, "cpu", STRAIT_F32);
+        strait_backend_name_kernels("cpu", STRAIT_BF16, kernels, sizeof kernels);
+        strait_doctor_fact(doctor, "cpu with bf16", "%s", kernels);
+    }
     strait_doctor_fact(doctor, "device.kind", "%s", uses_cuda ? "cuda" : "cpu");
     strait_doctor_fact(doctor, "device.precision", "%s%s%s",
                        uses_cuda && precision == STRAIT_BF16 ? "bf16" : "fp32",

@@ -51,6 +51,14 @@ strait_dtype strait_backend_precision(const char *name, int ordinal, const char 
     return ops != NULL && ops->precision != NULL ? ops->precision(ordinal, why) : STRAIT_F32;
 }
 
+/* For plans and reports, before anything is opened. */
+void strait_backend_name_kernels(const char *name, strait_dtype precision, char *out,
+                                 size_t capacity) {
+    const struct strait_backend_ops *ops = find(name);
+    out[0] = '\0';
+    if (ops != NULL && ops->name_kernels != NULL) ops->name_kernels(precision, out, capacity);
+}
+
 /* One row per optional table, with the name that the error uses. */
 strait_err strait_backend_require(const struct strait_backend *be, unsigned needs,
                                   const char *user) {

@@ -17,6 +17,10 @@
 extern "C" {
 #endif
 
+enum {
+    STRAIT_BACKEND_KERNELS = 144 // bytes of the names of a device's kernels
+};
+
 struct strait_backend {
     const struct strait_backend_ops *ops;
     const struct strait_kernels *kernels; // set by init
@@ -51,6 +55,10 @@ struct strait_backend_ops {
      * such devices, *why receives the reason, else NULL. Opens nothing; a device that does not
      * respond counts as one that supports everything. NULL: f32. */
     strait_dtype (*precision)(int ordinal, const char **why);
+
+    /* Names the kernels that a device of that precision would use, for people: "avx512". Opens
+     * nothing. NULL where that is not known before the device is open. */
+    void (*name_kernels)(strait_dtype precision, char *out, size_t capacity);
 
     /* Opens device be->ordinal and sets be->kernels. fini accepts a failed or absent init. */
     strait_err (*init)(struct strait_backend *be);
@@ -116,6 +124,10 @@ void strait_backend_close(struct strait_backend **be); // sets *be to NULL; acce
 
 /* ops->precision of the backend with this name; f32 where the name is unknown. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why);
+
+/* ops->name_kernels of the backend with this name; "" where it or the name is unknown. */
+void strait_backend_name_kernels(const char *name, strait_dtype precision, char *out,
+                                 size_t capacity);
 
 /* Checks that an open backend has every optional kernel table in `needs` (enum
  * strait_kernel_need). Otherwise STRAIT_ENOTSUP; the text names the backend, what it lacks and

@@ -77,14 +77,21 @@ static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
     return STRAIT_OK;
 }
 
-/* With precision auto the backend says why it chose, for example that the device has no bf16. */
+/* With precision auto the backend says why it chose, for example that the device has no bf16; else
+ * it names its kernels. */
 static void describe_precision(const strait_run *run, const strait_run_plan *plan, char *out,
                                size_t capacity) {
     const char *why = NULL;
+    char kernels[STRAIT_BACKEND_KERNELS];
     if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
         (void)strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
-    (void)snprintf(out, capacity, "%s%s%s", plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32",
-                   why != NULL ? ": " : "", why != NULL ? why : "");
+    strait_backend_name_kernels(run->device.kind, plan->shape.precision, kernels, sizeof kernels);
+    const char *name = plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32";
+    if (why != NULL || kernels[0] == '\0')
+        (void)snprintf(out, capacity, "%s%s%s", name, why != NULL ? ": " : "",
+                       why != NULL ? why : "");
+    else
+        (void)snprintf(out, capacity, "%s (%s)", name, kernels);
 }
 
 /* Used for the dry run and for the running trainer, so that both report the same figures. */

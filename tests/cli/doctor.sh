@@ -21,6 +21,8 @@ jq -e '.machine.memory.value and (.use["device.kind"].value | IN("cpu", "cuda"))
 # --device cpu selects the CPU even if there are other devices.
 runs doctor --device cpu --json
 jq -e '.use.cpu.value | test("thread")' "$OUT" >/dev/null || fail "the cpu is not described"
+jq -e '.use["cpu with bf16"].value | test("bf16 products: ")' "$OUT" >/dev/null ||
+    fail "the kernels of bf16 are not named"
 jq -e '.use["device.kind"].value == "cpu"' "$OUT" >/dev/null || fail "another device than requested was selected"
 
 # A required device that exists, and one that does not.

@@ -31,3 +31,6 @@ struct strait_bf16_units {
 
 /* Kinds that this build has code for, the fastest last, ended by an entry without a name. */
 extern const struct strait_bf16_units strait_bf16_units[];
+
+/* Why a faster kind that the processor has is not used; NULL where there is nothing to say. */
+const char *strait_bf16_note(void);

@@ -3,3 +3,7 @@
 #include "backend/cpu/bf16_product.h"
 
 const struct strait_bf16_units strait_bf16_units[] = {{0}};
+
+const char *strait_bf16_note(void) {
+    return NULL;
+}

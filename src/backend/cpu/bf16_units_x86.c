@@ -27,13 +27,21 @@ static int has_avx512_bf16(void) {
     return strait_x86_has_avx512() && (cpuid_leaf(7, 1).a & 1u << 5) != 0;
 }
 
+static int processor_has_amx(void) {
+    const unsigned tile = 1u << 24, bf16 = 1u << 22;
+    const unsigned d = cpuid_leaf(7, 0).d;
+    return has_avx512_bf16() && (d & tile) != 0 && (d & bf16) != 0;
+}
+
 /* Linux gives a process the memory for tiles only on request, and only where nothing (a small
  * signal stack, a virtual machine) forbids it. Asking again is harmless. */
 static int has_amx(void) {
-    const unsigned tile = 1u << 24, bf16 = 1u << 22;
-    const unsigned d = cpuid_leaf(7, 0).d;
-    if (!has_avx512_bf16() || (d & tile) == 0 || (d & bf16) == 0) return 0;
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+    return processor_has_amx() &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+}
+
+const char *strait_bf16_note(void) {
+    return processor_has_amx() && !has_amx() ? "the system does not permit amx_bf16" : NULL;
 }
 
 /* From the slowest to the fastest: the last supported one is used. */

@@ -47,13 +47,25 @@ static const struct strait_bf16_units *best_units(void) {
     return best;
 }
 
-static void describe_kernels(struct strait_backend *be, const struct strait_isa *isa) {
+static void name_kernels(strait_dtype precision, char *out, size_t capacity) {
+    const struct strait_isa *isa = best_isa();
+    const struct strait_bf16_units *units = precision == STRAIT_BF16 ? best_units() : NULL;
+    const char *note = strait_bf16_note();
+    const int is_half = precision == STRAIT_BF16;
+    (void)snprintf(out, capacity, "%s%s%s%s%s", isa != NULL ? isa->name : "reference loops",
+                   is_half ? ", bf16 products: " : "",
+                   units != NULL ? units->name
+                   : is_half     ? "converted to f32"
+                                 : "",
+                   is_half && note != NULL ? "; " : "", is_half && note != NULL ? note : "");
+}
+
+static void describe_device(struct strait_backend *be) {
     struct strait_cpu *cpu = state_of(be);
-    const char *units = cpu->units != NULL ? cpu->units->name : "converted to f32";
-    const int is_half = be->precision == STRAIT_BF16;
-    (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s%s%s", be->n_threads,
-                   be->n_threads == 1 ? "" : "s", isa != NULL ? isa->name : "reference loops",
-                   is_half ? ", bf16 products: " : "", is_half ? units : "");
+    char kernels[STRAIT_BACKEND_KERNELS] = "reference loops";
+    if (!be->is_reference) name_kernels(be->precision, kernels, sizeof kernels);
+    (void)snprintf(cpu->description, sizeof cpu->description, "%d thread%s, %s", be->n_threads,
+                   be->n_threads == 1 ? "" : "s", kernels);
 }
 
 /* Only the fast kernels need packed panels and scratch. fini frees them, also after an error. */
@@ -100,7 +112,7 @@ static strait_err init(struct strait_backend *be) {
         isa->fill(&cpu->kernels);
     strait_kernel_set_link(&cpu->kernels);
     be->kernels = &cpu->kernels.base;
-    describe_kernels(be, isa);
+    describe_device(be);
     return isa != NULL ? take_memory(be) : STRAIT_OK;
 }
 
@@ -192,6 +204,7 @@ const struct strait_backend_ops strait_backend_cpu = {
     .name = "cpu",
     .is_host = 1,
     .state_size = sizeof(struct strait_cpu),
+    .name_kernels = name_kernels,
     .init = init,
     .fini = fini,
     .alloc = alloc,

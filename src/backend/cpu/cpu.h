@@ -34,7 +34,7 @@ struct strait_cpu {
     const struct strait_bf16_units *units;
     /* With bf16 `kernels` selects, by the types of its tensors, an entry of one of the others. */
     struct strait_kernel_set kernels, f32, half;
-    char description[96];
+    char description[STRAIT_BACKEND_KERNELS + 32];
 };
 
 /* An instruction set and the kernels compiled for it. */

@@ -24,8 +24,10 @@ static inline double differences_slope(differences_loss loss, void *user, const 
     return (above - below) / (2.0 * (double)step);
 }
 
-/* Compares param->grad, the gradient of `loss`, with central differences along one direction. */
-static inline void check_differences(differences_loss loss, void *user, const strait_param *param) {
+/* Compares param->grad, the gradient of `loss`, with central differences along one direction: their
+ * slopes differ by at most `tolerance` of the slope. */
+static inline void check_differences_within(differences_loss loss, void *user,
+                                            const strait_param *param, double tolerance) {
     enum {
         COUNT_MAX = 4096
     };
@@ -55,8 +57,12 @@ static inline void check_differences(differences_loss loss, void *user, const st
         const double coarse = differences_slope(loss, user, param, direction, kept, step);
         const double fine = differences_slope(loss, user, param, direction, kept, step / 2.0f);
         found = (4.0 * fine - coarse) / 3.0;
-        if (fabs(found - expected) <= 1e-3 * fabs(expected)) return;
+        if (fabs(found - expected) <= tolerance * fabs(expected)) return;
         step /= 4.0f;
     }
     fail_msg("%s: slope by gradient %.7g, by differences %.7g", param->name, expected, found);
+}
+
+static inline void check_differences(differences_loss loss, void *user, const strait_param *param) {
+    check_differences_within(loss, user, param, 1e-3);
 }
