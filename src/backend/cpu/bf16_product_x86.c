@@ -38,10 +38,29 @@ static uint16_t *panel_at(uint16_t *all, const struct chunk *c, int64_t panel) {
     return all + panel * c->n_blocks * 2 * BF16_TILE;
 }
 
+/* Whether the tiles of a left panel are read where they are: its depths are contiguous, and it
+ * needs no padding. Rows that are a multiple of a page apart would evict each other from the cache.
+ */
+static int is_in_place(const struct chunk *c, int64_t panel) {
+    const strait_bf16_side *s = &c->left;
+    return s->depth_step == 1 && s->depth % BF16_DEPTH == 0 && s->line_step % 2048 != 0 &&
+           (panel + 1) * BF16_PANEL <= s->lines;
+}
+
+static strait_bf16_lines left_panel(const struct chunk *c, int64_t panel) {
+    const int64_t step = c->left.line_step;
+    if (!is_in_place(c, panel))
+        return (strait_bf16_lines){panel_at(c->lefts, c, panel), BF16_DEPTH, BF16_TILE,
+                                   2 * BF16_TILE};
+    return (strait_bf16_lines){c->left.from + panel * BF16_PANEL * step, step,
+                               step * BF16_PANEL / 2, BF16_DEPTH};
+}
+
 /* Tasks of the left side come first. */
 static void pack_task(void *arg, int task) {
     const struct chunk *c = arg;
     const int64_t n_left = c->is_left_packed ? 0 : panels(c->left.lines);
+    if (task < n_left && is_in_place(c, task)) return;
     if (task < n_left)
         strait_bf16_pack(panel_at(c->lefts, c, task), &c->left, (int64_t)task * BF16_PANEL);
     else
@@ -80,7 +99,7 @@ static void block_task(void *arg, int task) {
     if (c->is_amx) strait_bf16_amx_begin();
     for (int64_t j = j0; j < j1; j++)
         for (int64_t i = i0; i < i1; i++) {
-            multiply(sums, panel_at(c->lefts, c, i), panel_at(c->rights, c, j), c->n_blocks);
+            multiply(sums, left_panel(c, i), panel_at(c->rights, c, j), c->n_blocks);
             store_block(c, sums, c->i + i * BF16_PANEL, c->j + j * BF16_PANEL);
         }
     if (c->is_amx) strait_bf16_amx_end();

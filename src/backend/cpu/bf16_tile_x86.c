@@ -1,8 +1,7 @@
 /* bf16_tile_x86.c - packed panels and the innermost loops of bf16 products: vdpbf16ps, and the
  * tiles of AMX. */
 #include "backend/cpu/bf16_x86.h"
-
-#include <immintrin.h>
+#include "backend/cpu/transpose_x86.h"
 
 enum {
     TILE_LINES = 16, // of one tile
@@ -35,31 +34,6 @@ static void load_by_pair(__m512i v[TILE_PAIRS], const strait_bf16_side *s, int64
                                _mm512_slli_epi32(load_depth(s, line, k + 2 * i + 1, mask), 16));
 }
 
-/* Exchanges rows and columns of 16 x 16 pairs: within groups of four, then the groups. */
-static void transpose(__m512i v[16]) {
-    __m512i t[16];
-    for (int i = 0; i < 16; i += 4) {
-        const __m512i a = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        const __m512i b = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-        const __m512i c = _mm512_unpacklo_epi32(v[i + 2], v[i + 3]);
-        const __m512i d = _mm512_unpackhi_epi32(v[i + 2], v[i + 3]);
-        t[i] = _mm512_unpacklo_epi64(a, c);
-        t[i + 1] = _mm512_unpackhi_epi64(a, c);
-        t[i + 2] = _mm512_unpacklo_epi64(b, d);
-        t[i + 3] = _mm512_unpackhi_epi64(b, d);
-    }
-    for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-        const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-        const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-        const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-        v[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-        v[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-        v[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-        v[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-    }
-}
-
 static void pack_tile(uint16_t *to, const strait_bf16_side *s, int64_t line, int64_t k) {
     const int is_by_line = s->depth_step == 1;
     __m512i v[16];
@@ -71,7 +45,7 @@ static void pack_tile(uint16_t *to, const strait_bf16_side *s, int64_t line, int
         load_by_line(v, s, line, k, s->lines - line);
     else
         load_by_pair(v, s, line, k, s->lines - line);
-    if (is_by_line == s->is_right) transpose(v);
+    if (is_by_line == s->is_right) strait_transpose(v);
     for (int i = 0; i < 16; i++)
         _mm512_storeu_si512(to + i * 32, v[i]);
 }
@@ -83,18 +57,19 @@ void strait_bf16_pack(uint16_t *to, const strait_bf16_side *side, int64_t line) 
 }
 
 /* A [16 x 16] quarter of the block: one vector of sums per row. */
-static void multiply_quarter(float *sums, const uint16_t *left, const uint16_t *right,
+static void multiply_quarter(float *sums, strait_bf16_lines left, const uint16_t *right,
                              int64_t n_blocks) {
+    const uint16_t *from = left.from;
     __m512 sum[TILE_LINES];
     for (int i = 0; i < TILE_LINES; i++)
         sum[i] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < n_blocks; b++, left += 2 * BF16_TILE, right += 2 * BF16_TILE)
+    for (int64_t b = 0; b < n_blocks; b++, from += left.block_step, right += 2 * BF16_TILE)
         for (int p = 0; p < TILE_PAIRS; p++) {
             const __m512i lines = _mm512_loadu_si512(right + p * 32);
 #pragma GCC unroll 16
             for (int i = 0; i < TILE_LINES; i++) {
                 int32_t pair;
-                memcpy(&pair, left + i * 32 + p * 2, sizeof pair);
+                memcpy(&pair, from + i * left.line_step + p * 2, sizeof pair);
                 sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)_mm512_set1_epi32(pair),
                                           (__m512bh)lines);
             }
@@ -103,12 +78,12 @@ static void multiply_quarter(float *sums, const uint16_t *left, const uint16_t *
         _mm512_storeu_ps(sums + i * BF16_PANEL, sum[i]);
 }
 
-void strait_bf16_tile_avx512(float *sums, const uint16_t *left, const uint16_t *right,
+void strait_bf16_tile_avx512(float *sums, strait_bf16_lines left, const uint16_t *right,
                              int64_t n_blocks) {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++, left.from += left.tile_step)
         for (int j = 0; j < 2; j++)
-            multiply_quarter(sums + i * TILE_LINES * BF16_PANEL + j * TILE_LINES,
-                             left + i * BF16_TILE, right + j * BF16_TILE, n_blocks);
+            multiply_quarter(sums + i * TILE_LINES * BF16_PANEL + j * TILE_LINES, left,
+                             right + j * BF16_TILE, n_blocks);
 }
 
 /* The layout that ldtilecfg reads. */
@@ -134,22 +109,25 @@ void strait_bf16_amx_end(void) {
 }
 
 /* Tiles 0 to 3 hold the sums, 4 and 5 the left side, 6 and 7 the right side. */
-void strait_bf16_tile_amx(float *sums, const uint16_t *left, const uint16_t *right,
+void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *right,
                           int64_t n_blocks) {
-    const int ld = BF16_PANEL * (int)sizeof *sums;
+    const long ld = BF16_PANEL * (long)sizeof *sums, row = left.line_step * 2;
+    const uint16_t *upper = left.from, *lower = left.from + left.tile_step;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t b = 0; b < n_blocks; b++, left += 2 * BF16_TILE, right += 2 * BF16_TILE) {
-        _tile_loadd(4, left, 64);
+    for (int64_t b = 0; b < n_blocks; b++, right += 2 * BF16_TILE) {
+        _tile_loadd(4, upper, row);
         _tile_loadd(6, right, 64);
         _tile_dpbf16ps(0, 4, 6);
         _tile_loadd(7, right + BF16_TILE, 64);
         _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, left + BF16_TILE, 64);
+        _tile_loadd(5, lower, row);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        upper += left.block_step;
+        lower += left.block_step;
     }
     _tile_stored(0, sums, ld);
     _tile_stored(1, sums + 16, ld);

@@ -24,19 +24,27 @@ typedef struct strait_bf16_side {
  * right side a row per pair of depths, [16 pairs][16 lines][2]. */
 void strait_bf16_pack(uint16_t *to, const strait_bf16_side *side, int64_t line);
 
+/* A panel of the left side, packed or in place: lines of 32 contiguous depths. Steps in values. */
+typedef struct strait_bf16_lines {
+    const uint16_t *from;
+    int64_t line_step;  // from a line to the next
+    int64_t tile_step;  // from the first 16 lines to the others
+    int64_t block_step; // to the next 32 depths
+} strait_bf16_lines;
+
 /* A [32 x 32] block of the product of two panels with n_blocks blocks of depth. */
-typedef void (*strait_bf16_tile)(float *sums, const uint16_t *left, const uint16_t *right,
+typedef void (*strait_bf16_tile)(float *sums, strait_bf16_lines left, const uint16_t *right,
                                  int64_t n_blocks);
 
 /* The block with vdpbf16ps. Each sum starts at 0 and takes the pairs of depths in order: the odd
  * depth of a pair first, then the even one. */
-void strait_bf16_tile_avx512(float *sums, const uint16_t *left, const uint16_t *right,
+void strait_bf16_tile_avx512(float *sums, strait_bf16_lines left, const uint16_t *right,
                              int64_t n_blocks);
 
 /* The block with tdpbf16ps. Within 32 depths even and odd depths are summed apart, both from 0;
  * their sum is then added to the result. Every thread configures its tiles before, and releases
  * them after, a run of calls. */
-void strait_bf16_tile_amx(float *sums, const uint16_t *left, const uint16_t *right,
+void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *right,
                           int64_t n_blocks);
 void strait_bf16_amx_begin(void);
 void strait_bf16_amx_end(void);

@@ -9,6 +9,10 @@
 
 #include "backend/cpu/simd.h"
 
+#if defined(__AVX512F__)
+    #include "backend/cpu/transpose_x86.h"
+#endif
+
 /* Where a tile goes: y = alpha * product + beta * y. With beta 0 the old y is not read. */
 typedef struct tile_params {
     float *y;
@@ -28,6 +32,30 @@ static inline float packed_value(pack_source lines, int64_t at) {
     return lines.is_half ? strait_cpu_widen(((const uint16_t *)lines.from)[at])
                          : ((const float *)lines.from)[at];
 }
+
+#if defined(__AVX512F__)
+/* Packs whole panels of contiguous lines: 16 x 16 values at a time. Returns how much of the depth
+ * is done. */
+static inline __attribute__((always_inline)) int64_t pack_across(float *panel, pack_source lines,
+                                                                 int64_t depth, int64_t width) {
+    int64_t k = 0;
+    for (; k + LANES <= depth; k += LANES)
+        for (int64_t first = 0; first < width; first += LANES) {
+            const int64_t n = smaller(LANES, width - first);
+            const __mmask16 mask = (__mmask16)((1u << n) - 1u);
+            __m512i v[16];
+            for (int64_t i = 0; i < 16; i++) {
+                const int64_t at = (first + (i < n ? i : 0)) * lines.line_step + k;
+                v[i] = (__m512i)(lines.is_half ? load_half((const uint16_t *)lines.from + at)
+                                               : load_f32((const float *)lines.from + at));
+            }
+            strait_transpose(v);
+            for (int64_t i = 0; i < 16; i++)
+                _mm512_mask_storeu_epi32(panel + (k + i) * width + first, mask, v[i]);
+        }
+    return k;
+}
+#endif
 
 /* Packs `n` <= width lines of `depth` values into a panel. Inlined, so that the type and the width
  * are constants. */
@@ -49,7 +77,11 @@ static inline __attribute__((always_inline)) void pack_panel(float *panel, pack_
             for (int64_t line = 0; line < width; line++)
                 panel[k * width + line] = packed_value(lines, line + k * step);
     } else {
-        for (int64_t k = 0; k < depth; k++)
+        int64_t k = 0;
+#if defined(__AVX512F__)
+        if (step == 1) k = pack_across(panel, lines, depth, width);
+#endif
+        for (; k < depth; k++)
             for (int64_t line = 0; line < width; line++)
                 panel[k * width + line] = packed_value(lines, line * lines.line_step + k * step);
     }

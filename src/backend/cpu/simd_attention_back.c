@@ -184,11 +184,12 @@ static int64_t keys_of_run(const struct flash_job *job) {
     return RUN_FLOATS / job->heads.head_dim / KEY_BLOCK * KEY_BLOCK;
 }
 
-static void begin_run(const struct flash_job *job, struct backward *b, float *scratch) {
+static void begin_run(const struct flash_job *job, struct backward *b, float *scratch, int64_t n) {
     b->ld = job->heads.head_dim;
     b->d_keys = scratch + STRAIT_CPU_SCRATCH;
     b->d_values = b->d_keys + RUN_FLOATS;
-    memset(b->d_keys, 0, STRAIT_CPU_HALF_SCRATCH * sizeof(float));
+    memset(b->d_keys, 0, (size_t)(n * b->ld) * sizeof(float));
+    memset(b->d_values, 0, (size_t)(n * b->ld) * sizeof(float));
 }
 
 /* Rounds the sums of n keys to d_qkv, from row `row` on. */
@@ -225,7 +226,7 @@ static void backward_item(const struct flash_job *job, int item, float *scratch)
     const int64_t n_run = keys_of_run(job);
     for (int64_t run = 0; run < heads.seq_len; run += n_run) {
         const int64_t end = smaller(heads.seq_len, run + n_run);
-        begin_run(job, &b, scratch);
+        begin_run(job, &b, scratch, end - run);
         run_back(job, &b, (struct block){.first = first, .run = run}, end, kv);
         end_run(job, &b, first + run, end - run, kv);
     }
