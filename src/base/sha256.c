@@ -57,6 +57,14 @@ void strait_sha256_close(struct strait_sha256 **hash) {
 }
 
 /* Digests are public, so the comparison need not take the same time for all of them. */
+/* SHA-256 of the digest so far and that of the message: no state but 32 bytes, so that a digest can
+ * be copied and continued from any message on. */
+strait_err strait_digest_extend(strait_digest *digest, const void *data, size_t bytes) {
+    strait_digest both[2] = {*digest};
+    STRAIT_TRY(strait_sha256(data, bytes, &both[1]));
+    return strait_sha256(both, sizeof both, digest);
+}
+
 int strait_digest_equal(const strait_digest *a, const strait_digest *b) {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }

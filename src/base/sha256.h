@@ -30,4 +30,8 @@ strait_err strait_sha256_finish(struct strait_sha256 **hash, strait_digest *out)
 /* Gives up without a digest; accepts NULL. */
 void strait_sha256_close(struct strait_sha256 **hash);
 
+/* Extends *digest, zeros at first, by the next of several messages. Whoever has seen the same
+ * messages in the same order has the same digest. STRAIT_ENOMEM is the only error. */
+strait_err strait_digest_extend(strait_digest *digest, const void *data, size_t bytes);
+
 int strait_digest_equal(const strait_digest *a, const strait_digest *b);

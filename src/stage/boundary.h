@@ -72,6 +72,14 @@ void strait_boundary_mute(struct strait_boundary *boundary, int is_muted);
  * any more. */
 strait_err strait_boundary_resend(struct strait_boundary *boundary, int64_t step);
 
+/* From now on computes digests of the crossings of each step (strait_digest_extend), in the order
+ * of microbatches. */
+void strait_boundary_hash(struct strait_boundary *boundary);
+
+/* Those of the current step, or of the last one if it is complete. Zeros: nothing was hashed. */
+void strait_boundary_digests(const struct strait_boundary *boundary, strait_digest *sent,
+                             strait_digest *received);
+
 /* Packs x and queues the message at the link, gradients with priority over activations. On a device
  * other than the host it only queues the packing: a later send or flush posts the message.
  * STRAIT_ETIMEDOUT when the peer's queue stays full. */

@@ -2,6 +2,8 @@
 
 #include "check.h"
 
+#include <string.h>
+
 static const unsigned char of_abc[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea,
                                        0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22, 0x23,
                                        0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c,
@@ -46,9 +48,22 @@ static void signs_with_a_key(void **state) {
     assert_memory_equal(digest.bytes, expected, sizeof expected);
 }
 
+static void tells_messages_and_their_order_apart(void **state) {
+    (void)state;
+    static const char *const messages[][2] = {{"ab", "c"}, {"a", "bc"}, {"c", "ab"}};
+    strait_digest digests[4] = {{{0}}};
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++)
+            CHECK_OK(
+                strait_digest_extend(&digests[i], messages[i % 3][k], strlen(messages[i % 3][k])));
+    assert_true(strait_digest_equal(&digests[0], &digests[3]));
+    assert_false(strait_digest_equal(&digests[0], &digests[1]));
+    assert_false(strait_digest_equal(&digests[0], &digests[2]));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hashes_at_once_and_in_parts),
-                                       cmocka_unit_test(gives_up_without_a_leak),
-                                       cmocka_unit_test(signs_with_a_key)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hashes_at_once_and_in_parts), cmocka_unit_test(gives_up_without_a_leak),
+        cmocka_unit_test(signs_with_a_key), cmocka_unit_test(tells_messages_and_their_order_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
