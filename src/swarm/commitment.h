@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* The steps from `from` up to, not including, `to`. The digests of crossings cover every microbatch
- * of every step (stage/crossing_digest.h); zeros where the stage has no neighbour. */
+ * of every step (strait_digest_extend); zeros where the stage has no neighbour. */
 typedef struct strait_commitment {
     int64_t from, to;
     strait_digest sent_prev, sent_next;         // crossings to each neighbour
@@ -21,6 +21,10 @@ typedef struct strait_audit_result {
     strait_digest sent_prev, sent_next, snapshot;
     strait_digest reports; // losses and squares of gradients, of each step
 } strait_audit_result;
+
+/* Extends a digest of reports by what a stage reports of one step; `reports` is zeros at first. */
+strait_err strait_commitment_add_report(strait_digest *reports, int64_t step, double loss_sum,
+                                        const float *squares, int n_squares);
 
 static inline int strait_audit_result_equal(const strait_audit_result *a,
                                             const strait_audit_result *b) {

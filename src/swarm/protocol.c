@@ -14,6 +14,9 @@
 #define TASK_REPLY(type, member) STRAIT_FIELD(type, strait_task_reply, member)
 #define PIECE(type, member)      STRAIT_FIELD(type, strait_piece, member)
 #define REQUEST(type, member)    STRAIT_FIELD(type, strait_snapshot_request, member)
+#define COMMITMENT(type, member) STRAIT_FIELD(type, strait_commitment_message, member)
+#define GIVE(type, member)       STRAIT_FIELD(type, strait_give, member)
+#define GIVEN(type, member)      STRAIT_FIELD(type, strait_given, member)
 
 /* The fields of strait_snapshot_set. Unused entries are sent too, so that the size is fixed. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
@@ -59,12 +62,20 @@ static const strait_field request_fields[] = {REQUEST(U32, generation), REQUEST(
 static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation),
                                            TASK(U32, sequence)};
 static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.valid_windows),
-                                      TASK(TEXT, assign.run_text)};
+                                      TASK(FLAG, assign.commits), TASK(TEXT, assign.run_text)};
 static const strait_field neighbours[] = {TASK(INT, neighbours.timeout_ms), PEER(prev), PEER(next)};
 static const strait_field restore[] = {
     TASK(I64, restore.step),        TASK(INT, restore.source),   TASK(FLAG, restore.gives_prev),
     TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest), TASK(I64, restore.live_step)};
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
+static const strait_field audit[] = {TASK(INT, audit.stage),      TASK(I64, audit.step),
+                                     TASK(INT, audit.n_slots),    TASK(I64, audit.valid_windows),
+                                     TASK(FLAG, audit.from_seed), TASK(BYTES, audit.digest),
+                                     TASK(TEXT, audit.run_text)};
+static const strait_field audit_step[] = {TASK(I64, audit_step.step), TASK(F32, audit_step.factor),
+                                          TASK(FLAG, audit_step.is_skipped)};
+
+static const strait_field audit_end[] = {TASK(FLAG, audit_end.sends_snapshot)};
 
 static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(U32, generation),
@@ -75,6 +86,23 @@ static const strait_field task_reply_fields[] = {TASK_REPLY(INT, kind),
                                                  TASK_REPLY(INT, rejected_copies_next)};
 static const strait_field assigned[] = {TASK_REPLY(REASON, assign.address)};
 static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_source_bad)};
+static const strait_field audited[] = {
+    TASK_REPLY(BYTES, audit_end.sent_prev), TASK_REPLY(BYTES, audit_end.sent_next),
+    TASK_REPLY(BYTES, audit_end.snapshot), TASK_REPLY(BYTES, audit_end.reports)};
+
+static const strait_field commitment_fields[] = {COMMITMENT(INT, stage),
+                                                 COMMITMENT(U32, generation),
+                                                 COMMITMENT(I64, interval.from),
+                                                 COMMITMENT(I64, interval.to),
+                                                 COMMITMENT(BYTES, interval.sent_prev),
+                                                 COMMITMENT(BYTES, interval.sent_next),
+                                                 COMMITMENT(BYTES, interval.received_prev),
+                                                 COMMITMENT(BYTES, interval.received_next),
+                                                 COMMITMENT(BYTES, interval.snapshot)};
+static const strait_field give_fields[] = {GIVE(U32, audit),       GIVE(I64, from),
+                                           GIVE(I64, to),          GIVE(FLAG, wants_snapshot),
+                                           GIVE(FLAG, wants_prev), GIVE(FLAG, wants_next)};
+static const strait_field given_fields[] = {GIVEN(U32, audit), GIVEN(INT, err)};
 
 static const strait_layout layouts[STRAIT_LAYOUTS] = {
     [STRAIT_LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
@@ -84,6 +112,9 @@ static const strait_layout layouts[STRAIT_LAYOUTS] = {
     [STRAIT_LAYOUT_SNAPSHOT_REQUEST] = STRAIT_LAYOUT("snapshot_request", request_fields),
     [STRAIT_LAYOUT_TASK] = STRAIT_LAYOUT("task", task_fields), // one of `tasks` follows
     [STRAIT_LAYOUT_TASK_REPLY] = STRAIT_LAYOUT("task_reply", task_reply_fields),
+    [STRAIT_LAYOUT_COMMITMENT] = STRAIT_LAYOUT("commitment", commitment_fields),
+    [STRAIT_LAYOUT_GIVE] = STRAIT_LAYOUT("give", give_fields),
+    [STRAIT_LAYOUT_GIVEN] = STRAIT_LAYOUT("given", given_fields),
 };
 
 static const strait_layout tasks[STRAIT_TASK_KINDS] = {
@@ -95,12 +126,16 @@ static const strait_layout tasks[STRAIT_TASK_KINDS] = {
     [STRAIT_TASK_SNAPSHOT] = {"snapshot", NULL, 0},
     [STRAIT_TASK_REFUSE] = STRAIT_LAYOUT("refuse", refuse),
     [STRAIT_TASK_END] = {"end", NULL, 0},
+    [STRAIT_TASK_AUDIT] = STRAIT_LAYOUT("audit", audit),
+    [STRAIT_TASK_AUDIT_STEP] = STRAIT_LAYOUT("audit_step", audit_step),
+    [STRAIT_TASK_AUDIT_END] = STRAIT_LAYOUT("audit_end", audit_end),
 };
 
 /* Kinds that are not listed answer with the header alone, or not at all. */
 static const strait_layout task_replies[STRAIT_TASK_KINDS] = {
     [STRAIT_TASK_ASSIGN] = STRAIT_LAYOUT("assign", assigned),
     [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restored),
+    [STRAIT_TASK_AUDIT_END] = STRAIT_LAYOUT("audit_end", audited),
 };
 
 const strait_layout *strait_task_layout(strait_task_kind kind) {
@@ -201,12 +236,22 @@ strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *tas
     return pack(pool, STRAIT_MSG_TASK, &layouts[STRAIT_LAYOUT_TASK], &tasks[task->kind], task, out);
 }
 
+/* Crossings carry the step in 32 bits. */
+static int is_step(int64_t step) {
+    return step >= 0 && step < UINT32_MAX;
+}
+
 /* Checks the fields that a worker uses as an index, a size or a step. */
 static int is_task(const strait_task *task) {
     switch (task->kind) {
     case STRAIT_TASK_ASSIGN:
         return task->assign.stage >= 0 && task->assign.stage < STRAIT_RUN_STAGES &&
                task->assign.valid_windows >= 0 && strlen(task->assign.run_text) < STRAIT_TASK_TEXT;
+    case STRAIT_TASK_AUDIT:
+        return task->audit.stage >= 0 && task->audit.stage < STRAIT_RUN_STAGES &&
+               is_step(task->audit.step) && task->audit.valid_windows >= 0 &&
+               strlen(task->audit.run_text) < STRAIT_TASK_TEXT;
+    case STRAIT_TASK_AUDIT_STEP: return is_step(task->audit_step.step);
     case STRAIT_TASK_CONNECT: return task->neighbours.timeout_ms >= 0;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&

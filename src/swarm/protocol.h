@@ -12,6 +12,7 @@
 
 #include "base/layout.h"
 #include "net/mesh/mesh.h"
+#include "swarm/commitment.h"
 #include "swarm/coordinator/coordinator.h"
 #include "swarm/invite.h"
 
@@ -28,6 +29,11 @@ enum {
      * that is only the invite's token asks the coordinator to send as many, once. */
     STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
     STRAIT_MSG_TASK_REPLY = STRAIT_MSG_FIRST + 11, // worker: its answer to a task
+    /* FIRST + 12 is STRAIT_MSG_BOUNDARY_CHECK. The others are of audits (host/audit/audits.h); what
+     * is given goes as STRAIT_MSG_SNAPSHOT and STRAIT_MSG_CROSSING. */
+    STRAIT_MSG_COMMITMENT = STRAIT_MSG_FIRST + 13, // worker: an interval has ended
+    STRAIT_MSG_GIVE = STRAIT_MSG_FIRST + 14,  // coordinator: asks for what was kept of an interval
+    STRAIT_MSG_GIVEN = STRAIT_MSG_FIRST + 15, // worker: that was all, or it cannot
 
     STRAIT_TASK_TEXT = 64 * 1024,    // bytes of a run file, with the ending zero
     STRAIT_PIECE_BYTES = 256 * 1024, // of a snapshot, in one message
@@ -40,7 +46,7 @@ enum {
     STRAIT_IDS_TOKENS = 2,
     STRAIT_IDS_TARGETS = 4,
     STRAIT_IDS_WIDE = 8,     // four bytes per id, not two
-    STRAIT_SNAPSHOT_KEEP = 1 // to be kept as a copy, not restored
+    STRAIT_SNAPSHOT_KEEP = 1 // to be kept as a copy, or for an audit, not restored or saved
 };
 
 typedef struct strait_join {
@@ -59,6 +65,9 @@ typedef enum strait_task_kind {
     STRAIT_TASK_SNAPSHOT,    // take a snapshot and have a neighbour copy it
     STRAIT_TASK_REFUSE,      // the worker is not admitted and must leave; not answered
     STRAIT_TASK_END,         // the run is over; not answered
+    STRAIT_TASK_AUDIT,       // to a spare: build a stage and restore it, to compute an interval
+    STRAIT_TASK_AUDIT_STEP,  // compute one step of it from the crossings that were sent before
+    STRAIT_TASK_AUDIT_END,   // reply with its result
     STRAIT_TASK_KINDS        // one more than the last
 } strait_task_kind;
 
@@ -77,6 +86,7 @@ typedef struct strait_task {
         struct {
             int stage;
             int64_t valid_windows; // sequences of a validation
+            int commits;           // send a commitment after each interval
             const char *run_text;  // the run file
         } assign;
         struct {
@@ -93,6 +103,23 @@ typedef struct strait_task {
         struct {
             const char *reason;
         } refuse;
+        struct {
+            int stage;
+            int64_t step; // that it is restored to
+            int n_slots;  // microbatches in flight, as the owner has
+            int64_t valid_windows;
+            int from_seed;        // else the snapshot follows, in pieces
+            strait_digest digest; // of that
+            const char *run_text;
+        } audit;
+        struct {
+            int64_t step;
+            float factor;   // of the update
+            int is_skipped; // there was no update
+        } audit_step;
+        struct {
+            int sends_snapshot; // in pieces, before the reply
+        } audit_end;
     };
 } strait_task;
 
@@ -110,6 +137,7 @@ typedef struct strait_task_reply {
         struct {
             int is_source_bad; // with an error: the snapshot of the task's source is unusable
         } restore;
+        strait_audit_result audit_end;
     };
 } strait_task_reply;
 
@@ -139,6 +167,26 @@ typedef struct strait_piece {
     const unsigned char *data; // borrowed from the message
     size_t bytes;
 } strait_piece;
+
+/* The commitment of a stage's owner to an interval. */
+typedef struct strait_commitment_message {
+    int stage;
+    uint32_t generation;
+    strait_commitment interval;
+} strait_commitment_message;
+
+/* Asks an owner for the snapshot of its stage at `from`, or for the crossings that it sent to a
+ * neighbour in the steps from `from` up to, not including, `to`. */
+typedef struct strait_give {
+    uint32_t audit;
+    int64_t from, to;
+    int wants_snapshot, wants_prev, wants_next;
+} strait_give;
+
+typedef struct strait_given {
+    uint32_t audit;
+    strait_err err; // it no longer has all of it
+} strait_given;
 
 /* The list of tensors (snapshot/header.h) that a worker needs from the checkpoint. */
 typedef struct strait_snapshot_request {
@@ -178,6 +226,17 @@ strait_err strait_snapshot_request_pack(struct strait_msg_pool *pool,
 strait_err strait_snapshot_request_unpack(const struct strait_msg *msg,
                                           strait_snapshot_request *out);
 
+strait_err strait_commitment_pack(struct strait_msg_pool *pool,
+                                  const strait_commitment_message *commitment,
+                                  struct strait_msg **out);
+strait_err strait_commitment_unpack(const struct strait_msg *msg, strait_commitment_message *out);
+strait_err strait_give_pack(struct strait_msg_pool *pool, const strait_give *give,
+                            struct strait_msg **out);
+strait_err strait_give_unpack(const struct strait_msg *msg, strait_give *out);
+strait_err strait_given_pack(struct strait_msg_pool *pool, const strait_given *given,
+                             struct strait_msg **out);
+strait_err strait_given_unpack(const struct strait_msg *msg, strait_given *out);
+
 /* Returns whether a worker replies to a task of this kind. */
 int strait_task_is_answered(strait_task_kind kind);
 
@@ -192,6 +251,9 @@ typedef enum strait_swarm_layout_kind {
     STRAIT_LAYOUT_SNAPSHOT_REQUEST,
     STRAIT_LAYOUT_TASK,
     STRAIT_LAYOUT_TASK_REPLY,
+    STRAIT_LAYOUT_COMMITMENT,
+    STRAIT_LAYOUT_GIVE,
+    STRAIT_LAYOUT_GIVEN,
     STRAIT_LAYOUTS
 } strait_swarm_layout_kind;
 const strait_layout *strait_swarm_layout(int i);

@@ -105,6 +105,21 @@ static strait_err parse_boundary_check(const struct strait_msg *msg) {
     return strait_boundary_check_unpack(msg, &check);
 }
 
+static strait_err parse_commitment(const struct strait_msg *msg) {
+    strait_commitment_message commitment;
+    return strait_commitment_unpack(msg, &commitment);
+}
+
+static strait_err parse_give(const struct strait_msg *msg) {
+    strait_give give;
+    return strait_give_unpack(msg, &give);
+}
+
+static strait_err parse_given(const struct strait_msg *msg) {
+    strait_given given;
+    return strait_given_unpack(msg, &given);
+}
+
 /* The error of the parser of this type; STRAIT_EINVAL where there is none. */
 static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg *msg) {
     switch (msg->type) {
@@ -118,6 +133,9 @@ static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg 
     case STRAIT_MSG_SNAPSHOT: return parse_piece(pool, msg);
     case STRAIT_MSG_SNAPSHOT_REQUEST: return parse_snapshot_request(msg);
     case STRAIT_MSG_BOUNDARY_CHECK: return parse_boundary_check(msg);
+    case STRAIT_MSG_COMMITMENT: return parse_commitment(msg);
+    case STRAIT_MSG_GIVE: return parse_give(msg);
+    case STRAIT_MSG_GIVEN: return parse_given(msg);
     default: return STRAIT_FAIL(STRAIT_EINVAL, "no parser for messages of type %d", msg->type);
     }
 }

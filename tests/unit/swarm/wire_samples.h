@@ -123,6 +123,18 @@ static strait_err each_swarm_sample(struct strait_msg_pool *pool, sample_values 
     fill(strait_swarm_layout(3), values, &request);
     STRAIT_TRY(strait_snapshot_request_pack(pool, &request, &msg));
     STRAIT_TRY(take(&msg, with));
+    strait_commitment_message commitment = {0};
+    fill(strait_swarm_layout(STRAIT_LAYOUT_COMMITMENT), values, &commitment);
+    STRAIT_TRY(strait_commitment_pack(pool, &commitment, &msg));
+    STRAIT_TRY(take(&msg, with));
+    strait_give give = {0};
+    fill(strait_swarm_layout(STRAIT_LAYOUT_GIVE), values, &give);
+    STRAIT_TRY(strait_give_pack(pool, &give, &msg));
+    STRAIT_TRY(take(&msg, with));
+    strait_given given = {0};
+    fill(strait_swarm_layout(STRAIT_LAYOUT_GIVEN), values, &given);
+    STRAIT_TRY(strait_given_pack(pool, &given, &msg));
+    STRAIT_TRY(take(&msg, with));
     const strait_piece piece = {1, 2, 3, 1, 4, 9, (const unsigned char *)"piece", 5};
     STRAIT_TRY(strait_piece_pack(pool, &piece, &msg));
     STRAIT_TRY(take(&msg, with));

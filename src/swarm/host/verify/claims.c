@@ -100,8 +100,12 @@ static const struct {
     {"propose_basis.basis", BASIS},
     /* replies to tasks */
     {"assign.address", SHOWN},
-
     {"restore.is_source_bad", MATCHED},
+    {"audit_end.", MATCHED}, // with the owner's, and with other auditors'
+    /* audits */
+    {"stage", MATCHED},
+    {"interval.", MATCHED}, // with what the neighbours say, and with audits
+    {"audit", MATCHED},
     /* joining and heartbeats */
     {"token", MATCHED},
     {"report.memory_bytes", DEVICE},
