@@ -75,6 +75,9 @@ static strait_err after_update(struct worker *w, const strait_stage_command *com
     strait_worker_reach(w, STRAIT_WORKER_APPLIED, step);
     if (command->update.keep_snapshot) {
         STRAIT_TRY(strait_worker_keep_snapshot(w, 0));
+        STRAIT_TRY(strait_worker_commit(w, strait_worker_find_snapshot(w->snapshots.own,
+                                                                       STRAIT_SWARM_SNAPSHOTS,
+                                                                       w->stage, w->step)));
         strait_worker_reach(w, STRAIT_WORKER_SNAPSHOT, step);
         reply->update.snapshot_s = w->snapshots.cost_s;
     }
@@ -90,6 +93,9 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
     if (command->kind == STRAIT_COMMAND_TIME_PASSES)
         (void)strait_loader_put(strait_service_loader(w->service), -1, 0, NULL, NULL);
     STRAIT_TRY(err);
+    if (command->kind == STRAIT_COMMAND_OPEN) strait_worker_hash_crossings(w);
+    if (command->kind == STRAIT_COMMAND_GRADIENTS)
+        STRAIT_TRY(strait_worker_add_step(w, command->gradients.step, reply));
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
         strait_worker_reach(w, STRAIT_WORKER_NORM, command->gradients.step);
     return command->kind == STRAIT_COMMAND_UPDATE ? after_update(w, command, reply) : STRAIT_OK;

@@ -25,6 +25,14 @@ struct strait_snapshot *strait_worker_find_snapshot(struct strait_snapshot *snap
     return NULL;
 }
 
+/* Returns whether the first may rather go: it is older, or no audit needs it. */
+static int is_spent(const struct worker *w, const struct strait_snapshot *a,
+                    const struct strait_snapshot *b) {
+    const int needs_a = strait_worker_may_give(w, a);
+    const int needs_b = strait_worker_may_give(w, b);
+    return needs_a != needs_b ? needs_b : a->step < b->step;
+}
+
 struct strait_snapshot *strait_worker_free_snapshot(struct worker *w) {
     struct strait_snapshot *oldest_slot = NULL;
     int64_t newest = -1;
@@ -35,7 +43,7 @@ struct strait_snapshot *strait_worker_free_snapshot(struct worker *w) {
         struct strait_snapshot *snapshot = &w->snapshots.own[i];
         if (!strait_snapshot_is_complete(snapshot)) return snapshot;
         if (snapshot == w->snapshots.sending || snapshot->step == newest) continue;
-        if (oldest_slot == NULL || snapshot->step < oldest_slot->step) oldest_slot = snapshot;
+        if (oldest_slot == NULL || is_spent(w, snapshot, oldest_slot)) oldest_slot = snapshot;
     }
     return oldest_slot;
 }

@@ -106,7 +106,7 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
 
 /* Keeps the service if it is of the same stage and run: its weights and snapshots may save a
  * transfer. */
-static strait_err build_stage(struct worker *w, const strait_task *task) {
+strait_err strait_worker_build_stage(struct worker *w, const strait_task *task) {
     struct worker_snapshots *s = &w->snapshots;
     const int is_same_run = w->run_text != NULL && strcmp(w->run_text, task->assign.run_text) == 0;
     if (is_same_run && w->stage == task->assign.stage) return STRAIT_OK;
@@ -132,7 +132,7 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     w->snapshots.has_ignored = 0;
     w->awaits_restore = 1;
     strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
-    STRAIT_TRY(build_stage(w, task));
+    STRAIT_TRY(strait_worker_build_stage(w, task));
     STRAIT_TRY(strait_worker_expect_copies(w));
     STRAIT_TRY(strait_worker_open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
@@ -183,7 +183,7 @@ static strait_err request_checkpoint(struct worker *w) {
     return err;
 }
 
-static strait_err wait_for_snapshot(struct worker *w, int64_t step) {
+strait_err strait_worker_wait_for_snapshot(struct worker *w, int64_t step) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L / 4};
     const struct strait_snapshot *incoming = &w->snapshots.incoming;
     int64_t received_ns = strait_clock_ns(); // the latest piece
@@ -227,7 +227,7 @@ static void keep_incoming(struct worker *w, int64_t step) {
  * it has verified. Nothing of the stage is changed before that. */
 static strait_err restore_incoming(struct worker *w, const strait_task *task) {
     struct strait_snapshot *incoming = &w->snapshots.incoming;
-    STRAIT_TRY(wait_for_snapshot(w, task->restore.step));
+    STRAIT_TRY(strait_worker_wait_for_snapshot(w, task->restore.step));
     if (task->restore.source == STRAIT_SWARM_FROM_HOST) {
         STRAIT_TRY(strait_snapshot_hash(incoming)); // the first to report it: us
     } else {
@@ -296,6 +296,7 @@ static strait_err keep_live(struct worker *w, const strait_task *task) {
 static strait_err end_restore(struct worker *w, int64_t step) {
     strait_worker_trim_snapshots(w, step);
     w->step = step;
+    strait_worker_begin_interval(w, step);
     STRAIT_TRY(strait_runner_reset(strait_service_runner(w->service), step));
     w->live_generation = w->generation;
     return STRAIT_OK;

@@ -49,6 +49,27 @@ struct worker_snapshots {
     size_t bytes;    // of the newest snapshot
 };
 
+/* What the stage sent, received and reported since its last snapshot; interval.c. */
+struct worker_interval {
+    int is_on;                     // the coordinator wants commitments, or this is an audit
+    int64_t from, before;          // where it began, and the one before it; -1: none
+    int64_t step;                  // the newest with complete gradients; -1: none
+    strait_commitment sum, latest; // of the steps before `step`, and of it: it may be repeated
+    strait_digest reports, latest_report;
+};
+
+enum {
+    STRAIT_WORKER_GIVES = 8 // requests of audits that may wait; one audit asks a worker once
+};
+
+/* What the coordinator asked for, to have an interval audited; giving.c. */
+struct worker_giving {
+    strait_give wanted[STRAIT_WORKER_GIVES]; // the first is being given
+    int n;
+    int64_t n_sent; // crossings of it
+    size_t at;      // bytes of the snapshot that were sent
+};
+
 struct worker {
     const strait_worker_spec *spec;
     strait_swarm_report report;
@@ -76,6 +97,8 @@ struct worker {
     struct strait_bandwidth *up, *down; // bytes per second of all links; NULL: no limit
 
     struct worker_snapshots snapshots;
+    struct worker_interval interval;
+    struct worker_giving giving;
     uint32_t progress; // grows with all work done; heartbeats report it
     int is_over, has_left;
     int64_t left_ns; // when we asked to leave
@@ -102,6 +125,8 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]);
 /* Refuses more microbatches in flight than the lent memory allows. STRAIT_ENOMEM. */
 strait_err strait_worker_check_slots(const struct worker *w, int n_slots);
+/* Builds the stage of a task ASSIGN, or keeps it if it is of the same run. */
+strait_err strait_worker_build_stage(struct worker *w, const strait_task *task);
 /* Frees the stage; snapshots stay. */
 void strait_worker_drop_stage(struct worker *w);
 
@@ -117,6 +142,8 @@ strait_err strait_worker_connect(struct worker *w, const strait_task *task);
 /* Restores the stage to the step of a task RESTORE, and sends neighbours their copies first. */
 strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                  strait_task_reply *reply);
+/* Waits until the snapshot that is expected has arrived, with all of its pieces. */
+strait_err strait_worker_wait_for_snapshot(struct worker *w, int64_t step);
 /* Writes the snapshot of the current step, which is taken unless it exists. */
 strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out);
 /* The same, and begins to copy it to a neighbour. is_urgent: without a rate limit, and before an
@@ -155,6 +182,32 @@ void strait_worker_expect_snapshot(struct worker *w, int giver, int64_t step);
  * expected is ignored. */
 strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
                                        int is_from_host);
+
+/* ---- interval.c: commitments ---- */
+/* The stage is at `step`, and an interval begins. */
+void strait_worker_begin_interval(struct worker *w, int64_t step);
+/* The stage was opened: its boundaries hash what crosses them, if commitments are wanted. */
+void strait_worker_hash_crossings(struct worker *w);
+/* Gradients of a step are complete. */
+strait_err strait_worker_add_step(struct worker *w, int64_t step, const strait_stage_reply *reply);
+/* Ends the interval at the step that the stage has reached; `out` lacks only the snapshot. */
+strait_err strait_worker_end_interval(struct worker *w, strait_commitment *out,
+                                      strait_digest *reports);
+/* Does that, sends the commitment and begins the next interval. `snapshot` is of this step. */
+strait_err strait_worker_commit(struct worker *w, const struct strait_snapshot *snapshot);
+
+/* ---- giving.c: what audits of other workers need ---- */
+strait_err strait_worker_give(struct worker *w, const struct strait_msg *msg);
+/* Sends more of it, as far as the link to the coordinator has capacity. */
+void strait_worker_continue_giving(struct worker *w);
+/* Returns whether an audit needs this snapshot of our stage, or may soon. */
+int strait_worker_may_give(const struct worker *w, const struct strait_snapshot *snapshot);
+
+/* ---- auditor.c: audits by a spare ---- */
+/* Executes a task of an audit, and replies. */
+strait_err strait_worker_audit(struct worker *w, const strait_task *task);
+/* Takes a crossing of the next step to be audited. */
+strait_err strait_worker_audit_crossing(struct worker *w, struct strait_msg **msg);
 
 /* ---- worker.c ---- */
 /* Handles received messages and sends a heartbeat when one is due. STRAIT_EINTERRUPTED when the

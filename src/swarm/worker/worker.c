@@ -59,6 +59,8 @@ static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     case STRAIT_MSG_DOWN: return on_down(w, *msg);
     case STRAIT_MSG_IDS: return take_ids(w, *msg);
     case STRAIT_MSG_SNAPSHOT: return strait_worker_receive_piece(w, *msg, 1);
+    case STRAIT_MSG_CROSSING: return strait_worker_audit_crossing(w, msg);
+    case STRAIT_MSG_GIVE: return strait_worker_give(w, *msg);
     case STRAIT_MSG_TASK:
     case STRAIT_MSG_COMMAND:
         strait_msg_close(&w->next);
@@ -114,6 +116,7 @@ static strait_err keep_alive(struct worker *w) {
     if (strait_clock_ns() - w->control.heartbeat_ns > HEARTBEAT_MS * INT64_C(1000000))
         strait_worker_send_heartbeat(w);
     strait_worker_send_copy(w);
+    strait_worker_continue_giving(w);
     if (w->spec->events.must_stop(w->spec->events.user) > 1)
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
     return STRAIT_OK;
@@ -202,7 +205,9 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     const int is_late = task.generation < w->generation;
     if (is_late && task.kind != STRAIT_TASK_REFUSE) return STRAIT_OK;
     if (execute_unanswered(w, &task)) return STRAIT_OK;
+    if (task.kind >= STRAIT_TASK_AUDIT) return strait_worker_audit(w, &task);
     if (task.kind == STRAIT_TASK_ASSIGN) {
+        w->interval.is_on = task.assign.commits;
         w->generation = task.generation;
         release_stage(w);
         w->has_stage = 1;
