@@ -388,13 +388,12 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_CONTRADICTED:
         strait_coordinator_contradicted(c, e->worker, e->stage, now_ns, out);
         break;
-    case STRAIT_SWARM_CONFIRMED: strait_coordinator_confirmed(c, e->worker); break;
-    case STRAIT_SWARM_REPLAY_DIFFERS: strait_coordinator_replay_differs(c, now_ns, out); break;
     case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
     case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
     case STRAIT_SWARM_RESUMED: extend_leases(c, now_ns); break;
+    default: strait_coordinator_verified(c, e, now_ns, out); break;
     }
     strait_coordinator_advance(c, now_ns, out);
 }

@@ -105,11 +105,15 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_CONTRADICTED,   // worker, stage: that report about the stage was found to be false
     STRAIT_SWARM_CONFIRMED,      // worker: that report was found to be true
     STRAIT_SWARM_REPLAY_DIFFERS, // a replayed step gave other values than the first time
-    STRAIT_SWARM_REASSIGN,       // worker, successor: the stage should move before the next step
-    STRAIT_SWARM_START,          // owners: stages may be assigned from now on
-    STRAIT_SWARM_GOAL,           // goal: what the trainer wants next; only when ready
-    STRAIT_SWARM_TICK,           // time has passed
-    STRAIT_SWARM_RESUMED,        // the driver was blocked: silence until now does not count
+    STRAIT_SWARM_GUILTY, // worker (-1: unknown), goal.step: an audit found it at fault; steps from
+                         // there on do not count (-1: they do)
+    STRAIT_SWARM_WITHHELD, // worker: does not give what audits of it need
+    STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
+    STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
+    STRAIT_SWARM_START,    // owners: stages may be assigned from now on
+    STRAIT_SWARM_GOAL,     // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,     // time has passed
+    STRAIT_SWARM_RESUMED,  // the driver was blocked: silence until now does not count
 } strait_swarm_event_kind;
 
 /* A command that the trainer gives to one stage or to all. */

@@ -193,3 +193,13 @@ void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int
 
 /* Another worker computed the same: the report was true. */
 void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
+
+/* Bans a worker from the run and takes its stage. `reason` is static text. */
+void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *reason,
+                            strait_swarm_actions *out);
+
+/* ---- audits.c ---- */
+
+/* Handles the events CONFIRMED, REPLAY_DIFFERS, GUILTY, WITHHELD and DISPUTE. */
+void strait_coordinator_verified(struct strait_coordinator *c, const strait_swarm_event *e,
+                                 int64_t now, strait_swarm_actions *out);

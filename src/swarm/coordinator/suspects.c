@@ -28,13 +28,13 @@ static void clear_marks(struct strait_coordinator *c, const strait_fingerprint *
     }
 }
 
-static void ban(struct strait_coordinator *c, int slot, const char *reason,
-                strait_swarm_actions *out) {
+void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *reason,
+                            strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     (void)strait_coordinator_log(c, out, slot, reason);
     strait_coordinator_act(out, STRAIT_SWARM_BAN, slot)->reason =
-        "banned from this run: this key sent non-finite values or invalid snapshots, or reported "
-        "them falsely of others";
+        "banned from this run: this key sent non-finite values or invalid snapshots, reported "
+        "them falsely of others, or computed something else than it was asked to";
     clear_marks(c, &worker->key);
     if (worker->stage >= 0) c->owner[worker->stage] = -1;
     worker->stage = -1;
@@ -47,7 +47,7 @@ static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
                             strait_swarm_actions *out) {
     const int is_owner = c->workers[slot].stage >= 0;
     if (++c->workers[slot].n_violations >= STRAIT_SWARM_VIOLATIONS)
-        ban(c, slot, "violation 2 of 2; banned from this run", out);
+        strait_coordinator_ban(c, slot, "violation 2 of 2; banned from this run", out);
     else
         (void)strait_coordinator_log(
             c, out, slot, is_owner ? "violation 1 of 2; recomputing the step" : "violation 1 of 2");

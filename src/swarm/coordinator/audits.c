@@ -1,0 +1,47 @@
+/* audits.c - what follows for the owners of stages when the driver has verified their work: by
+ * replays, and by audits (host/audit/audits.h). */
+#include "swarm/coordinator/state.h"
+
+/* Steps after `limit` count as never committed: their values come from a lie, or were computed from
+ * one. */
+static void forget_steps(struct strait_coordinator *c, int64_t limit) {
+    if (c->committed > limit) c->committed = limit;
+    if (c->settled > limit) c->settled = limit;
+    if (c->updating >= limit) c->updating = limit - 1;
+    strait_coordinator_block_replay(c); // what live states hold was computed from it
+    if (c->restore_limit < 0 || c->restore_limit > limit) c->restore_limit = limit;
+}
+
+/* Unless `limit` is -1, steps after it do not count, and all stages return to it or before. */
+static void guilty(struct strait_coordinator *c, int slot, int64_t limit, int64_t now,
+                   strait_swarm_actions *out) {
+    const int is_owner = slot >= 0 && c->workers[slot].stage >= 0;
+    if (limit >= 0) forget_steps(c, limit);
+    if (slot >= 0)
+        strait_coordinator_ban(c, slot, "an audit found it at fault; banned from this run", out);
+    if (is_owner || limit >= 0) strait_coordinator_abandon(c, now, 0);
+}
+
+/* A spare takes the stage before the next step, if there is one. */
+static void withheld(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    const int successor = worker->stage >= 0 ? strait_coordinator_spare_for(c, worker->stage) : -1;
+    if (c->phase < STRAIT_PHASE_READY || successor < 0 || c->config.n_stages < 2) return;
+    worker->has_successor = 1;
+    worker->successor = successor;
+    strait_coordinator_log(c, out, slot, "does not give what audits of it need")
+        ->successor = successor;
+    strait_coordinator_penalise(c, slot, out);
+}
+
+void strait_coordinator_verified(struct strait_coordinator *c, const strait_swarm_event *e,
+                                 int64_t now, strait_swarm_actions *out) {
+    switch (e->kind) {
+    case STRAIT_SWARM_CONFIRMED: strait_coordinator_confirmed(c, e->worker); break;
+    case STRAIT_SWARM_REPLAY_DIFFERS: strait_coordinator_replay_differs(c, now, out); break;
+    case STRAIT_SWARM_GUILTY: guilty(c, e->worker, e->goal.step, now, out); break;
+    case STRAIT_SWARM_WITHHELD: withheld(c, e->worker, out); break;
+    case STRAIT_SWARM_DISPUTE: strait_coordinator_blame(c, e->worker, e->stage, now, out); break;
+    default: break;
+    }
+}

@@ -1,0 +1,112 @@
+/* What audits mean for the coordinator: who is banned, where the run returns to, who loses its
+ * stage. */
+#include "../coordinator/coordinator_rig.h"
+
+static void convict(int worker, int64_t limit) {
+    feed((strait_swarm_event){
+        .kind = STRAIT_SWARM_GUILTY, .worker = worker, .goal = {.step = limit}});
+}
+
+/* Steps after the limit count as never committed, also when their snapshots are there. */
+static void returns_to_before_the_lie(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1); // the snapshots are of step 1
+    run_step(1, 0);
+    run_step(2, 0);
+    assert_int_equal(c.committed, 3);
+    const int owner = c.owner[0];
+    convict(owner, 0);
+    assert_non_null(find(STRAIT_SWARM_BAN, owner));
+    assert_int_equal(c.committed, 0);
+    recover();
+    assert_int_equal(c.step, 0);
+    assert_int_not_equal(c.owner[0], owner);
+    assert_int_equal(c.restore_limit, -1); // only this once
+}
+
+/* A snapshot at the limit itself is from before the lie. */
+static void keeps_what_was_computed_before(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    run_step(1, 0);
+    run_step(2, 0);
+    strait_snapshot_inventory held[2] = {own_snapshot(0, 1), own_snapshot(1, 1)};
+    convict(2, 1); // a spare, and the run is affected
+    now += 10 * S;
+    for (int i = 0; i < 2; i++)
+        heartbeat(c.owner[i] >= 0 ? c.owner[i] : i, held[i], 1, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    get_ready();
+    assert_int_equal(c.step, 1);
+    assert_int_equal(c.committed, 1);
+}
+
+static void bans_a_spare_without_disturbing_the_stages(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    const uint32_t generation = c.generation;
+    convict(2, -1);
+    assert_non_null(find(STRAIT_SWARM_BAN, 2));
+    assert_int_equal(c.phase, STRAIT_PHASE_READY);
+    assert_int_equal(c.generation, generation);
+    assert_int_equal(c.committed, 1);
+}
+
+/* Whoever was at fault may have left: the run returns all the same. */
+static void returns_without_the_one_that_left(void **state) {
+    (void)state;
+    begin(2);
+    run_step(0, 0);
+    convict(-1, 0);
+    assert_null(find(STRAIT_SWARM_BAN, -1));
+    assert_int_equal(c.committed, 0);
+    recover();
+    assert_int_equal(c.step, 0);
+}
+
+static void moves_a_stage_whose_owner_gives_nothing(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    const int owner = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = owner});
+    assert_true(c.workers[owner].has_successor);
+    assert_int_equal(c.workers[owner].successor, 2);
+    assert_int_equal(c.workers[owner].n_penalties, 1);
+    assert_null(find(STRAIT_SWARM_BAN, -1));
+}
+
+static void keeps_it_where_there_is_no_spare(void **state) {
+    (void)state;
+    begin(2);
+    run_step(0, 1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = c.owner[1]});
+    assert_false(c.workers[c.owner[1]].has_successor);
+}
+
+/* Neither is believed: the one that speaks gives way to a spare, as with values that it rejects. */
+static void replaces_one_of_two_that_contradict_each_other(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    const int owner = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE, .worker = owner, .stage = 0});
+    assert_null(find(STRAIT_SWARM_BAN, -1));
+    recover();
+    assert_int_equal(c.owner[1], 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(returns_to_before_the_lie),
+        cmocka_unit_test(keeps_what_was_computed_before),
+        cmocka_unit_test(bans_a_spare_without_disturbing_the_stages),
+        cmocka_unit_test(returns_without_the_one_that_left),
+        cmocka_unit_test(moves_a_stage_whose_owner_gives_nothing),
+        cmocka_unit_test(keeps_it_where_there_is_no_spare),
+        cmocka_unit_test(replaces_one_of_two_that_contradict_each_other)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
