@@ -26,11 +26,12 @@ enum {
     TIME_MAX = 100000000  // seconds, or hours
 };
 
-static int resumes, must_approve;
+static int resumes, must_approve, is_for_strangers;
 static int64_t n_uses;
 static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
                            rebalance_s = 60.0;
-static double store_wait_s = 600.0;
+static double store_wait_s = 600.0, audit_share = -1.0;
+static const double public_share = 0.01; // of stage-steps that are audited
 
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
@@ -45,6 +46,10 @@ static const strait_flag flags[] = {
      "how long the invite is valid (default 0: always)"},
     {"approve", 0, STRAIT_FLAG_SWITCH, &must_approve, NULL,
      "list the keys of workers that ask to join; admit those typed on standard input"},
+    {"public", 0, STRAIT_FLAG_SWITCH, &is_for_strangers, NULL,
+     "workers may be strangers: audits their work (--audit-share 0.01)"},
+    {"audit-share", 0, STRAIT_FLAG_REAL, &audit_share, "SHARE",
+     "share of all stage-steps that spares compute again, 0 to 1 (default 0; with --public 0.01)"},
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
     {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_work_s, "SECONDS",
      "work that a failure may cost at most (default 10)"},
@@ -259,6 +264,9 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .lease_s = lease_s,
         .stall_s = stall_s,
         .rebalance_s = rebalance_s,
+        .audit_share = audit_share >= 0.0 ? audit_share
+                       : is_for_strangers ? public_share
+                                          : 0.0,
         .store_wait_s = store_wait_s,
         .session = strait_page_events(log.page, &log.progress),
         .events = {.user = &log,
@@ -306,6 +314,8 @@ static strait_err check_flags(void) {
     if (n_uses < 0 || n_uses > UINT32_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of workers; 0: any",
                            (long long)n_uses);
+    if (audit_share != -1.0 && !(audit_share >= 0.0 && audit_share <= 1.0))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--audit-share %g: expected 0 to 1", audit_share);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         if (!(times[i].value >= 0.0 && times[i].value < TIME_MAX) ||
             (times[i].value == 0.0 && !times[i].may_be_zero))

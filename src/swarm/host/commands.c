@@ -49,6 +49,7 @@ static void send_assign(struct host *h, const strait_swarm_action *a) {
         .kind = STRAIT_TASK_ASSIGN,
         .assign = {.stage = a->stage,
                    .valid_windows = strait_loader_valid_windows(h->executor->loader),
+                   .commits = h->audits != NULL,
                    .run_text = h->task_text}};
     if (connection != NULL) connection->has_validation_ids = 0;
     send_task(h, a->worker, &task);
@@ -85,6 +86,13 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     return STRAIT_OK;
 }
 
+strait_err strait_host_send_step_ids(struct host *h, int worker, int stage, int64_t step) {
+    const strait_swarm_action to = {.worker = worker, .stage = stage};
+    for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
+        STRAIT_TRY(send_ids(h, &to, (strait_batch_ids){.step = step, .batch = i}));
+    return STRAIT_OK;
+}
+
 /* All ids of a validation are queued for a link at once, so their number is limited. */
 strait_err strait_host_check_validation(const struct strait_loader *loader,
                                         const strait_run_plan *plan) {
@@ -103,9 +111,7 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
                                const strait_stage_command *command) {
     struct connection *connection = strait_host_connection(h, a->worker);
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
-        for (int64_t i = 0; i < h->executor->plan.n_microbatches; i++)
-            STRAIT_TRY(
-                send_ids(h, a, (strait_batch_ids){.step = command->gradients.step, .batch = i}));
+        STRAIT_TRY(strait_host_send_step_ids(h, a->worker, a->stage, command->gradients.step));
     if (command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL ||
         connection->has_validation_ids)
         return STRAIT_OK;
@@ -116,11 +122,12 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
 }
 
 /* A basis update follows the optimizer's update and changes the weights again, so a snapshot
- * between the two would belong to no step. */
+ * between the two would belong to no step. The last steps of a run are audited, too. */
 static int must_take_snapshot(const struct host *h, int64_t step) {
     /* A stage that computes alone holds no snapshot that the others have too, until the last. */
     const int is_alone = step < h->coordinator.replay.until;
-    return !is_alone && step % h->pace.snapshot_every == 0 &&
+    const int is_last = h->audits != NULL && step == h->run.train.steps;
+    return !is_alone && (step % h->pace.snapshot_every == 0 || is_last) &&
            !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 

@@ -5,6 +5,7 @@
  * while the host waits for the metastore. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "stage/boundary.h"
 #include "swarm/host/state.h"
 
 #include <stdio.h>
@@ -178,13 +179,15 @@ static void writable(void *user, struct strait_link *link) {
     if (link->user != NULL) drain(link->user);
 }
 
-/* The rate limit of a connection. Pieces of a requested snapshot are exempt: there are as many as
- * it takes. Everything else is a reply or a heartbeat. */
+/* The rate limit of a connection. What a checkpoint or an audit asked for is exempt: there is as
+ * much as it takes. Everything else is a reply or a heartbeat. */
 static int is_within_rate(const struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     const int64_t now = strait_clock_ns();
     const int is_saving = h->work.kind == STRAIT_COMMAND_SEND_SNAPSHOT;
+    const int is_given = msg->type == STRAIT_MSG_SNAPSHOT || msg->type == STRAIT_MSG_CROSSING;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
+    if (is_given && strait_host_audit_expects(h, connection)) return 1;
     connection->allowance += (double)(now - connection->received_ns) * 1e-9 * MESSAGES_PER_S;
     connection->received_ns = now;
     if (connection->allowance > BURST_MAX) connection->allowance = BURST_MAX;

@@ -202,6 +202,7 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     strait_task_reply reply;
     STRAIT_TRY(strait_task_reply_unpack(msg, &reply));
     strait_host_count_reply(h, connection);
+    if (strait_host_audit_reply(h, connection, &reply)) return STRAIT_OK;
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     const strait_swarm_phase phase = h->coordinator.phase;
     if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
@@ -223,12 +224,13 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     return STRAIT_OK;
 }
 
-/* Pieces arrive only while a stage sends its snapshot for a checkpoint. */
+/* Pieces arrive only while a stage sends its snapshot for a checkpoint or for an audit. */
 static strait_err on_piece(struct host *h, struct connection *connection,
                            const struct strait_msg *msg) {
     strait_piece piece;
     const int stage = h->coordinator.workers[connection->worker].stage;
     STRAIT_TRY(strait_piece_unpack(msg, &piece));
+    if (strait_host_audit_piece(h, connection, &piece) || piece.must_keep) return STRAIT_OK;
     if (h->work.kind != STRAIT_COMMAND_SEND_SNAPSHOT || piece.stage != stage)
         return STRAIT_OK;                      // late
     size_t bytes = connection->snapshot.bytes; // as the first piece was checked
@@ -284,7 +286,7 @@ static strait_err handle(struct host *h, struct connection *connection, struct s
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
         return STRAIT_OK;
-    default: return STRAIT_FAIL(STRAIT_EPROTO, "an unknown message of type %d", msg->type);
+    default: return strait_host_audit_message(h, connection, msg);
     }
 }
 

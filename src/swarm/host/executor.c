@@ -104,6 +104,14 @@ static void choose_interval(struct host *h) {
 
 static strait_err replay_step(struct strait_executor *executor, int64_t step);
 
+/* A step has ended; the command that ended it is still in the queue. */
+static void note_audit(struct host *h, int64_t step, float factor, int is_skipped) {
+    const strait_stage_command *last = &h->work.queue[0];
+    strait_host_audit_step(h, step, factor, is_skipped,
+                           !is_skipped && last->kind == STRAIT_COMMAND_UPDATE &&
+                               last->update.keep_snapshot);
+}
+
 /* Computes a step again: by the stages that lost their state, or by all of them. */
 static strait_err next_step(struct strait_executor *executor) {
     struct host *h = host_of(executor);
@@ -140,12 +148,13 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     STRAIT_TRY(verify(executor, step, 1));
     STRAIT_TRY(strait_host_check_replay(h, step, &report));
     strait_host_note_step(h, step, &report);
-    const double loss = report.loss_sum / (double)executor->run.train.batch_tokens;
+    STRAIT_TRY(strait_host_audit_gradients(h, step));
+    const int is_skipped = !isfinite(report.loss_sum) || !isfinite(report.norm);
     const float factor = strait_executor_factor(executor->run.train.clip, report.norm);
     strait_host_note_factor(h, step, factor);
-    if (isfinite(loss) && isfinite(report.norm))
-        STRAIT_TRY(strait_pipeline_update(pipeline_of(executor), step, factor));
+    if (!is_skipped) STRAIT_TRY(strait_pipeline_update(pipeline_of(executor), step, factor));
     h->work.step = step + 1;
+    note_audit(h, step, factor, is_skipped);
     return STRAIT_OK;
 }
 
@@ -154,6 +163,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
     struct host *h = host_of(executor);
     strait_err err = STRAIT_EAGAIN;
     strait_host_adopt_checkpoint(h);
+    STRAIT_TRY(strait_host_audit_check(h));
     while (err == STRAIT_EAGAIN) {
         STRAIT_TRY(strait_host_replay_to(executor, step));
         strait_host_rebalance(h, step);
@@ -164,9 +174,12 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
     }
     if (err == STRAIT_OK) strait_host_keep_result(h, step, out);
     if (err == STRAIT_OK) strait_host_note_step(h, step, out);
+    if (err == STRAIT_OK) err = strait_host_audit_gradients(h, step);
     /* The trainer skips the update of a non-finite step, so the step ends here. */
-    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm)))
+    if (err == STRAIT_OK && !(isfinite(out->loss_sum) && isfinite(out->norm))) {
         h->work.step = step + 1;
+        note_audit(h, step, 0.0f, 1);
+    }
     return err;
 }
 
@@ -179,6 +192,7 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
     if (err != STRAIT_OK) return err;
     h->work.step = step + 1;
     choose_interval(h);
+    note_audit(h, step, factor, 0);
     return STRAIT_OK;
 }
 

@@ -90,6 +90,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
         h->pace.restored_ns = strait_clock_ns();
         strait_host_keep_owners(h);
         strait_host_routes_work(h);
+        strait_host_audit_restored(h, a->step);
         strait_host_note_restored(h);
         break;
     case STRAIT_SWARM_LOG: note_action(h, a); break;
@@ -142,6 +143,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_RESUMED});
     }
     strait_host_dispatch(h);
+    strait_host_audit_tick(h, now);
     if (now - h->clock.tick_ns > TICK_MS * INT64_C(1000000)) {
         h->clock.tick_ns = now;
         strait_host_check_newcomers(h, now);
@@ -178,6 +180,7 @@ static void list_addresses(struct host *h, const char *bound) {
 
 static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     const size_t basis = sizeof(float) * (size_t)(plan->codec.cols * plan->codec.keep);
+    const size_t crossing = h->spec->audit_share > 0.0 ? strait_budget_message(plan) : 0;
     char address[STRAIT_ADDRESS_MAX];
     char line[STRAIT_INVITE_TEXT];
     strait_transport_config config = {.identity = h->spec->identity,
@@ -185,7 +188,7 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
                                       .n_streams = 1,
                                       .max_streams = 1,
                                       .peer_timeout_ms = DEAD_MS,
-                                      .message_max = MESSAGE_MAX + basis,
+                                      .message_max = MESSAGE_MAX + basis + crossing,
                                       .linger_ms = LINGER_MS};
     (void)strait_file_raise_limit(); // more workers may join than the usual limit has sockets
     STRAIT_TRY(strait_msg_pool_open(&h->pool));
@@ -210,6 +213,7 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     list_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
+    STRAIT_TRY(strait_host_open_audits(h));
     STRAIT_TRY(strait_invite_format(&h->invite, line));
     h->is_open = 1;
     strait_host_open_operator(h);
@@ -351,6 +355,7 @@ static void close_host(struct host *h) {
         strait_host_connection_fini(&h->links.items[i]);
     strait_checkpoint_close(&h->checkpoint.source);
     strait_host_history_fini(h);
+    strait_host_close_audits(h);
     strait_msg_pool_close(&h->pool);
     strait_host_leave_folder(h);
     if (h->persistence.metastore != NULL)
@@ -381,16 +386,7 @@ strait_err strait_host(const strait_host_spec *spec) {
     strait_coordinator_init(&h->coordinator, &config);
     int is_finished = 0;
     strait_err err = prepare(h, &is_finished);
-    if (err == STRAIT_OK && !is_finished) {
-        const strait_session_spec session = {
-            .run = &h->run,
-            .folder = spec->folder,
-            .resumes = spec->resumes || h->persistence.was_begun,
-            .waits_for_disk = 1, // a full disk must not end a run that many workers serve
-            .events = spec->session};
-        err = strait_session_run_with(&session, (strait_executor_choice){&strait_swarm_executor, h},
-                                      &h->lock);
-    }
+    if (err == STRAIT_OK && !is_finished) err = strait_host_run_session(h);
     if (h->is_open) strait_host_report_status(h); // the final status
     if (err == STRAIT_OK && h->t != NULL) end_workers(h);
     char reason[512]; // copied, because closing may overwrite the error detail

@@ -7,6 +7,7 @@
 #include "net/core/priority_queue.h"
 #include "stage/channel.h"
 #include "swarm/host/access/admission.h"
+#include "swarm/host/audit/driver.h"
 #include "swarm/host/history.h"
 #include "swarm/host/host.h"
 #include "swarm/host/verify/claims.h"
@@ -159,6 +160,7 @@ struct host {
     } checkpoint;
     struct strait_replay_check replay;
     struct host_history history;
+    struct host_audits *audits; // NULL: nothing is audited
     struct {
         int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
     } clock;
@@ -219,6 +221,8 @@ void strait_host_command(struct host *h, const strait_swarm_action *action);
 void strait_host_send_task(struct host *h, int worker, strait_task_kind kind);
 /* Tells a peer that it is not admitted, and why, and closes the link. */
 void strait_host_refuse(struct host *h, struct connection *connection, const char *reason);
+/* Sends a worker the token ids that a stage needs in a step, if it needs any. */
+strait_err strait_host_send_step_ids(struct host *h, int worker, int stage, int64_t step);
 /* STRAIT_ECONFIG when a validation has more ids than can be sent to a worker. */
 strait_err strait_host_check_validation(const struct strait_loader *loader,
                                         const strait_run_plan *plan);
@@ -357,6 +361,10 @@ strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_s
                                    int is_replay);
 /* The same for the loss of a validation after `step` steps. */
 strait_err strait_host_verify_validation(struct host *h, int64_t step, double loss_sum);
+
+/* ---- session.c ---- */
+/* Runs the session; again, from an earlier step, when audits return the run to it. */
+strait_err strait_host_run_session(struct host *h);
 
 /* ---- executor.c ---- */
 extern const struct strait_executor_ops strait_swarm_executor; // its user is the host

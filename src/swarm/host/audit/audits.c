@@ -266,6 +266,13 @@ void strait_audits_lost(strait_audits *a, uint32_t id, int64_t now_ns, strait_ve
     audit->since_ns = now_ns;
 }
 
+void strait_audits_release(strait_audits *a, uint32_t id, int64_t now_ns) {
+    strait_audit *audit = strait_audits_find(a, id);
+    if (audit == NULL || audit->phase != STRAIT_AUDIT_RUNNING) return;
+    audit->phase = STRAIT_AUDIT_WAITING;
+    audit->since_ns = now_ns;
+}
+
 void strait_audits_drop(strait_audits *a, uint32_t id, const char *reason, strait_verdict *out) {
     strait_audit *audit = strait_audits_find(a, id);
     *out = (strait_verdict){0};

@@ -28,7 +28,7 @@
 
 enum {
     STRAIT_AUDIT_KEY_BYTES = 32,
-    STRAIT_AUDITS_OPEN = 4,   // at once: the host stores what they need
+    STRAIT_AUDITS_OPEN = 16,  // at once: the host stores what they need
     STRAIT_AUDIT_VOTES = 5,   // results of one audit: the owner's, and of up to four spares
     STRAIT_AUDIT_EXCLUDED = 8 // spares that left or failed while they computed one
 };
@@ -156,6 +156,9 @@ void strait_audits_vote(strait_audits *audits, uint32_t id, const strait_fingerp
 
 /* It left, failed, or owns a stage now: another one computes the audit. */
 void strait_audits_lost(strait_audits *audits, uint32_t id, int64_t now_ns, strait_verdict *out);
+
+/* The host itself interrupted it: anyone may compute it later, the same spare included. */
+void strait_audits_release(strait_audits *audits, uint32_t id, int64_t now_ns);
 
 /* Gives an audit up. `reason` is static text. */
 void strait_audits_drop(strait_audits *audits, uint32_t id, const char *reason,

@@ -1,0 +1,256 @@
+/* auditors.c - spares that compute an interval once more: one task at a time, each after the reply
+ * to the one before, so that no more than one step of crossings waits for a link. */
+#include "base/clock.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    AHEAD = 8 * 1024 * 1024 // bytes of a snapshot queued for a link at once
+};
+
+/* The number of the attempt tells its replies from those of an earlier one. */
+static void send_task(struct host *h, struct host_audit *a, strait_task *task) {
+    struct connection *connection = strait_host_connection(h, a->auditor);
+    struct strait_msg *msg = NULL;
+    task->generation = h->coordinator.generation;
+    task->sequence = a->sequence;
+    a->awaited = (int)task->kind;
+    if (strait_task_pack(h->pool, task, &msg) != STRAIT_OK) return; // the audit times out
+    if (connection != NULL) connection->n_owed++;
+    strait_host_send(h, connection, &msg);
+}
+
+/* ---- choosing a spare ---- */
+
+static int is_auditing(const struct host *h, int worker) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
+        if (h->audits->open[i].id != 0 && h->audits->open[i].auditor == worker) return 1;
+    return 0;
+}
+
+/* Only the same kernels give the same bits. Other devices are compared among themselves. */
+static int can_audit(struct host *h, int slot, const struct host_audit *a) {
+    const strait_swarm_worker *worker = &h->coordinator.workers[slot];
+    const double need = h->coordinator.config.need_bytes[a->evidence.spec.stage];
+    char kernels[STRAIT_REPLAY_KERNELS];
+    if (!worker->is_known || !worker->is_connected || worker->stage >= 0 || worker->is_leaving)
+        return 0;
+    strait_replay_kernels(worker->report.device, kernels);
+    return strcmp(kernels, a->kernels) == 0 && !is_auditing(h, slot) &&
+           strait_host_connection(h, slot) != NULL &&
+           (worker->report.memory_bytes <= 0.0 || worker->report.memory_bytes >= need);
+}
+
+static void begin(struct host *h, struct host_audit *a, const strait_audit *audit) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    const int window = h->windows[spec->stage];
+    strait_task task = {.kind = STRAIT_TASK_AUDIT,
+                        .audit = {.stage = spec->stage,
+                                  .step = spec->from,
+                                  .n_slots = window > 0 ? window : 1,
+                                  .valid_windows = strait_loader_valid_windows(h->executor->loader),
+                                  .from_seed = spec->snapshot_bytes == 0,
+                                  .digest = audit->start,
+                                  .run_text = h->task_text}};
+    a->next_step = spec->from;
+    a->n_sent = 0;
+    a->sequence = ++h->audits->n_attempts;
+    send_task(h, a, &task);
+}
+
+static void assign(struct host *h, struct host_audit *a, const strait_audit *audit,
+                   int64_t now_ns) {
+    strait_fingerprint candidates[STRAIT_SWARM_WORKERS];
+    int slots[STRAIT_SWARM_WORKERS];
+    int n = 0;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        if (!can_audit(h, i, a)) continue;
+        candidates[n] = h->coordinator.workers[i].key;
+        slots[n++] = i;
+    }
+    const int chosen = strait_audits_assign(&h->audits->machine, a->id, candidates, n, now_ns);
+    if (chosen < 0) return;
+    a->auditor = slots[chosen];
+    begin(h, a, audit);
+}
+
+/* ---- one step after the other ---- */
+
+static strait_err send_crossings(struct host *h, const struct host_audit *a, int64_t step) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    for (int side = 0; side < STRAIT_EVIDENCE_SNAPSHOT; side++)
+        for (int m = 0; m < spec->n_microbatches && spec->crossing_bytes[side] > 0; m++) {
+            struct strait_msg *msg = NULL;
+            STRAIT_TRY(strait_evidence_crossing(&a->evidence, h->pool, (strait_evidence_part)side,
+                                                step, m, &msg));
+            strait_host_send(h, strait_host_connection(h, a->auditor), &msg);
+        }
+    return STRAIT_OK;
+}
+
+static strait_err send_step(struct host *h, struct host_audit *a) {
+    const int64_t step = a->next_step++;
+    const struct host_audit_step *update = &a->steps[step - a->evidence.spec.from];
+    strait_task task = {.kind = STRAIT_TASK_AUDIT_STEP,
+                        .audit_step = {step, update->factor, update->is_skipped}};
+    STRAIT_TRY(strait_host_send_step_ids(h, a->auditor, a->evidence.spec.stage, step));
+    STRAIT_TRY(send_crossings(h, a, step));
+    send_task(h, a, &task);
+    return STRAIT_OK;
+}
+
+static strait_err send_end(struct host *h, struct host_audit *a) {
+    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    const int is_tolerant = a->kernels[0] == '\0';
+    if (is_tolerant) STRAIT_TRY(strait_host_audit_open_end(h, a, audit->n_votes));
+    send_task(h, a, &(strait_task){.kind = STRAIT_TASK_AUDIT_END, .audit_end = {is_tolerant}});
+    return STRAIT_OK;
+}
+
+static void lost(struct host *h, struct host_audit *a, int64_t now_ns) {
+    strait_verdict verdict;
+    a->auditor = -1;
+    strait_audits_lost(&h->audits->machine, a->id, now_ns, &verdict);
+    strait_host_audit_judge(h, &verdict);
+}
+
+/* Gives a result that is near enough to an earlier one the digests of that one. */
+static strait_err round_result(struct host *h, const struct host_audit *a,
+                               const strait_audit *audit, strait_audit_result *result) {
+    const struct strait_evidence *own = &a->ends[audit->n_votes];
+    const struct strait_evidence *start = a->evidence.spec.snapshot_bytes > 0 ? &a->evidence : NULL;
+    if (!strait_evidence_has(own, STRAIT_EVIDENCE_SNAPSHOT))
+        return STRAIT_FAIL(STRAIT_EPROTO, "an auditor did not send its snapshot");
+    for (int i = 0; i < audit->n_votes; i++) {
+        double distance = HUGE_VAL;
+        STRAIT_TRY(
+            strait_evidence_distance(&h->executor->plan, &a->ends[i], own, start, &distance));
+        strait_host_note(h, "audit of stage %d, steps %lld to %lld: %.3g from the result of %s",
+                         audit->stage, (long long)audit->commitment.from,
+                         (long long)audit->commitment.to, distance,
+                         i == 0 ? "the owner" : "another spare");
+        if (!(distance <= STRAIT_AUDIT_TOLERANCE)) continue;
+        *result = audit->votes[i].result;
+        return STRAIT_OK;
+    }
+    return STRAIT_OK;
+}
+
+static void vote(struct host *h, struct host_audit *a, const strait_fingerprint *key,
+                 strait_audit_result *result) {
+    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    strait_verdict verdict;
+    if (a->kernels[0] == '\0' && round_result(h, a, audit, result) != STRAIT_OK) {
+        strait_host_note(h, "audit: %s", strait_err_detail());
+        lost(h, a, strait_clock_ns());
+        return;
+    }
+    a->auditor = -1;
+    strait_audits_vote(&h->audits->machine, a->id, key, result, strait_clock_ns(), &verdict);
+    strait_host_audit_judge(h, &verdict);
+}
+
+static struct host_audit *find_attempt(struct host *h, int worker, uint32_t sequence) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        struct host_audit *a = &h->audits->open[i];
+        if (a->id != 0 && a->auditor == worker && a->sequence == sequence) return a;
+    }
+    return NULL;
+}
+
+void strait_host_audit_interrupt(struct host *h) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        h->audits->open[i].auditor = -1;
+        strait_audits_release(&h->audits->machine, h->audits->open[i].id, strait_clock_ns());
+    }
+}
+
+/* A spare that fails, for want of memory for example, is not at fault. */
+int strait_host_audit_reply(struct host *h, struct connection *connection,
+                            const strait_task_reply *reply) {
+    if (reply->kind < STRAIT_TASK_AUDIT) return 0;
+    struct host_audit *a = h->audits != NULL ? find_attempt(h, connection->worker, reply->sequence)
+                                             : NULL;
+    const strait_swarm_worker *worker = &h->coordinator.workers[connection->worker];
+    if (a == NULL || a->awaited != (int)reply->kind || h->executor == NULL) return 1; // late
+    strait_err err = reply->err;
+    if (err != STRAIT_OK)
+        strait_host_note(h, "%s: cannot audit stage %d: %s (its own log says more)",
+                         worker->report.name, a->evidence.spec.stage, strait_err_text(err));
+    if (err == STRAIT_OK && reply->kind == STRAIT_TASK_AUDIT_END) {
+        strait_audit_result result = reply->audit_end;
+        vote(h, a, &worker->key, &result);
+        return 1;
+    }
+    if (err == STRAIT_OK && a->next_step < a->evidence.spec.to)
+        err = send_step(h, a);
+    else if (err == STRAIT_OK)
+        err = send_end(h, a);
+    if (err != STRAIT_OK) lost(h, a, strait_clock_ns());
+    return 1;
+}
+
+/* ---- time ---- */
+
+static void continue_snapshot(struct host *h, struct host_audit *a) {
+    struct connection *connection = strait_host_connection(h, a->auditor);
+    while (a->awaited == STRAIT_TASK_AUDIT && a->n_sent < a->evidence.spec.snapshot_bytes &&
+           connection != NULL && connection->out.n_bytes < AHEAD) {
+        struct strait_msg *msg = NULL;
+        if (strait_evidence_piece(&a->evidence, h->pool, &a->n_sent, &msg) != STRAIT_OK) {
+            strait_host_audit_drop(h, a->id, NULL, "the host cannot read what it stored");
+            return;
+        }
+        strait_host_send(h, connection, &msg);
+        connection = strait_host_connection(h, a->auditor);
+    }
+}
+
+/* The slot may have another worker by now. */
+static int is_still_there(const struct host *h, const struct host_audit *a,
+                          const strait_audit *audit) {
+    const strait_swarm_worker *worker = &h->coordinator.workers[a->auditor];
+    return worker->is_known && worker->is_connected && worker->stage < 0 &&
+           strait_fingerprint_equal(&worker->key, &audit->auditor);
+}
+
+/* Returns whether all who still have to give something own the stage that they had. */
+static int is_given(const struct host *h, const struct host_audit *a) {
+    static const int sides[STRAIT_EVIDENCE_PARTS] = {-1, 1, 0};
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++) {
+        const int slot = strait_coordinator_find(&h->coordinator, &a->givers[part]);
+        if (strait_evidence_has(&a->evidence, (strait_evidence_part)part)) continue;
+        if (slot < 0 || !h->coordinator.workers[slot].is_connected ||
+            h->coordinator.workers[slot].stage != a->evidence.spec.stage + sides[part])
+            return 0;
+    }
+    return 1;
+}
+
+void strait_host_audit_tick(struct host *h, int64_t now_ns) {
+    strait_verdict verdict;
+    if (h->audits == NULL || h->executor == NULL) return;
+    do {
+        strait_audits_tick(&h->audits->machine, now_ns, &verdict);
+        strait_host_audit_judge(h, &verdict);
+    } while (verdict.kind != STRAIT_VERDICT_NONE);
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        struct host_audit *a = &h->audits->open[i];
+        const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+        if (a->id == 0 || audit == NULL) continue;
+        if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
+        if (audit->phase == STRAIT_AUDIT_GATHERING && !is_given(h, a)) {
+            strait_host_audit_drop(h, a->id, NULL, "an owner left before it gave what is needed");
+            continue;
+        }
+        if (audit->phase == STRAIT_AUDIT_WAITING) assign(h, a, audit, now_ns);
+        if (a->auditor < 0) continue;
+        if (is_still_there(h, a, audit))
+            continue_snapshot(h, a);
+        else
+            lost(h, a, now_ns);
+    }
+}

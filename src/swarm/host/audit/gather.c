@@ -1,0 +1,309 @@
+/* gather.c - commitments, and what audits need: a snapshot of the owner, crossings of its
+ * neighbours. Whatever was not asked for is ignored. */
+#include "base/alloc.h"
+#include "stage/boundary.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+
+#include <string.h>
+
+static strait_err on_commitment(struct host *h, struct connection *connection,
+                                const struct strait_msg *msg) {
+    const int stage = h->coordinator.workers[connection->worker].stage;
+    strait_commitment_message message;
+    STRAIT_TRY(strait_commitment_unpack(msg, &message));
+    if (h->audits == NULL || stage < 0 || message.stage != stage) return STRAIT_OK; // late
+    const char *fault = strait_audits_commit(&h->audits->machine, stage, message.generation,
+                                             &message.interval);
+    if (fault == NULL) return STRAIT_OK;
+    strait_host_note(h, "%s, stage %d: %s", h->coordinator.workers[connection->worker].report.name,
+                     stage, fault);
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = connection->worker});
+    return STRAIT_OK;
+}
+
+struct host_audit *strait_host_audit_find(struct host *h, uint32_t id) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
+        if (id != 0 && h->audits->open[i].id == id) return &h->audits->open[i];
+    return NULL;
+}
+
+/* ---- asking ---- */
+
+static void ask(struct host *h, struct host_audit *a, strait_evidence_part part) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    const strait_give give = {.audit = a->id,
+                              .from = spec->from,
+                              .to = spec->to,
+                              .wants_snapshot = part == STRAIT_EVIDENCE_SNAPSHOT,
+                              .wants_prev = part == STRAIT_EVIDENCE_NEXT,
+                              .wants_next = part == STRAIT_EVIDENCE_PREV};
+    struct strait_msg *msg = NULL;
+    const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part]);
+    if (strait_evidence_has(&a->evidence, part)) return; // there is nothing of it
+    if (strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
+        strait_host_send(h, strait_host_connection(h, giver), &msg);
+}
+
+strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int i) {
+    const strait_evidence_spec *of = &a->evidence.spec;
+    strait_evidence_spec spec = {.folder = of->folder,
+                                 .stage = of->stage,
+                                 .from = of->to,
+                                 .to = of->to,
+                                 .n_microbatches = 1};
+    STRAIT_TRY(
+        strait_snapshot_expected_bytes(&h->executor->plan, spec.stage, &spec.snapshot_bytes));
+    strait_evidence_fini(&a->ends[i]); // of an attempt that failed
+    return strait_evidence_init(&a->ends[i], &spec);
+}
+
+static int is_tolerant(const struct host_audit *a) {
+    return a->kernels[0] == '\0';
+}
+
+/* The owner's own snapshot at the end, where digests cannot be compared. */
+static void ask_end(struct host *h, const struct host_audit *a) {
+    const int64_t to = a->evidence.spec.to;
+    const strait_give give = {.audit = a->id, .from = to, .to = to, .wants_snapshot = 1};
+    const int giver = strait_coordinator_find(&h->coordinator,
+                                              &a->givers[STRAIT_EVIDENCE_SNAPSHOT]);
+    struct strait_msg *msg = NULL;
+    if (is_tolerant(a) && strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
+        strait_host_send(h, strait_host_connection(h, giver), &msg);
+}
+
+static strait_err describe(const struct host *h, const strait_audit *audit,
+                           strait_evidence_spec *out) {
+    const strait_run_plan *plan = &h->executor->plan;
+    const int stage = audit->stage;
+    *out = (strait_evidence_spec){.folder = h->spec->folder,
+                                  .stage = stage,
+                                  .from = audit->commitment.from,
+                                  .to = audit->commitment.to,
+                                  .n_microbatches = (int)plan->n_microbatches};
+    if (out->from > 0)
+        STRAIT_TRY(strait_snapshot_expected_bytes(plan, stage, &out->snapshot_bytes));
+    if (stage > 0) {
+        const strait_codec_spec codec = strait_run_plan_codec(plan, stage - 1, 1);
+        out->crossing_bytes[0] = strait_codec_wire_bytes(&codec, STRAIT_FORWARD);
+    }
+    if (stage + 1 < plan->n_stages) {
+        const strait_codec_spec codec = strait_run_plan_codec(plan, stage, 1);
+        out->crossing_bytes[1] = strait_codec_wire_bytes(&codec, STRAIT_BACKWARD);
+    }
+    return STRAIT_OK;
+}
+
+/* The updates of the interval, which the host decided itself. */
+static strait_err copy_steps(const struct host *h, struct host_audit *a) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    STRAIT_TRY(strait_alloc((size_t)(spec->to - spec->from), sizeof *a->steps, "steps of an audit",
+                            (void **)&a->steps));
+    for (int64_t step = spec->from; step < spec->to; step++) {
+        const struct host_audit_step *from = &h->audits->steps[step % STRAIT_AUDIT_STEPS];
+        if (from->step != step)
+            return STRAIT_FAIL(STRAIT_EINVAL, "step %lld is not known", (long long)step);
+        a->steps[step - spec->from] = *from;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err open_audit(struct host *h, const strait_audit *audit, struct host_audit *a) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int stage = audit->stage;
+    strait_evidence_spec spec;
+    *a = (struct host_audit){.id = audit->id, .auditor = -1};
+    strait_replay_kernels(c->workers[c->owner[stage]].report.device, a->kernels);
+    a->givers[STRAIT_EVIDENCE_SNAPSHOT] = c->workers[c->owner[stage]].key;
+    if (stage > 0) a->givers[STRAIT_EVIDENCE_PREV] = c->workers[c->owner[stage - 1]].key;
+    if (stage + 1 < c->config.n_stages)
+        a->givers[STRAIT_EVIDENCE_NEXT] = c->workers[c->owner[stage + 1]].key;
+    STRAIT_TRY(describe(h, audit, &spec));
+    STRAIT_TRY(strait_evidence_init(&a->evidence, &spec));
+    if (is_tolerant(a)) STRAIT_TRY(strait_host_audit_open_end(h, a, 0));
+    return copy_steps(h, a);
+}
+
+static void check_complete(struct host *h, struct host_audit *a);
+
+/* What was sent is compared by digests alone, which other devices do not have. */
+static int drop_dispute(struct host *h, const strait_audit *audit) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int stage = audit->stage;
+    char kernels[STRAIT_REPLAY_KERNELS];
+    strait_replay_kernels(c->workers[c->owner[stage]].report.device, kernels);
+    if (audit->disputed_side == 0 || kernels[0] != '\0') return 0;
+    const int accuser = c->owner[stage + audit->disputed_side];
+    strait_host_audit_drop(h, audit->id, NULL, "its device rounds differently from others");
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE, .worker = accuser, .stage = stage});
+    return 1;
+}
+
+void strait_host_audit_gather(struct host *h, const strait_audit *audit) {
+    struct host_audit *a = NULL;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
+        if (h->audits->open[i].id == 0) a = &h->audits->open[i];
+    if (a == NULL) return; // there are as many as the machine opens
+    if (drop_dispute(h, audit)) return;
+    if (open_audit(h, audit, a) != STRAIT_OK) {
+        strait_host_note(h, "audit of stage %d: %s", audit->stage, strait_err_detail());
+        strait_host_audit_drop(h, audit->id, NULL, "the host cannot store what it needs");
+        return;
+    }
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        ask(h, a, (strait_evidence_part)part);
+    ask_end(h, a);
+    check_complete(h, a);
+}
+
+/* ---- receiving ---- */
+
+static int is_giver(const struct host *h, const struct connection *connection,
+                    const struct host_audit *a, strait_evidence_part part) {
+    return a->id != 0 && !strait_evidence_has(&a->evidence, part) &&
+           strait_fingerprint_equal(&a->givers[part],
+                                    &h->coordinator.workers[connection->worker].key);
+}
+
+static int is_owner(const struct host *h, const struct connection *connection,
+                    const struct host_audit *a) {
+    return strait_fingerprint_equal(&a->givers[STRAIT_EVIDENCE_SNAPSHOT],
+                                    &h->coordinator.workers[connection->worker].key);
+}
+
+/* Returns whether it expects pieces. */
+static int is_open(const struct strait_evidence *end) {
+    return end->fd > 0 && !strait_evidence_has(end, STRAIT_EVIDENCE_SNAPSHOT);
+}
+
+static int expects_end(const struct host *h, const struct connection *connection,
+                       const struct host_audit *a) {
+    int is_any = 0;
+    for (int i = 0; i < STRAIT_AUDIT_VOTES; i++)
+        is_any |= is_open(&a->ends[i]);
+    return is_any && (a->auditor == connection->worker || is_owner(h, connection, a));
+}
+
+int strait_host_audit_expects(const struct host *h, const struct connection *connection) {
+    if (h->audits == NULL || connection->worker < 0) return 0;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        if (h->audits->open[i].id != 0 && expects_end(h, connection, &h->audits->open[i])) return 1;
+        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+            if (is_giver(h, connection, &h->audits->open[i], (strait_evidence_part)part)) return 1;
+    }
+    return 0;
+}
+
+/* Each part is what both of its ends committed to. Whoever gives something else lies: the bytes
+ * cannot have changed on the way. */
+static void check_complete(struct host *h, struct host_audit *a) {
+    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    if (audit == NULL || audit->phase != STRAIT_AUDIT_GATHERING) return;
+    const strait_digest *expected[STRAIT_EVIDENCE_PARTS] = {
+        &audit->commitment.received_prev, &audit->commitment.received_next, &audit->start};
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        if (!strait_evidence_has(&a->evidence, (strait_evidence_part)part)) return;
+    if (is_tolerant(a) && !strait_evidence_has(&a->ends[0], STRAIT_EVIDENCE_SNAPSHOT)) return;
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++) {
+        const int is_end_wrong = part == STRAIT_EVIDENCE_SNAPSHOT && is_tolerant(a) &&
+                                 !strait_digest_equal(&a->ends[0].digests[part],
+                                                      &audit->commitment.snapshot);
+        if (strait_digest_equal(&a->evidence.digests[part], expected[part]) && !is_end_wrong)
+            continue;
+        const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part]);
+        strait_host_audit_drop(h, a->id, &a->givers[part],
+                               "gave other bytes than it had committed to");
+        if (giver >= 0)
+            strait_host_feed_coordinator(
+                h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = giver});
+        return;
+    }
+    strait_audits_gathered(&h->audits->machine, a->id, h->coordinator.now_ns);
+}
+
+/* A disk that is full costs the audit, not the run. */
+static void took(struct host *h, struct host_audit *a, strait_err err) {
+    if (err == STRAIT_OK)
+        check_complete(h, a);
+    else if (err != STRAIT_EPROTO) {
+        strait_host_note(h, "audit: %s", strait_err_detail());
+        strait_host_audit_drop(h, a->id, NULL, "the host cannot store what it needs");
+    }
+}
+
+static void on_crossing(struct host *h, struct connection *connection,
+                        const struct strait_msg *msg) {
+    for (int i = 0; h->audits != NULL && i < STRAIT_AUDITS_OPEN; i++)
+        for (int part = 0; part < STRAIT_EVIDENCE_SNAPSHOT; part++) {
+            struct host_audit *a = &h->audits->open[i];
+            if (!is_giver(h, connection, a, (strait_evidence_part)part)) continue;
+            const strait_err err = strait_evidence_add_crossing(&a->evidence,
+                                                                (strait_evidence_part)part, msg);
+            if (err == STRAIT_EPROTO) continue; // perhaps of another audit
+            took(h, a, err);
+            return;
+        }
+}
+
+/* Returns where a piece belongs: to the beginning or the end of the owner, or to an auditor's end;
+ * NULL: to nothing of this audit. */
+static struct strait_evidence *piece_of(const struct host *h, const struct connection *connection,
+                                        struct host_audit *a, const strait_piece *piece) {
+    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    if (a->id == 0 || audit == NULL) return NULL;
+    if (a->auditor == connection->worker && a->awaited == STRAIT_TASK_AUDIT_END &&
+        is_open(&a->ends[audit->n_votes]))
+        return &a->ends[audit->n_votes];
+    if (!is_owner(h, connection, a) || !piece->must_keep) return NULL;
+    if (is_open(&a->ends[0]) && piece->step == a->evidence.spec.to) return &a->ends[0];
+    return strait_evidence_has(&a->evidence, STRAIT_EVIDENCE_SNAPSHOT) ? NULL : &a->evidence;
+}
+
+int strait_host_audit_piece(struct host *h, struct connection *connection,
+                            const strait_piece *piece) {
+    for (int i = 0; h->audits != NULL && i < STRAIT_AUDITS_OPEN; i++) {
+        struct host_audit *a = &h->audits->open[i];
+        struct strait_evidence *to = piece_of(h, connection, a, piece);
+        if (to == NULL) continue;
+        const strait_err err = strait_evidence_add_piece(to, piece);
+        if (err == STRAIT_EPROTO) continue;
+        took(h, a, err);
+        return 1;
+    }
+    return 0;
+}
+
+/* It comes last, so that nothing is missing after it. */
+static strait_err on_given(struct host *h, struct connection *connection,
+                           const struct strait_msg *msg) {
+    strait_given given;
+    STRAIT_TRY(strait_given_unpack(msg, &given));
+    struct host_audit *a = h->audits != NULL ? strait_host_audit_find(h, given.audit) : NULL;
+    if (a == NULL) return STRAIT_OK; // late
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        if (is_giver(h, connection, a, (strait_evidence_part)part) ||
+            (given.err != STRAIT_OK && part == STRAIT_EVIDENCE_SNAPSHOT &&
+             is_owner(h, connection, a))) {
+            strait_host_audit_drop(h, a->id, &a->givers[part],
+                                   part == STRAIT_EVIDENCE_SNAPSHOT
+                                       ? "no longer has the snapshot"
+                                       : "no longer has the crossings");
+            return STRAIT_OK;
+        }
+    return STRAIT_OK;
+}
+
+strait_err strait_host_audit_message(struct host *h, struct connection *connection,
+                                     const struct strait_msg *msg) {
+    switch (msg->type) {
+    case STRAIT_MSG_COMMITMENT: return on_commitment(h, connection, msg);
+    case STRAIT_MSG_GIVEN: return on_given(h, connection, msg);
+    case STRAIT_MSG_CROSSING:
+        on_crossing(h, connection, msg);
+        return STRAIT_OK; // what was not asked for counts against the rate limit
+    default: return STRAIT_FAIL(STRAIT_EPROTO, "an unknown message of type %d", msg->type);
+    }
+}

@@ -1,0 +1,196 @@
+/* intervals.c - what the host records of each step for audits, and what happens when an interval
+ * ends. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const int64_t gather_ns = 120 * INT64_C(1000000000);
+static const int64_t wait_ns = 600 * INT64_C(1000000000);
+static const int64_t run_ns = 900 * INT64_C(1000000000);
+
+/* ---- the key ---- */
+
+/* Only its owner may read it: whoever knows it, knows in advance who is audited. */
+static strait_err create_key(const char *path) {
+    unsigned char key[STRAIT_AUDIT_KEY_BYTES];
+    STRAIT_TRY(strait_identity_random(key, sizeof key));
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create the key of audits", path);
+    const int is_written = write(fd, key, sizeof key) == (ssize_t)sizeof key && fsync(fd) == 0;
+    (void)close(fd);
+    return is_written ? STRAIT_OK
+                      : STRAIT_FAIL(STRAIT_EIO, "%s: cannot write the key of audits", path);
+}
+
+static strait_err read_key(const struct host *h, unsigned char out[STRAIT_AUDIT_KEY_BYTES]) {
+    char path[STRAIT_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    struct stat about;
+    STRAIT_TRY(strait_file_path(path, "%s/audit.key", h->spec->folder));
+    if (!strait_file_exists(path)) STRAIT_TRY(create_key(path));
+    if (stat(path, &about) != 0 || (about.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s: others may read it: remove it, and a new one is created", path);
+    STRAIT_TRY(strait_file_read(path, STRAIT_AUDIT_KEY_BYTES, &text, &bytes));
+    if (bytes == STRAIT_AUDIT_KEY_BYTES) memcpy(out, text, bytes);
+    strait_alloc_free(text);
+    return bytes == STRAIT_AUDIT_KEY_BYTES
+               ? STRAIT_OK
+               : STRAIT_FAIL(STRAIT_EDATA, "%s: damaged: remove it, and a new one is created",
+                             path);
+}
+
+strait_err strait_host_open_audits(struct host *h) {
+    const double share = h->spec->audit_share;
+    unsigned char key[STRAIT_AUDIT_KEY_BYTES];
+    if (share <= 0.0) return STRAIT_OK;
+    STRAIT_TRY(read_key(h, key));
+    STRAIT_TRY(strait_alloc(1, sizeof *h->audits, "audits", (void **)&h->audits));
+    strait_audits_init(&h->audits->machine, h->coordinator.config.n_stages, share, key);
+    h->audits->machine.limits = (strait_audit_limits){gather_ns, wait_ns, run_ns};
+    h->audits->rewind_to = -1;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
+        h->audits->open[i].auditor = -1;
+    strait_host_note(h, "audits: spares compute %.3g%% of all stage-steps again", 100.0 * share);
+    return STRAIT_OK;
+}
+
+void strait_host_close_audits(struct host *h) {
+    if (h->audits == NULL) return;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        strait_evidence_fini(&h->audits->open[i].evidence);
+        for (int k = 0; k < STRAIT_AUDIT_VOTES; k++)
+            strait_evidence_fini(&h->audits->open[i].ends[k]);
+        strait_alloc_free(h->audits->open[i].steps);
+    }
+    strait_alloc_free(h->audits);
+    h->audits = NULL;
+}
+
+/* ---- steps ---- */
+
+static void begin(struct host *h, int64_t step) {
+    strait_audits_begin(&h->audits->machine, step, h->coordinator.generation);
+    memset(h->audits->reports, 0, sizeof h->audits->reports);
+}
+
+/* After stages kept their state, or one was computed again, no snapshot begins the interval. */
+void strait_host_audit_restored(struct host *h, int64_t step) {
+    int is_restored = 1;
+    if (h->audits == NULL) return;
+    for (int i = 0; i < h->coordinator.config.n_stages; i++)
+        is_restored &= h->coordinator.source[i] <= STRAIT_SWARM_FROM_HOST;
+    begin(h, is_restored ? step : -1);
+}
+
+strait_err strait_host_audit_gradients(struct host *h, int64_t step) {
+    if (h->audits == NULL) return STRAIT_OK;
+    for (int i = 0; i < h->coordinator.config.n_stages; i++) {
+        const strait_stage_reply *reply = &h->work.channel.replies.items[i];
+        strait_digest one = {{0}};
+        STRAIT_TRY(strait_commitment_add_report(&one, step, reply->gradients.loss_sum,
+                                                reply->gradients.squares.data,
+                                                reply->gradients.squares.n));
+        STRAIT_TRY(strait_digest_extend(&h->audits->reports[i], one.bytes, sizeof one.bytes));
+    }
+    return STRAIT_OK;
+}
+
+/* Logged once for each length of intervals, give or take a factor of four. */
+static void tell_probabilities(struct host *h, int64_t n_steps) {
+    const double share = h->audits->machine.share;
+    const int64_t told = h->audits->told_steps;
+    if (told > 0 && n_steps < 4 * told && 4 * n_steps > told) return;
+    h->audits->told_steps = n_steps;
+    strait_host_note(
+        h,
+        "audits: an interval is %lld steps: a worker that computes something else in 1 "
+        "of them is found with probability %.3g, in 10 with %.3g, in 100 with %.3g, "
+        "in 500 with %.3g",
+        (long long)n_steps, strait_audit_detection(share, 1), strait_audit_detection(share, 10),
+        strait_audit_detection(share, 100), strait_audit_detection(share, 500));
+}
+
+/* Basis updates change the weights outside of what an auditor computes. */
+static int is_auditable(const struct host *h, int64_t from, int64_t to) {
+    for (int64_t step = from + 1; step <= to; step++)
+        if (strait_run_plan_updates_basis(&h->executor->plan, step)) return 0;
+    return to - from < STRAIT_AUDIT_STEPS;
+}
+
+/* Collects what the host knows of each stage. Returns 0 if it does not know where one began. */
+static int describe_stages(const struct host *h, int64_t from, strait_interval_stage *out) {
+    const struct strait_coordinator *c = &h->coordinator;
+    int is_known = 1;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const strait_snapshot_record *start = strait_snapshot_records_find(&c->records[i], from);
+        out[i] = (strait_interval_stage){.owner = c->workers[c->owner[i]].key,
+                                         .reports = h->audits->reports[i]};
+        if (from > 0 && start != NULL) out[i].start = start->digest;
+        is_known &= from == 0 || start != NULL;
+    }
+    return is_known;
+}
+
+/* An owner that does not commit, or commits to another snapshot than it reported, avoids audits. */
+static void check_commitments(struct host *h, const strait_interval_end *end, int64_t to) {
+    const struct strait_coordinator *c = &h->coordinator;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[i], to);
+        const strait_digest *snapshot = &h->audits->machine.commitments[i].snapshot;
+        const int differs = !end->is_missing[i] && end->is_complete && record != NULL &&
+                            !strait_digest_equal(&record->digest, snapshot);
+        if (!end->is_missing[i] && !differs) continue;
+        strait_host_note(h, "%s, stage %d: %s", c->workers[c->owner[i]].report.name, i,
+                         differs ? "committed to another snapshot than it took"
+                                 : "did not commit to what it computed");
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = c->owner[i]});
+        return; // the generation has ended
+    }
+}
+
+static void end_interval(struct host *h, int64_t to) {
+    strait_audits *machine = &h->audits->machine;
+    const int64_t from = machine->from;
+    const uint32_t n_before = machine->n_opened;
+    strait_interval_stage stages[STRAIT_RUN_STAGES];
+    strait_interval_end end;
+    if (from >= 0 && (!is_auditable(h, from, to) || !describe_stages(h, from, stages))) {
+        begin(h, to);
+        return;
+    }
+    strait_audits_end_interval(machine, to, stages, strait_clock_ns(), &end);
+    memset(h->audits->reports, 0, sizeof h->audits->reports);
+    if (end.is_complete) tell_probabilities(h, to - from);
+    if (end.n_skipped > 0)
+        strait_host_note(h, "audits: %d of steps %lld to %lld dropped: %d others are open",
+                         end.n_skipped, (long long)from, (long long)to, STRAIT_AUDITS_OPEN);
+    for (uint32_t id = n_before + 1; id <= machine->n_opened; id++)
+        strait_host_audit_gather(h, strait_audits_find(machine, id));
+    check_commitments(h, &end, to);
+    if (end.undecided_boundary >= 0) {
+        const int owner = h->coordinator.owner[end.undecided_boundary + 1];
+        strait_host_note(h, "stages %d and %d contradict each other about what they exchanged",
+                         end.undecided_boundary, end.undecided_boundary + 1);
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE,
+                                                              .worker = owner,
+                                                              .stage = end.undecided_boundary});
+    }
+}
+
+void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,
+                            int has_snapshot) {
+    if (h->audits == NULL) return;
+    h->audits->steps[step % STRAIT_AUDIT_STEPS] = (struct host_audit_step){step, factor,
+                                                                           is_skipped};
+    if (has_snapshot) end_interval(h, step + 1);
+}

@@ -1,0 +1,172 @@
+/* verdicts.c - what follows from audits: workers are banned, and if an owner is among them the run
+ * returns to a step before its lie, as after a restart of the host. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+
+#include <string.h>
+
+enum {
+    PUMP_MS = 100,
+    SPARE_MS = 5000,   // for a spare to be found
+    FINISH_MS = 120000 // at the end of the run, for audits that are open
+};
+
+static void close_audit(struct host *h, uint32_t id) {
+    struct host_audit *a = strait_host_audit_find(h, id);
+    if (a == NULL) return;
+    strait_evidence_fini(&a->evidence);
+    for (int i = 0; i < STRAIT_AUDIT_VOTES; i++)
+        strait_evidence_fini(&a->ends[i]);
+    strait_alloc_free(a->steps);
+    *a = (struct host_audit){.auditor = -1};
+}
+
+static const char *name_of(const struct host *h, const strait_fingerprint *key) {
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    return slot >= 0 ? h->coordinator.workers[slot].report.name : "a worker that has left";
+}
+
+static void ban(struct host *h, const strait_fingerprint *key, int64_t limit) {
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    const strait_err err = slot < 0 ? strait_host_ban(h, key) : STRAIT_OK;
+    if (err != STRAIT_OK) strait_host_fail(h, err);
+    if (slot >= 0 || limit >= 0)
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_GUILTY,
+                                                              .worker = slot,
+                                                              .goal = {.step = limit}});
+}
+
+/* Owners are banned when the run returns to before what they did, so that it happens at once. */
+static void convict(struct host *h, const strait_verdict *v) {
+    for (int i = 0; i < v->n_guilty; i++) {
+        strait_host_note(h,
+                         "audit of stage %d, steps %lld to %lld: %s gave a result that two others "
+                         "contradict",
+                         v->stage, (long long)v->from, (long long)v->to, name_of(h, &v->guilty[i]));
+        if (!v->is_run_affected)
+            ban(h, &v->guilty[i], -1);
+        else if (h->audits->n_guilty < STRAIT_AUDIT_VOTES + 1)
+            h->audits->guilty[h->audits->n_guilty++] = v->guilty[i];
+    }
+    if (v->is_run_affected && (h->audits->rewind_to < 0 || v->from < h->audits->rewind_to))
+        h->audits->rewind_to = v->from;
+}
+
+void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
+    switch (v->kind) {
+    case STRAIT_VERDICT_NONE: return;
+    case STRAIT_VERDICT_APPROVED:
+        strait_host_note(h, "audit of stage %d, steps %lld to %lld: the result is right", v->stage,
+                         (long long)v->from, (long long)v->to);
+        break;
+    case STRAIT_VERDICT_DROPPED:
+        strait_host_note(h, "audit of stage %d, steps %lld to %lld dropped: %s", v->stage,
+                         (long long)v->from, (long long)v->to, v->reason);
+        break;
+    case STRAIT_VERDICT_GUILTY: convict(h, v); break;
+    }
+    close_audit(h, v->id);
+}
+
+/* Returns how often in a row the worker has not given what it was asked for. */
+static int count_withheld(struct host_audits *audits, const strait_fingerprint *key) {
+    for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
+        if (strait_fingerprint_equal(&audits->withheld[i].key, key)) return ++audits->withheld[i].n;
+    const int slot = audits->n_withheld++ % STRAIT_AUDIT_WITHHELD;
+    audits->withheld[slot].key = *key;
+    return audits->withheld[slot].n = 1;
+}
+
+/* Not giving is no proof of a lie: memory is limited and links are slow. But who never gives is
+ * never audited, so another worker gets its stage. */
+void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprint *worker,
+                            const char *reason) {
+    strait_verdict verdict;
+    if (worker != NULL) {
+        const int slot = strait_coordinator_find(&h->coordinator, worker);
+        const int n = count_withheld(h->audits, worker);
+        strait_host_note(h, "%s: %s", name_of(h, worker), reason);
+        if (slot >= 0 && n % STRAIT_AUDIT_REFUSALS == 0)
+            strait_host_feed_coordinator(
+                h, &(strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = slot});
+    }
+    strait_audits_drop(&h->audits->machine, id, reason, &verdict);
+    strait_host_audit_judge(h, &verdict);
+}
+
+/* ---- returning ---- */
+
+/* Renames the checkpoints after `limit`, and writes the step of the newest before it; -1: there is
+ * none. They are kept for the operator, and never continued from. */
+static strait_err distrust_checkpoints(struct host *h, int64_t limit, int64_t *newest) {
+    char from[STRAIT_PATH_MAX];
+    char to[STRAIT_PATH_MAX];
+    int64_t *steps = NULL;
+    int n = 0;
+    *newest = -1;
+    STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < n && err == STRAIT_OK; i++) {
+        if (steps[i] <= limit) {
+            *newest = steps[i];
+            continue;
+        }
+        err = strait_file_path(from, "%s/checkpoints/%08lld", h->spec->folder, (long long)steps[i]);
+        if (err == STRAIT_OK) err = strait_file_path(to, "%s.distrusted", from);
+        if (err == STRAIT_OK && strait_file_exists(to)) err = strait_file_remove_folder(to);
+        if (err == STRAIT_OK) err = strait_file_move(from, to);
+    }
+    strait_alloc_free(steps);
+    return err;
+}
+
+strait_err strait_host_audit_check(struct host *h) {
+    struct host_audits *audits = h->audits;
+    int64_t newest = -1;
+    if (audits == NULL || audits->rewind_to < 0) return STRAIT_OK;
+    const int64_t limit = audits->rewind_to;
+    STRAIT_TRY(strait_host_check_folder(h));
+    STRAIT_TRY(distrust_checkpoints(h, limit, &newest));
+    strait_host_note(h,
+                     "step %lld: returning to step %lld or before, since when a banned worker "
+                     "computed something else",
+                     (long long)h->work.step, (long long)limit);
+    audits->rewind_to = -1;
+    h->coordinator.checkpoint = newest;
+    h->checkpoint.saving = -1;
+    strait_checkpoint_close(&h->checkpoint.source);
+    memset(&h->replay, 0, sizeof h->replay); // what was computed from the lie
+    memset(&h->claims.loss, 0, sizeof h->claims.loss);
+    memset(&h->claims.valid_loss, 0, sizeof h->claims.valid_loss);
+    memset(h->claims.squares, 0, sizeof h->claims.squares);
+    for (int i = 0; i < audits->n_guilty; i++)
+        ban(h, &audits->guilty[i], limit);
+    audits->n_guilty = 0;
+    strait_host_audit_interrupt(h); // there are no token ids until the session has begun again
+    return STRAIT_FAIL(STRAIT_EAGAIN, "returning to step %lld", (long long)limit);
+}
+
+/* Returns whether an audit may still come to a verdict. */
+static int is_active(struct host *h, int64_t now_ns) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        const int is_waiting = audit->phase == STRAIT_AUDIT_WAITING;
+        if (audit->phase == STRAIT_AUDIT_CLOSED) continue;
+        if (!is_waiting || now_ns - audit->since_ns < SPARE_MS * INT64_C(1000000)) return 1;
+    }
+    return 0;
+}
+
+strait_err strait_host_audit_finish(struct host *h) {
+    const int64_t until = strait_clock_ns() + FINISH_MS * INT64_C(1000000);
+    if (h->audits == NULL) return STRAIT_OK;
+    if (is_active(h, strait_clock_ns()))
+        strait_host_note(h, "waiting for the audits that are open");
+    for (int64_t now = 0;
+         now < until && h->audits->rewind_to < 0 && is_active(h, now = strait_clock_ns());)
+        STRAIT_TRY(strait_host_pump(h, PUMP_MS));
+    return strait_host_audit_check(h);
+}
