@@ -1,0 +1,80 @@
+/* false_worker.c - the program itself, with a worker that computes something else than it should,
+ * in a way that no bound on what it reports can find. FALSE_WORKER in its environment says what:
+ *
+ *   weights:STEP   as an owner it changes one weight by a thousandth after the update of STEP
+ *   squares:STEP   it reports one square of STEP a thousandth too large
+ *   tensor:STEP    it changes all of a tensor by a twentieth after the update of STEP
+ *   idle           as an auditor it computes nothing, and says that it has
+ *
+ * With FALSE_DEVICE it says that it has a device that rounds differently from others.
+ * What it did is reported on standard error. */
+#include "swarm/worker/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names required by the linker's --wrap. NOLINTBEGIN(*-naming,*-reserved-identifier,cert-dcl*) */
+strait_err __real_strait_runner_update(struct strait_runner *runner, int64_t step, float factor);
+strait_err __wrap_strait_runner_update(struct strait_runner *runner, int64_t step, float factor);
+strait_err __real_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply);
+strait_err __wrap_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply);
+strait_err __real_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out);
+strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out);
+strait_err __real_strait_worker_audit(struct worker *w, const strait_task *task);
+strait_err __wrap_strait_worker_audit(struct worker *w, const strait_task *task);
+
+/* Returns whether FALSE_WORKER is `what`, and its step is this one; -1: it has none. */
+static int is_false(const char *what, int64_t step) {
+    const char *wanted = getenv("FALSE_WORKER"); // NOLINT(concurrency-mt-unsafe): never changed
+    const size_t n = strlen(what);
+    if (wanted == NULL || strncmp(wanted, what, n) != 0) return 0;
+    if (step >= 0 && strtoll(wanted + n, NULL, 10) != step) return 0;
+    fprintf(stderr, "false worker: %s%lld\n", what, (long long)step);
+    return 1;
+}
+
+strait_err __wrap_strait_runner_update(struct strait_runner *runner, int64_t step, float factor) {
+    const strait_err err = __real_strait_runner_update(runner, step, factor);
+    if (err == STRAIT_OK && is_false("weights:", step)) {
+        float *weights = runner->params[runner->n_params / 2].value.data;
+        weights[0] = weights[0] * 1.001f + 1e-6f;
+    }
+    if (err == STRAIT_OK && is_false("tensor:", step)) {
+        const strait_tensor *value = &runner->params[runner->n_params / 2].value;
+        for (int64_t i = 0; i < value->rows * value->cols; i++)
+            ((float *)value->data)[i] *= 1.05f;
+    }
+    return err;
+}
+
+/* The step of a reply is the one that the worker is at. */
+strait_err __wrap_strait_worker_send_reply(struct worker *w, strait_stage_reply *reply) {
+    if (reply->kind == STRAIT_COMMAND_GRADIENTS && reply->err == STRAIT_OK &&
+        is_false("squares:", w->step)) {
+        float *squares = strait_service_runner(w->service)->squares;
+        squares[0] *= 1.001f;
+    }
+    return __real_strait_worker_send_reply(w, reply);
+}
+
+strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int n_threads,
+                                            strait_swarm_report *out) {
+    STRAIT_TRY(__real_strait_capability_measure(device, ordinal, n_threads, out));
+    if (getenv("FALSE_DEVICE") != NULL) // NOLINT(concurrency-mt-unsafe): never changed
+        (void)snprintf(out->device, sizeof out->device, "a GPU");
+    return STRAIT_OK;
+}
+
+strait_err __wrap_strait_worker_audit(struct worker *w, const strait_task *task) {
+    strait_task_reply reply = {
+        .kind = task->kind, .generation = task->generation, .sequence = task->sequence};
+    if (task->kind != STRAIT_TASK_AUDIT_STEP || !is_false("idle", -1))
+        return __real_strait_worker_audit(w, task);
+    w->step = task->audit_step.step + 1;
+    STRAIT_TRY(strait_runner_reset(strait_service_runner(w->service), w->step)); // for the next one
+    return strait_worker_send_task_reply(w, &reply);
+}
+/* NOLINTEND(*-naming,*-reserved-identifier,cert-dcl*) */
