@@ -186,22 +186,33 @@ static void put_line(const canvas *c, int which) {
         put_text(c, WIDTH - RIGHT + 12, TOP + LINE_HEIGHT * (which + 1), fill, line->name);
 }
 
-/* Drawn into memory first, so that the file is replaced as a whole. */
-strait_err strait_plot_write(const char *path, const strait_plot *plot) {
+strait_err strait_plot_render(const strait_plot *plot, char **out, size_t *out_bytes) {
     canvas c = {.plot = plot, .height = TOP + BOTTOM + LINE_HEIGHT * plot->n_lines};
     if (c.height < HEIGHT) c.height = HEIGHT;
     STRAIT_TRY(measure(&c));
     char *text = NULL;
     size_t bytes = 0;
     c.file = open_memstream(&text, &bytes);
-    if (c.file == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: no memory for the picture", path);
+    if (c.file == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a plot");
     put_frame(&c);
     for (int i = 0; i < plot->n_lines; i++)
         put_line(&c, i);
     fputs("</svg>\n", c.file);
-    strait_err err = STRAIT_OK;
-    if (fclose(c.file) != 0) err = STRAIT_FAIL(STRAIT_ENOMEM, "%s: no memory for it", path);
-    if (err == STRAIT_OK) err = strait_file_replace(path, text, bytes);
+    if (fclose(c.file) != 0) {
+        free(text);
+        return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a plot");
+    }
+    *out = text;
+    *out_bytes = bytes;
+    return STRAIT_OK;
+}
+
+/* Drawn into memory first, so that the file is replaced as a whole. */
+strait_err strait_plot_write(const char *path, const strait_plot *plot) {
+    char *text = NULL;
+    size_t bytes = 0;
+    STRAIT_TRY(strait_plot_render(plot, &text, &bytes));
+    const strait_err err = strait_file_replace(path, text, bytes);
     free(text);
     return err;
 }

@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
+
 /* One line of a plot; a single point is drawn as a dot with its name beside it. All borrowed. */
 typedef struct strait_plot_line {
     const char *name;
@@ -16,6 +18,10 @@ typedef struct strait_plot {
     const strait_plot_line *lines;
     int n_lines;
 } strait_plot;
+
+/* The SVG as text with a zero after its last byte; the caller releases it with free().
+ * STRAIT_EDATA: no finite point remains. */
+strait_err strait_plot_render(const strait_plot *plot, char **out, size_t *out_bytes);
 
 /* Replaces the file `path`. Non-finite points are omitted; STRAIT_EDATA: no finite point remains.
  */

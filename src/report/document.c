@@ -1,0 +1,248 @@
+#include "report/document.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CELL_BYTES = 4096,
+    TABLES_MAX = 16
+};
+
+/* A file that grows in memory until the document is closed. */
+typedef struct sheet {
+    char name[64];
+    char *text; // of the stream; valid after it was flushed
+    size_t bytes;
+    FILE *stream;
+} sheet;
+
+struct strait_document {
+    char folder[STRAIT_PATH_MAX];
+    sheet page, markdown, csv[TABLES_MAX];
+    int n_csv;
+    FILE *comma; // the CSV of the current table; NULL: it has none
+    int n_columns, at;
+};
+
+static const char style[] =
+    "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}\n"
+    "table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\n"
+    "th,td{border-bottom:1px solid #ddd;padding:3px 9px;text-align:right;white-space:nowrap}\n"
+    "th:first-child,td:first-child{text-align:left}\n"
+    "th{background:#f4f4f4}svg{max-width:100%;height:auto;margin:1em 0}h2{margin-top:2em}\n";
+
+static strait_err open_sheet(sheet *s, const char *name) {
+    (void)snprintf(s->name, sizeof s->name, "%s", name);
+    s->stream = open_memstream(&s->text, &s->bytes);
+    return s->stream != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "no memory for %s", name);
+}
+
+static void put_html(FILE *to, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '<')
+            fputs("&lt;", to);
+        else if (*text == '&')
+            fputs("&amp;", to);
+        else
+            fputc(*text, to);
+    }
+}
+
+/* A bar would end a cell. */
+static void put_markdown(FILE *to, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text == '|') fputc('\\', to);
+        fputc(*text, to);
+    }
+}
+
+/* A field with a comma, a quote or a line break is quoted, and quotes in it are doubled. */
+static void put_csv(FILE *to, const char *text) {
+    if (text[strcspn(text, ",\"\n")] == '\0') {
+        fputs(text, to);
+        return;
+    }
+    fputc('"', to);
+    for (; *text != '\0'; text++) {
+        if (*text == '"') fputc('"', to);
+        fputc(*text, to);
+    }
+    fputc('"', to);
+}
+
+strait_err strait_document_open(const char *folder, const char *title,
+                                struct strait_document **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_document), "report", &memory));
+    struct strait_document *d = memory;
+    strait_err err = strait_file_path(d->folder, "%s", folder);
+    if (err == STRAIT_OK) err = open_sheet(&d->page, "report.html");
+    if (err == STRAIT_OK) err = open_sheet(&d->markdown, "table.md");
+    if (err != STRAIT_OK) {
+        (void)strait_document_close(&d, 0);
+        return err;
+    }
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
+          d->page.stream);
+    put_html(d->page.stream, title);
+    fprintf(d->page.stream, "</title>\n<style>\n%s</style></head><body>\n<h1>", style);
+    put_html(d->page.stream, title);
+    fputs("</h1>\n", d->page.stream);
+    fprintf(d->markdown.stream, "# %s\n", title);
+    *out = d;
+    return STRAIT_OK;
+}
+
+static void end_table(struct strait_document *d) {
+    if (d->n_columns > 0) fputs("</table>\n", d->page.stream);
+    d->n_columns = 0;
+    d->comma = NULL;
+}
+
+void strait_document_heading(struct strait_document *document, const char *text) {
+    end_table(document);
+    fputs("<h2>", document->page.stream);
+    put_html(document->page.stream, text);
+    fputs("</h2>\n", document->page.stream);
+    fprintf(document->markdown.stream, "\n## %s\n", text);
+}
+
+void strait_document_text(struct strait_document *document, const char *format, ...) {
+    char text[CELL_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    end_table(document);
+    fputs("<p>", document->page.stream);
+    put_html(document->page.stream, text);
+    fputs("</p>\n", document->page.stream);
+    fprintf(document->markdown.stream, "\n%s\n", text);
+}
+
+/* A document has few tables; those beyond the limit are in the page only. */
+static void begin_csv(struct strait_document *d, const char *name) {
+    char file[64];
+    if (name == NULL || d->n_csv == TABLES_MAX) return;
+    (void)snprintf(file, sizeof file, "%s.csv", name);
+    if (open_sheet(&d->csv[d->n_csv], file) != STRAIT_OK) return;
+    d->comma = d->csv[d->n_csv++].stream;
+}
+
+void strait_document_table(struct strait_document *document, const char *name,
+                           const char *const *heads, int n) {
+    end_table(document);
+    begin_csv(document, name);
+    fputs("<table>\n<tr>", document->page.stream);
+    fputs("\n|", document->markdown.stream);
+    for (int i = 0; i < n; i++) {
+        fputs("<th>", document->page.stream);
+        put_html(document->page.stream, heads[i]);
+        fputs("</th>", document->page.stream);
+        fprintf(document->markdown.stream, " %s |", heads[i]);
+        if (document->comma == NULL) continue;
+        put_csv(document->comma, heads[i]);
+        fputc(i + 1 < n ? ',' : '\n', document->comma);
+    }
+    fputs("</tr>\n", document->page.stream);
+    fputs("\n|", document->markdown.stream);
+    for (int i = 0; i < n; i++)
+        fputs(" --- |", document->markdown.stream);
+    fputc('\n', document->markdown.stream);
+    document->n_columns = n;
+    document->at = 0;
+}
+
+static void put_cell(struct strait_document *d, const char *text) {
+    const int is_last = d->at + 1 == d->n_columns;
+    fputs(d->at == 0 ? "<tr><td>" : "<td>", d->page.stream);
+    put_html(d->page.stream, text);
+    fputs(is_last ? "</td></tr>\n" : "</td>", d->page.stream);
+    fputs(d->at == 0 ? "| " : " ", d->markdown.stream);
+    put_markdown(d->markdown.stream, text);
+    fputs(is_last ? " |\n" : " |", d->markdown.stream);
+    if (d->comma != NULL) {
+        put_csv(d->comma, text);
+        fputc(is_last ? '\n' : ',', d->comma);
+    }
+    d->at = is_last ? 0 : d->at + 1;
+}
+
+void strait_document_cell(struct strait_document *document, const char *format, ...) {
+    char text[CELL_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    put_cell(document, text);
+}
+
+void strait_document_number(struct strait_document *document, const char *format, double value) {
+    char text[64] = "-";
+    /* The format comes from our own code, never from a file. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    if (isfinite(value)) (void)snprintf(text, sizeof text, format, value);
+#pragma GCC diagnostic pop
+    put_cell(document, text);
+}
+
+strait_err strait_document_plot(struct strait_document *document, const char *name,
+                                const strait_plot *plot) {
+    char *svg = NULL;
+    char path[STRAIT_PATH_MAX];
+    size_t bytes = 0;
+    const strait_err err = strait_plot_render(plot, &svg, &bytes);
+    if (err == STRAIT_EDATA) {
+        strait_document_text(document, "%s: not drawn, there is no finite value yet.", plot->title);
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(err);
+    end_table(document);
+    fwrite(svg, 1, bytes, document->page.stream);
+    fprintf(document->markdown.stream, "\n![%s](%s.svg)\n", plot->title, name);
+    strait_err written = strait_file_path(path, "%s/%s.svg", document->folder, name);
+    if (written == STRAIT_OK) written = strait_file_replace(path, svg, bytes);
+    free(svg);
+    return written;
+}
+
+/* The stream is closed first: only then is its text complete. */
+static strait_err close_sheet(sheet *s, const char *folder, int writes) {
+    char path[STRAIT_PATH_MAX];
+    strait_err err = STRAIT_OK;
+    if (s->stream == NULL) return STRAIT_OK;
+    const int failed = ferror(s->stream) != 0;
+    if (fclose(s->stream) != 0 || failed)
+        err = STRAIT_FAIL(STRAIT_ENOMEM, "no memory for %s", s->name);
+    if (err == STRAIT_OK && writes) err = strait_file_path(path, "%s/%s", folder, s->name);
+    if (err == STRAIT_OK && writes) err = strait_file_replace(path, s->text, s->bytes);
+    free(s->text);
+    return err;
+}
+
+strait_err strait_document_close(struct strait_document **document, int writes) {
+    struct strait_document *d = *document;
+    strait_err first = STRAIT_OK;
+    if (d == NULL) return STRAIT_OK;
+    if (d->page.stream != NULL) {
+        end_table(d);
+        fputs("</body></html>\n", d->page.stream);
+    }
+    sheet *sheets[TABLES_MAX + 2] = {&d->page, &d->markdown};
+    for (int i = 0; i < d->n_csv; i++)
+        sheets[i + 2] = &d->csv[i];
+    for (int i = 0; i < d->n_csv + 2; i++) {
+        const strait_err err = close_sheet(sheets[i], d->folder, writes && first == STRAIT_OK);
+        if (first == STRAIT_OK) first = err;
+    }
+    strait_alloc_free(d);
+    *document = NULL;
+    return first;
+}
