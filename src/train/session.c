@@ -368,7 +368,9 @@ static strait_err run_steps(struct session *s) {
             STRAIT_TRY(save_if_possible(s));
     }
     if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
-    return save(s);
+    if (s->run->train.save_every >= 0) return save(s);
+    note_fault(s, strait_metrics_sync(s->metrics)); // the metrics are all that remains
+    return STRAIT_OK;
 }
 
 static void report_end(struct session *s) {
