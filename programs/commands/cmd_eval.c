@@ -1,13 +1,15 @@
 /* cmd_eval.c - strait eval DIR --text FILE | --data FILE.bin */
 #include <strait/model.h>
+#include <strait/trainer.h>
 
 #include "commands.h"
+#include "files.h"
 #include "progress.h"
 
 #include <math.h>
 #include <stdio.h>
 
-static const char *text_path, *field, *data_path, *tokenizer_path;
+static const char *text_path, *field, *data_path, *tokenizer_path, *device;
 static int as_json;
 static int64_t threads;
 
@@ -20,6 +22,8 @@ static const strait_flag flags[] = {
     {"tokenizer", 0, STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
      "tokenizer.json (default: the one in the run's folder)"},
     {"threads", 0, STRAIT_FLAG_INT, &threads, "N", "threads (default 0: one per core)"},
+    {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND",
+     "compute on this device, with the stages of the run, which must have its run.yaml"},
     {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object"},
     {0},
 };
@@ -70,6 +74,39 @@ static strait_err evaluate(struct strait_model *model) {
     return STRAIT_OK;
 }
 
+/* The trainer validates on any device and with any number of stages, so the run is opened with the
+ * shards as its validation data and does not train. */
+static strait_err evaluate_on_device(const char *folder) {
+    char file[STRAIT_FILES_PATH];
+    char valid[STRAIT_FILES_PATH];
+    char kind[STRAIT_FILES_PATH];
+    const char *note = NULL;
+    struct strait_run *run = NULL;
+    struct strait_trainer *trainer = NULL;
+    strait_trainer_info info;
+    double loss = 0.0;
+    if (data_path == NULL || tokenizer_path != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--device needs --data FILE.bin, and no --tokenizer");
+    STRAIT_TRY(strait_args_check_device(device));
+    STRAIT_TRY(strait_files_path(file, "%s/run.yaml", folder));
+    STRAIT_TRY(strait_files_path(valid, "data.valid=%s", data_path));
+    STRAIT_TRY(strait_files_path(kind, "device.kind=%s", device));
+    const char *const sets[] = {valid, kind, "data.valid_tokens=0"};
+    STRAIT_TRY(strait_run_load(file, sets, 3, &run));
+    strait_err err = strait_trainer_open(run, &trainer);
+    if (err == STRAIT_OK) err = strait_trainer_load(trainer, folder, &note);
+    if (err == STRAIT_OK && note != NULL) fprintf(stderr, "note: %s\n", note);
+    if (err == STRAIT_OK) err = strait_trainer_validate(trainer, &loss);
+    if (err == STRAIT_OK) {
+        strait_trainer_describe(trainer, &info);
+        const strait_model_score score = {loss * (double)info.valid_tokens, info.valid_tokens};
+        print_score(&score, strait_trainer_step_count(trainer));
+    }
+    strait_trainer_close(&trainer);
+    strait_run_close(&run);
+    return err;
+}
+
 /* Exactly one of the two inputs: a loss over both would be a loss of nothing in particular. */
 static strait_err run_eval(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_eval, "run or checkpoint folder",
@@ -78,6 +115,7 @@ static strait_err run_eval(int n_args, const char **args) {
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval needs either --text FILE or --data FILE.bin");
     STRAIT_TRY(strait_args_check_threads(threads));
+    if (device != NULL) return evaluate_on_device(args[0]);
     /* Zero threads mean one per core, as everywhere. */
     const strait_model_params params = {.tokenizer = tokenizer_path, .n_threads = (int)threads};
     struct strait_model *model = NULL;
