@@ -72,6 +72,12 @@ strait_err strait_run_init_text(const char *name, const char *text, size_t bytes
     return load(&source, out);
 }
 
+strait_err strait_run_init_options(const char *name, const char *const *sets, int n_sets,
+                                   strait_run *out) {
+    const strait_options_source source = {.name = name, .text = "", .sets = sets, .n_sets = n_sets};
+    return load_options(&source, out);
+}
+
 /* The absolute folder of `path`, where the current folder is `here`. */
 static strait_err folder_of(const char *path, const char *here, char out[STRAIT_PATH_MAX]) {
     const char *slash = strrchr(path, '/');

@@ -106,6 +106,11 @@ strait_err strait_run_init_file(const char *path, const char *const *sets, int n
 strait_err strait_run_init_text(const char *name, const char *text, size_t bytes,
                                 const char *const *sets, int n_sets, strait_run *out);
 
+/* What the user and the presets set, and defaults elsewhere: nothing is derived from other options,
+ * and options are not checked against each other. */
+strait_err strait_run_init_options(const char *name, const char *const *sets, int n_sets,
+                                   strait_run *out);
+
 /* Derives what the user left out and checks that the options fit together. `path` gives a run
  * without a name its name. */
 strait_err strait_run_resolve(const char *path, strait_run *run);

@@ -1,0 +1,17 @@
+# cmake -DOUT=FILE.c "-DFILES=a.yaml;b.yaml" -P embed-studies.cmake - write study files as C arrays, in the
+# order of their names.
+list(SORT FILES)
+set(table "")
+set(text "/* Generated from studies/ by cmake/embed-studies.cmake. */\n#include \"study/builtin.h\"\n\n")
+set(number 0)
+foreach(file ${FILES})
+    get_filename_component(name ${file} NAME_WE)
+    file(READ ${file} hex HEX)
+    string(LENGTH "${hex}" digits)
+    math(EXPR bytes "${digits} / 2")
+    string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+    string(APPEND text "static const char text_${number}[] = {${hex}0};\n")
+    string(APPEND table "    {\"${name}\", text_${number}, ${bytes}},\n")
+    math(EXPR number "${number} + 1")
+endforeach()
+file(WRITE ${OUT} "${text}\nconst strait_builtin_study strait_builtin_studies[] = {\n${table}    {0}};\n")

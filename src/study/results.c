@@ -1,0 +1,130 @@
+#include "study/results.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    FILE_MAX = 256 << 20
+};
+
+struct strait_results {
+    char path[STRAIT_PATH_MAX];
+    json_t *by_key;
+};
+
+static int has_failed(const json_t *record) {
+    return json_object_get(record, "error") != NULL;
+}
+
+/* A failure does not replace a result: the run succeeded once, with the same options. */
+static strait_err remember(json_t *by_key, json_t *record) {
+    const char *key = NULL;
+    STRAIT_TRY(strait_json_string(record, "key", &key));
+    if (has_failed(record)) return STRAIT_OK;
+    if (json_object_set(by_key, key, record) != 0)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "results of a study");
+    return STRAIT_OK;
+}
+
+/* Reads every whole line. The last one may lack its newline, because a kill cut it. */
+static strait_err read_lines(const char *path, const char *text, json_t *by_key) {
+    int number = 1;
+    for (const char *at = text; *at != '\0'; number++) {
+        const char *end = strchr(at, '\n');
+        json_t *record = NULL;
+        if (end == NULL) return STRAIT_OK;
+        strait_err err = end == at ? STRAIT_OK : strait_json_parse(at, (size_t)(end - at), &record);
+        if (err == STRAIT_OK && record != NULL) err = remember(by_key, record);
+        json_decref(record);
+        if (err != STRAIT_OK) strait_err_prefix("%s:%d", path, number);
+        STRAIT_TRY(err);
+        at = end + 1;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err read_file(const char *path, json_t *by_key) {
+    char *text = NULL;
+    STRAIT_TRY(strait_file_read(path, FILE_MAX, &text, NULL));
+    const strait_err err = read_lines(path, text, by_key);
+    strait_alloc_free(text);
+    return err;
+}
+
+strait_err strait_results_open(const char *path, struct strait_results **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(struct strait_results), "results", &memory));
+    struct strait_results *r = memory;
+    strait_err err = strait_file_path(r->path, "%s", path);
+    r->by_key = json_object();
+    if (err == STRAIT_OK && strait_file_exists(path)) err = read_file(path, r->by_key);
+    if (err == STRAIT_OK)
+        *out = r;
+    else
+        strait_results_close(&r);
+    return err;
+}
+
+void strait_results_close(struct strait_results **results) {
+    if (*results != NULL) json_decref((*results)->by_key);
+    strait_alloc_free(*results);
+    *results = NULL;
+}
+
+const json_t *strait_results_find(const struct strait_results *results, const char *key) {
+    return json_object_get(results->by_key, key);
+}
+
+/* Removes a line without its end, which a kill left: a later line would make it a damaged one. */
+static int drop_partial_line(int fd) {
+    off_t size = lseek(fd, 0, SEEK_END);
+    const off_t whole = size;
+    char last = '\n';
+    while (size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n')
+        size--;
+    return size == whole ? 0 : ftruncate(fd, size);
+}
+
+/* One write of the whole line, then a sync: a kill leaves at most one truncated line, the last. */
+static strait_err append(const char *path, const char *line, size_t bytes) {
+    const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, strerror(errno)); // NOLINT
+    int failed = drop_partial_line(fd) != 0;
+    failed = failed || write(fd, line, bytes) != (ssize_t)bytes || fsync(fd) != 0;
+    const int code = errno;
+    (void)close(fd);
+    if (!failed) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path, strerror(code)); // NOLINT: one thread
+}
+
+strait_err strait_results_add(struct strait_results *results, json_t *record) {
+    char *text = json_dumps(record, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    if (text == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "a result of a study");
+    const size_t bytes = strlen(text);
+    text[bytes] = '\n'; // in place of the final zero, which write does not need
+    strait_err err = append(results->path, text, bytes + 1);
+    free(text);
+    if (err == STRAIT_OK) err = remember(results->by_key, record);
+    return err;
+}
+
+strait_err strait_results_merge(struct strait_results *results, const char *path, int *n_new) {
+    json_t *other = json_object();
+    strait_err err = read_file(path, other);
+    const char *key = NULL;
+    json_t *record = NULL;
+    *n_new = 0;
+    json_object_foreach(other, key, record) {
+        if (err != STRAIT_OK || strait_results_find(results, key) != NULL) continue;
+        err = strait_results_add(results, record);
+        if (err == STRAIT_OK) (*n_new)++;
+    }
+    json_decref(other);
+    return err;
+}

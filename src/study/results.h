@@ -1,0 +1,24 @@
+/* results.h - results.jsonl: one line per finished or failed run, found by the run's key.
+ *
+ * The file can be carried to another machine, joined with others by cat, and read by the next
+ * sitting: a run whose key has a result is not trained again. Of two lines with one key the later
+ * wins. A line that a kill truncated, the last, is dropped. */
+#pragma once
+
+#include "base/json.h"
+
+struct strait_results;
+
+/* Reads the file, which may be absent. STRAIT_EDATA: a line other than the last is damaged. The
+ * caller closes *out. */
+strait_err strait_results_open(const char *path, struct strait_results **out);
+void strait_results_close(struct strait_results **results); // accepts NULL
+
+/* The result of a run, or NULL: there is none, or the run failed. Borrowed until close. */
+const json_t *strait_results_find(const struct strait_results *results, const char *key);
+
+/* Appends a record, which has a member "key", as one synced line. Takes its own reference. */
+strait_err strait_results_add(struct strait_results *results, json_t *record);
+
+/* Appends the results of another file that are not known here; *n_new says how many. */
+strait_err strait_results_merge(struct strait_results *results, const char *path, int *n_new);

@@ -1,0 +1,26 @@
+/* summary.h - what the finished runs of a study say: one line per row, and its report. */
+#pragma once
+
+#include "report/statistics.h"
+#include "study/queue.h"
+
+/* One row over its seeds. */
+typedef struct strait_summary {
+    int n_runs, n_failed;        // finished and failed runs; without trials
+    const strait_job *first;     // its first finished run; NULL: none
+    strait_estimate valid, test; // losses; test.n is 0 without a test text
+    strait_estimate against;     // paired differences of the compared loss to the control's
+    double control_loss;         // mean of the control over the same seeds
+} strait_summary;
+
+/* The loss that rows are compared by is that of the test text, where there is one. */
+void strait_summary_of(const strait_study *study, const struct strait_queue *queue, int row,
+                       strait_summary *out);
+
+/* A number of a job's record; NaN if it has none. */
+double strait_summary_value(const strait_job *job, const char *key);
+
+/* Writes table.md, table.csv, further CSV files, plots and report.html into the folder. STRAIT_EIO.
+ */
+strait_err strait_summary_write(const strait_study *study, const struct strait_queue *queue,
+                                const char *folder);

@@ -1,0 +1,274 @@
+/* Writes the report of a study. Sections with nothing to say are left out. */
+#include "base/alloc.h"
+#include "report/document.h"
+#include "study/summary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LINES_MAX = 40, // of a plot; more cannot be told apart
+    POINTS_MAX = 512
+};
+
+typedef struct writer {
+    const strait_study *study;
+    const struct strait_queue *queue;
+    struct strait_document *document;
+    int has_test;
+} writer;
+
+/* ---- tables ---- */
+
+static void put_estimate(struct strait_document *d, const strait_estimate *e) {
+    strait_document_number(d, "%.4f", e->mean);
+    strait_document_number(d, "%.4f", e->half);
+}
+
+static void put_difference(const writer *w, const strait_summary *s) {
+    struct strait_document *d = w->document;
+    strait_document_number(d, "%+.4f", s->against.mean);
+    strait_document_number(d, "%.4f", s->against.half);
+    strait_document_number(d, "%+.2f%%", 100.0 * s->against.mean / s->control_loss);
+    strait_document_number(d, "%.2f%%", 100.0 * s->against.half / s->control_loss);
+}
+
+/* Costs are those of the first run; they do not depend on the seed, except for the times. */
+static void put_costs(const writer *w, const strait_summary *s) {
+    static const struct {
+        const char *key, *format;
+        double scale;
+    } columns[] = {
+        {"parameters", "%.2fM", 1e-6},
+        {"flops_per_token", "%.1f", 1e-6},
+        {"forward_bytes_per_token", "%.2f", 1},
+        {"backward_bytes_per_token", "%.2f", 1},
+        {"ratio_forward", "%.1fx", 1},
+        {"ratio_backward", "%.1fx", 1},
+        {"steps", "%.0f", 1},
+        {"step_seconds", "%.4f", 1},
+        {"seconds", "%.1f", 1},
+        {"learning_rate", "%g", 1},
+    };
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const double value = s->first != NULL ? strait_summary_value(s->first, columns[i].key)
+                                              : (double)NAN;
+        strait_document_number(w->document, columns[i].format, columns[i].scale * value);
+    }
+}
+
+static void put_main_table(const writer *w) {
+    static const char *const heads[] = {
+        "variant",    "seeds",         "parameters", "MFLOP/token", "bytes/token forward",
+        "backward",   "ratio forward", "backward",   "steps",       "s/step",
+        "seconds",    "learning rate", "valid loss", "+/-",         "control",
+        "difference", "+/-",           "percent",    "+/-",         "test loss",
+        "+/-"};
+    const int n = w->has_test ? 21 : 19;
+    strait_document_table(w->document, "table", heads, n);
+    for (int row = 0; row < w->study->n_rows; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        strait_document_cell(w->document, "%s", w->study->rows[row].name);
+        if (s.n_failed > 0)
+            strait_document_cell(w->document, "%d (%d failed)", s.n_runs, s.n_failed);
+        else
+            strait_document_cell(w->document, "%d", s.n_runs);
+        put_costs(w, &s);
+        put_estimate(w->document, &s.valid);
+        strait_document_cell(w->document, "%s", w->study->rows[row].control);
+        put_difference(w, &s);
+        if (w->has_test) put_estimate(w->document, &s.test);
+    }
+    strait_document_text(
+        w->document,
+        "+/- is half of a 95%% confidence interval (Student's t) and needs two seeds. Differences "
+        "are of the %s loss, paired by seed (the same tokens in the same order), against the "
+        "control named beside them. FLOPs count forward and backward of one token on all stages; "
+        "bytes are those at the socket, per token and boundary; a ratio is 2 bytes per feature "
+        "divided by them. s/step is the median of the later half of a run on the machine that "
+        "trained it, beside whatever else ran there; seconds are of all steps.",
+        w->has_test ? "test" : "validation");
+}
+
+/* Trials and runs, in the order in which they were planned. */
+static void put_runs(const writer *w) {
+    static const char *const heads[] = {"run",     "state",    "steps", "learning rate",
+                                        "valid",   "test",     "train", "s/step",
+                                        "seconds", "tokens/s", "key"};
+    static const char *const states[] = {"waiting", "not run", "running", "done", "failed"};
+    strait_document_heading(w->document, "Every run");
+    strait_document_table(w->document, "runs", heads, 11);
+    for (int i = 0; i < strait_queue_count(w->queue); i++) {
+        const strait_job *job = strait_queue_at(w->queue, i);
+        struct strait_document *d = w->document;
+        strait_document_cell(d, "%s", job->name);
+        strait_document_cell(d, "%s%s", states[job->state],
+                             job->state == STRAIT_JOB_DONE && job->was_known ? " before" : "");
+        strait_document_number(d, "%.0f", strait_summary_value(job, "steps"));
+        strait_document_number(d, "%g", strait_summary_value(job, "learning_rate"));
+        strait_document_number(d, "%.6f", strait_summary_value(job, "valid_loss"));
+        strait_document_number(d, "%.6f", strait_summary_value(job, "test_loss"));
+        strait_document_number(d, "%.6f", strait_summary_value(job, "train_loss"));
+        strait_document_number(d, "%.4f", strait_summary_value(job, "step_seconds"));
+        strait_document_number(d, "%.1f", strait_summary_value(job, "seconds"));
+        strait_document_number(d, "%.0f", strait_summary_value(job, "tokens_per_s"));
+        strait_document_cell(d, "%s", job->key);
+    }
+    for (int i = 0; i < strait_queue_count(w->queue); i++) {
+        const strait_job *job = strait_queue_at(w->queue, i);
+        if (job->state == STRAIT_JOB_FAILED)
+            strait_document_text(w->document, "Failed: %s: %s", job->name, job->error);
+    }
+}
+
+/* What someone needs to repeat a row by hand. */
+static void put_settings(const writer *w) {
+    static const char *const heads[] = {"variant", "options, later ones win"};
+    strait_document_heading(w->document, "Options of each variant");
+    strait_document_table(w->document, NULL, heads, 2);
+    for (int row = 0; row < w->study->n_rows; row++) {
+        const strait_strings *sets = &w->study->rows[row].sets;
+        char text[3800] = "";
+        size_t used = 0;
+        for (int i = 0; i < sets->n && used + 1 < sizeof text; i++) {
+            const int n = snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? " " : "",
+                                   sets->items[i]);
+            used += n > 0 ? (size_t)n : 0;
+        }
+        strait_document_cell(w->document, "%s", w->study->rows[row].name);
+        strait_document_cell(w->document, "%s", text);
+    }
+}
+
+/* Basis updates of codec subspace, where rows have any. */
+static void put_basis(const writer *w) {
+    static const char *const heads[] = {
+        "variant",           "updates",     "largest angle",      "mean angle",
+        "largest |U'U - I|", "corrections", "loss after - before"};
+    int n = 0;
+    for (int row = 0; row < w->study->n_rows; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        if (s.first == NULL || !isfinite(strait_summary_value(s.first, "basis_updates"))) continue;
+        if (n++ == 0) {
+            strait_document_heading(w->document, "Basis updates");
+            strait_document_text(w->document,
+                                 "Principal angles in radians between the bases before and after "
+                                 "an update; the loss is the mean of three training steps after "
+                                 "an update minus that of the three steps before it. It falls "
+                                 "between any two steps, so compare rows with each other.");
+            strait_document_table(w->document, "basis", heads, 7);
+        }
+        strait_document_cell(w->document, "%s", w->study->rows[row].name);
+        strait_document_number(w->document, "%.0f", strait_summary_value(s.first, "basis_updates"));
+        strait_document_number(w->document, "%.4f", strait_summary_value(s.first, "basis_angle"));
+        strait_document_number(w->document, "%.4f",
+                               strait_summary_value(s.first, "basis_mean_angle"));
+        strait_document_number(w->document, "%.2e", strait_summary_value(s.first, "basis_error"));
+        strait_document_number(w->document, "%.0f", strait_summary_value(s.first, "corrections"));
+        strait_document_number(w->document, "%+.4f",
+                               strait_summary_value(s.first, "rise_at_update"));
+    }
+}
+
+/* ---- plots ---- */
+
+typedef enum plot_kind {
+    AGAINST_STEPS,
+    AGAINST_SECONDS,
+    AGAINST_BYTES,
+} plot_kind;
+
+/* Memory of one plot. */
+typedef struct canvas {
+    double x[LINES_MAX][POINTS_MAX], y[LINES_MAX][POINTS_MAX];
+    strait_plot_line lines[LINES_MAX];
+    int n;
+} canvas;
+
+static void add_curve(canvas *c, const char *name, const strait_job *job, double scale) {
+    const json_t *curve = json_object_get(job->record, "curve");
+    const int total = (int)json_array_size(curve);
+    const int n = total < POINTS_MAX ? total : POINTS_MAX;
+    for (int i = 0; i < n; i++) { // thinned evenly; the last point always
+        const size_t at = (size_t)(total - 1 - (int64_t)(n - 1 - i) * total / n);
+        const json_t *point = json_array_get(curve, at);
+        const json_t *loss = json_array_get(point, 1);
+        c->x[c->n][i] = scale * json_number_value(json_array_get(point, 0));
+        c->y[c->n][i] = json_is_number(loss) ? json_number_value(loss) : (double)NAN;
+    }
+    c->lines[c->n] = (strait_plot_line){name, c->x[c->n], c->y[c->n], n};
+    c->n++;
+}
+
+/* A run without boundaries sends nothing: its control is drawn where bf16 would be. */
+static void add_point(canvas *c, const char *name, const strait_summary *s) {
+    const double bytes = strait_summary_value(s->first, "forward_bytes_per_token") +
+                         strait_summary_value(s->first, "backward_bytes_per_token");
+    c->x[c->n][0] = bytes > 0.0 ? bytes : 4.0 * (double)s->first->run->model.width;
+    c->y[c->n][0] = s->test.n > 0 ? s->test.mean : s->valid.mean;
+    c->lines[c->n] = (strait_plot_line){name, c->x[c->n], c->y[c->n], 1};
+    c->n++;
+}
+
+static strait_err put_plot(const writer *w, plot_kind kind) {
+    static const struct {
+        const char *file, *title, *x;
+    } texts[] = {
+        {"curves", "validation loss against steps", "step"},
+        {"seconds", "validation loss against time", "seconds at the median time of a step"},
+        {"pareto", "loss against traffic (one stage: as if bf16)",
+         "bytes per token and boundary, both directions"},
+    };
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(canvas), "plot", &memory));
+    canvas *c = memory;
+    for (int row = 0; row < w->study->n_rows && c->n < LINES_MAX; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        const char *name = w->study->rows[row].name;
+        if (s.first == NULL) continue;
+        if (kind == AGAINST_BYTES)
+            add_point(c, name, &s);
+        else
+            add_curve(c, name, s.first,
+                      kind == AGAINST_STEPS ? 1.0 : strait_summary_value(s.first, "step_seconds"));
+    }
+    const strait_plot plot = {.title = texts[kind].title,
+                              .x_label = texts[kind].x,
+                              .y_label = "loss",
+                              .is_log_x = kind == AGAINST_BYTES,
+                              .lines = c->lines,
+                              .n_lines = c->n};
+    const strait_err err = strait_document_plot(w->document, texts[kind].file, &plot);
+    strait_alloc_free(c);
+    return err;
+}
+
+static strait_err put_plots(const writer *w) {
+    strait_document_heading(w->document, "Plots");
+    if (w->study->n_rows > LINES_MAX)
+        strait_document_text(w->document, "The first %d variants, first seed.", LINES_MAX);
+    STRAIT_TRY(put_plot(w, AGAINST_STEPS));
+    STRAIT_TRY(put_plot(w, AGAINST_SECONDS));
+    return put_plot(w, AGAINST_BYTES);
+}
+
+strait_err strait_summary_write(const strait_study *study, const struct strait_queue *queue,
+                                const char *folder) {
+    writer w = {.study = study, .queue = queue, .has_test = study->test[0] != '\0'};
+    char title[STRAIT_STUDY_NAME + 16];
+    (void)snprintf(title, sizeof title, "Study: %s", study->name);
+    STRAIT_TRY(strait_document_open(folder, title, &w.document));
+    if (study->about != NULL) strait_document_text(w.document, "%s", study->about);
+    put_main_table(&w);
+    strait_err err = put_plots(&w);
+    put_basis(&w);
+    put_runs(&w);
+    put_settings(&w);
+    const strait_err closed = strait_document_close(&w.document, err == STRAIT_OK);
+    return err != STRAIT_OK ? err : closed;
+}

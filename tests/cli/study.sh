@@ -1,0 +1,129 @@
+#!/bin/sh
+# study.sh - a tiny study: killed and resumed, runs that are done are skipped, a failed run does not stop the
+# rest, results are carried to another folder, and broken study files are refused with one line.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+head -c 4000 text.txt >test.txt
+runs tokenize --tokenizer tokenizer.json --out test.bin test.txt
+
+# eval --device scores shards as the run itself validates, on the run's stages.
+make_run run.yaml
+runs train run.yaml --out one --set stages.count=2 --set data.valid_tokens=0
+runs eval one --data train.bin --device cpu --json
+loss=$(sed -n 's/^{"step":10,"valid_loss":\([0-9.]*\)}$/\1/p' one/metrics.jsonl)
+says "$OUT" "\"loss\": $loss, "
+refuses 2 "needs --data" eval one --text text.txt --device cpu
+
+cat >tiny.yaml <<'END'
+name: tiny
+about: two codecs on a tiny model
+seeds: [1, 2]
+control: dense
+test: test.bin
+run:
+  model: {width: 32, layers: 2, heads: 2, ffn: 48, context: 16}
+  data: {train: train.bin, valid: train.bin, tokenizer: tokenizer.json, valid_tokens: 64}
+  train: {steps: 30, batch_tokens: 128, save_every: 2, valid_every: 5}
+  stages: {count: 2, microbatch: 1}
+  link: {transport: inproc}
+  device: {threads: 1}
+tune: {steps: 4, train.learning_rate: [0.0001, 0.005]}
+variants:
+  dense: {}
+  int8: {link.codec.name: int8}
+END
+
+runs study --list
+says "$OUT" "codecs" "embedding"
+runs study tiny.yaml --dry-run
+says "$OUT" "dense, trial train.learning_rate=0.005 +to run .* 4 steps" "int8, seed 2 +after its trials" "to do: "
+[ ! -e runs ] || fail "a dry run wrote files"
+
+# Killed in its first run, then again later, and continued: every run ends once, with the steps it needs.
+# waits_for PATTERN: waits until a file of this name is there, or the study in the background has ended.
+waits_for() {
+    while kill -0 "$STARTED" 2>/dev/null; do
+        ls $1 >/dev/null 2>&1 && return
+        sleep 0.02
+    done
+    fail "the study ended before it wrote $1"
+}
+begin study tiny.yaml --out out --jobs 2
+waits_for "out/runs/*/checkpoints/*"
+kill -9 "$STARTED"
+reap
+wait_all_exited # its runs ended with it
+runs study tiny.yaml --out out --jobs 2
+says "$OUT" "^dense +2 +[0-9.]+ " "^int8 .* of dense, \+/- [0-9.]+%"
+says "$ERR" "int8, seed 2: loss [0-9.]+, test [0-9.]+" "report: out/report.html"
+[ "$(wc -l <out/results.jsonl)" -eq 8 ] || fail "results.jsonl: expected 4 trials and 4 runs"
+ls out/runs/*/checkpoints >/dev/null 2>&1 && fail "weights were not removed"
+[ "$(ls -d out/runs/*/metrics.jsonl | wc -l)" -eq 8 ] || fail "expected 8 runs with raw metrics"
+
+# The best choice of the trials was taken.
+says out/results.jsonl '"name":"int8, seed 2".*"learning_rate":0.005'
+
+# The report has everything beside every loss, and asks nothing of other machines.
+head -n 1 out/table.csv >head.csv
+says head.csv "^variant,seeds,parameters,MFLOP/token,bytes/token forward,backward,ratio forward" \
+    "s/step,seconds,learning rate,valid loss,\+/-,control,difference,\+/-,percent,\+/-,test loss,\+/-$"
+says out/table.md "^\| int8 \| 2 \| 0.0[0-9]M \| 0\.[0-9] \| 3[0-9.]+ \| 3[0-9.]+ \| [0-9.]+x"
+says out/report.html "<svg" "<td>int8</td>" "95% confidence" "Every run"
+grep -E '(src|href|url)[ ="(]*http' out/report.html && fail "report.html loads from elsewhere"
+for file in curves seconds pareto; do
+    says out/$file.svg "</svg>"
+done
+
+# The same command again trains nothing. The same results elsewhere do, too, with other paths.
+sum=$(cksum <out/results.jsonl)
+runs study tiny.yaml --out out
+[ "$(cksum <out/results.jsonl)" = "$sum" ] || fail "a finished study trained again"
+mkdir elsewhere
+cp tiny.yaml train.bin train.json tokenizer.json test.bin test.json elsewhere/
+runs study elsewhere/tiny.yaml --out carried --merge out/results.jsonl
+says "$ERR" "out/results.jsonl: 8 new results"
+ls carried/runs/*/metrics.jsonl >/dev/null 2>&1 && fail "results of another folder were trained again"
+cmp -s out/table.csv carried/table.csv || fail "the carried results give another table"
+
+# A paired difference by hand: the mean over seeds of what the test losses differ by.
+awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
+    /"name":"dense, seed/ { d += t; n++ } /"name":"int8, seed/ { e += t }
+    END { if (n != 2) exit 1; printf "%+.4f\n", (e - d) / n }' out/results.jsonl >difference ||
+    fail "no test losses"
+[ "$(sed -n 's/^int8,.*,dense,\([^,]*\),.*/\1/p' out/table.csv)" = "$(cat difference)" ] ||
+    fail "the table's difference is not $(cat difference)"
+
+# A run that fails is reported; the others are trained, and the failure is not taken for a result.
+cat >>tiny.yaml <<'END'
+  lost: {link.transport: tls, link.emulate.drop_after: 10ms, tune: none}
+END
+refuses 3 "2 runs failed; the same command tries again" study tiny.yaml --out out
+says "$ERR" "lost, seed 1: FAILED: "
+says "$OUT" "^lost +0 failed" "^int8 +2 "
+says out/report.html "Failed: lost, seed 1"
+[ "$(grep -c '"error":' out/results.jsonl)" -eq 2 ] || fail "failures are missing in results.jsonl"
+
+# Interrupted: what is done is reported, and the code says so.
+begin study tiny.yaml --out stopped --only int8
+waits_for stopped/results.jsonl
+kill -INT "$STARTED"
+ends 130
+says "$ERR" "interrupted: run the same command again"
+wait_all_exited
+[ -s stopped/report.html ] || fail "no report after an interruption"
+
+# Broken studies get one line, and leave no folder.
+refuses 2 "no-such: neither a built-in study" study no-such
+refuses 2 "expected 1 to 64" study tiny.yaml --jobs 0
+refuses 2 "choose one of" study tiny.yaml --small --full
+refuses 2 "needs one study" study
+refuses 2 "the study has no such variant" study tiny.yaml --only int9
+printf 'variants: {a: {model.wdith: 8}}\n' >broken.yaml
+refuses 2 'broken.yaml:1:29: .*model.width' study broken.yaml --out broken
+printf 'variants: {a: {link.codec.name: nothing}}\nrun: {data.train: train.bin}\n' >broken.yaml
+refuses 2 "a: .*nothing" study broken.yaml --out broken
+printf '{"key":1}\n' >bad.jsonl
+refuses 3 "bad.jsonl:1" study tiny.yaml --out broken --merge bad.jsonl
+ls broken/runs >/dev/null 2>&1 && fail "a broken study started runs"
+exit 0
