@@ -212,23 +212,29 @@ static strait_err read_row(const expansion *e, const strait_yaml_node *variant, 
     return read_sets(e, variant, c, &out->sets);
 }
 
-/* Whether a variant was asked for, or is the control of one that was. */
+/* The control that a variant names, or that of the file; NULL: none. */
+static const char *control_of(const strait_study_parser *p, const strait_yaml_node *variants,
+                              const char *name) {
+    const strait_yaml_node *variant = strait_yaml_tree_find(variants, name);
+    const strait_yaml_node *own = variant != NULL ? strait_yaml_tree_find(variant, "control")
+                                                  : NULL;
+    const strait_yaml_node *control = own != NULL ? own
+                                                  : strait_yaml_tree_find(&p->root, "control");
+    return control != NULL ? control->text : NULL;
+}
+
+/* Whether a variant was asked for, or is the control of one that is kept. */
 static int is_wanted(const strait_study_parser *p, const strait_yaml_node *variants,
                      const char *name) {
     const strait_yaml_node *only = p->size != NULL ? strait_yaml_tree_find(p->size, "only") : NULL;
-    const strait_yaml_node *shared = strait_yaml_tree_find(&p->root, "control");
     const int n = p->source->n_only > 0 ? p->source->n_only : only != NULL ? only->n_items : 0;
     if (n == 0) return 1;
     for (int i = 0; i < n; i++) {
-        const char *wanted = p->source->n_only > 0 ? p->source->only[i] : only->items[i].text;
-        if (wanted == NULL) continue;
-        if (strcmp(wanted, name) == 0) return 1;
-        const strait_yaml_node *variant = strait_yaml_tree_find(variants, wanted);
-        const strait_yaml_node *control = variant != NULL
-                                              ? strait_yaml_tree_find(variant, "control")
-                                              : NULL;
-        if (control == NULL) control = shared;
-        if (control != NULL && control->text != NULL && strcmp(control->text, name) == 0) return 1;
+        const char *at = p->source->n_only > 0 ? p->source->only[i] : only->items[i].text;
+        for (int depth = 0; at != NULL && depth < variants->n_items + 1; depth++) {
+            if (strcmp(at, name) == 0) return 1;
+            at = control_of(p, variants, at);
+        }
     }
     return 0;
 }

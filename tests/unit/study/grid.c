@@ -89,6 +89,18 @@ static void test_tuning_lists_every_combination(void **state) {
     strait_study_close(&s);
 }
 
+static void test_only_keeps_controls_of_controls(void **state) {
+    (void)state;
+    strait_study s = {0};
+    const char *text = "control: a\nvariants: {a: {}, b: {control: a}, c: {control: b}, d: {}}\n";
+    const char *only[] = {"c"};
+    const strait_study_source source = {
+        .name = "s.yaml", .text = text, .bytes = strlen(text), .only = only, .n_only = 1};
+    CHECK_OK(strait_study_read(&source, &s));
+    CHECK(s.n_rows == 3 && strait_study_find(&s, "d") < 0 && strait_study_find(&s, "a") == 0);
+    strait_study_close(&s);
+}
+
 static void test_broken_files_are_rejected_with_their_place(void **state) {
     (void)state;
     static const struct {
@@ -158,6 +170,7 @@ int main(void) {
         cmocka_unit_test(test_axes_multiply_variants),
         cmocka_unit_test(test_sizes_change_seeds_options_and_variants),
         cmocka_unit_test(test_tuning_lists_every_combination),
+        cmocka_unit_test(test_only_keeps_controls_of_controls),
         cmocka_unit_test(test_broken_files_are_rejected_with_their_place),
         cmocka_unit_test(test_key_follows_contents_not_paths),
     };
