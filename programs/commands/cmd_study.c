@@ -7,6 +7,7 @@
 #include "study/builtin.h"
 #include "study/runner.h"
 #include "study/summary.h"
+#include "study/vision/vision.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -204,7 +205,8 @@ static strait_err merge_results(struct strait_results *results) {
 }
 
 /* The report is written after an interruption too: what is done is worth reading. */
-static strait_err train(const strait_study *study, struct strait_queue *queue, const char *folder) {
+static strait_err train(const strait_study *study, struct strait_queue *queue,
+                        struct strait_results *results, const char *folder) {
     monitor m = {0};
     strait_progress_init(&m.progress);
     const strait_runner_spec spec = {.study = study,
@@ -219,8 +221,13 @@ static strait_err train(const strait_study *study, struct strait_queue *queue, c
                                                 .must_stop = must_stop}};
     strait_signals_listen(1);
     strait_err err = only_reports ? STRAIT_OK : strait_runner_run(&spec);
+    json_t *more = NULL;
+    if (err == STRAIT_OK && strait_study_has(study, "stable-rank") && !only_reports)
+        err = strait_vision_results(results, is_full ? 800 : 160, must_stop, NULL, &more);
     if (err != STRAIT_OK && err != STRAIT_EINTERRUPTED) return err;
-    STRAIT_TRY(strait_summary_write(study, queue, folder));
+    const strait_err written = strait_summary_write(study, queue, more, folder);
+    json_decref(more);
+    STRAIT_TRY(written);
     if (err == STRAIT_EINTERRUPTED)
         return STRAIT_FAIL(err, "interrupted: run the same command again to continue");
     print_rows(study, queue);
@@ -242,7 +249,7 @@ static strait_err run_in(const strait_study *study, const char *folder) {
     if (err == STRAIT_OK && is_dry)
         print_jobs(queue);
     else if (err == STRAIT_OK)
-        err = train(study, queue, folder);
+        err = train(study, queue, results, folder);
     strait_queue_close(&queue);
     strait_results_close(&results);
     return err;

@@ -7,10 +7,12 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
+    SERIES_POINTS = 100,
     AROUND = 3 // steps before and after a basis update whose losses are compared
 };
 
@@ -23,6 +25,9 @@ typedef struct totals {
     double recent[2 * AROUND]; // losses of the last steps
     double rise_sum;           // mean loss after an update minus before it, added up
     int64_t n_rises;
+    const strait_study *study;
+    json_t *figures; // the last and the largest value of each codec metric
+    json_t *series;  // by name: [step, value] of the steps that are kept
 } totals;
 
 static double number(const json_t *object, const char *key) {
@@ -49,6 +54,44 @@ static void take_update(totals *t, const json_t *step) {
     t->n_rises++;
 }
 
+/* A metric with a value per boundary counts by its largest. NaN: the step has no such metric. */
+static double value_of(const json_t *step, const char *key) {
+    const json_t *value = json_object_get(step, key);
+    double largest = (double)NAN;
+    if (json_is_number(value)) return json_number_value(value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        largest = fmax(largest, json_number_value(json_array_get(value, i)));
+    return largest;
+}
+
+static void take_figures(totals *t, const json_t *step) {
+    static const char *const keys[] = {"residual_forward", "residual_backward", "leak",
+                                       "corrections",      "basis_error",       "bubble"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char most[48];
+        const double value = value_of(step, keys[i]);
+        if (!isfinite(value)) continue;
+        (void)snprintf(most, sizeof most, "%s_max", keys[i]);
+        const json_t *before = json_object_get(t->figures, most);
+        const double largest = fmax(value, before != NULL ? json_number_value(before) : value);
+        (void)json_object_set_new(t->figures, keys[i], json_real(value));
+        (void)json_object_set_new(t->figures, most, json_real(largest));
+    }
+    const int64_t at = (int64_t)number(step, "step");
+    const int64_t every = t->total / SERIES_POINTS + 1; // thinned, the last step always
+    for (int i = 0; i < t->study->series.n && (at % every == 0 || at == t->total); i++) {
+        const char *key = t->study->series.items[i];
+        const double value = value_of(step, key);
+        if (!isfinite(value)) continue;
+        json_t *list = json_object_get(t->series, key);
+        if (list == NULL) {
+            (void)json_object_set_new(t->series, key, json_array());
+            list = json_object_get(t->series, key);
+        }
+        (void)json_array_append_new(list, json_pack("[I,f]", (json_int_t)at, value));
+    }
+}
+
 static void take_step(totals *t, const json_t *step) {
     const json_t *corrections = json_object_get(step, "corrections");
     const double loss = number(step, "loss");
@@ -65,6 +108,7 @@ static void take_step(totals *t, const json_t *step) {
         t->corrections += json_number_value(json_array_get(corrections, i));
     t->basis_error = fmax(t->basis_error, number(step, "basis_error"));
     take_update(t, step);
+    take_figures(t, step);
 }
 
 static strait_err take_line(void *arg, const strait_metrics_line *line) {
@@ -95,6 +139,8 @@ static json_t *curve_of(const strait_history *history) {
 static void set_sizes(json_t *record, const strait_job *job) {
     (void)json_object_set_new(record, "parameters", json_integer(job->parameters));
     set_real(record, "flops_per_token", job->flops_per_token);
+    set_real(record, "memory_bytes", job->memory_bytes);
+    set_real(record, "codec_bytes", job->codec_bytes);
     (void)json_object_set_new(record, "steps", json_integer(job->run->train.steps));
     (void)json_object_set_new(record, "batch_tokens", json_integer(job->run->train.batch_tokens));
     set_real(record, "learning_rate", job->run->train.learning_rate);
@@ -134,13 +180,17 @@ static strait_err check_complete(const strait_job *job, const strait_history *h,
                        (long long)h->steps, (long long)steps);
 }
 
-strait_err strait_harvest(const strait_job *job, const char *folder, double test_loss,
-                          json_t **out) {
+strait_err strait_harvest(const strait_study *study, const strait_job *job, const char *folder,
+                          double test_loss, json_t **out) {
     char path[STRAIT_PATH_MAX];
     strait_history history = {0};
-    totals t = {.total = job->run->train.steps, .every = job->run->link.codec.grassmann_every};
     STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", folder));
     STRAIT_TRY(strait_history_read(path, &history));
+    totals t = {.total = job->run->train.steps,
+                .every = job->run->link.codec.grassmann_every,
+                .study = study,
+                .figures = json_object(),
+                .series = json_object()};
     strait_err err = check_complete(job, &history, folder);
     if (err == STRAIT_OK) err = strait_metrics_walk(path, take_line, &t);
     if (err == STRAIT_OK) {
@@ -151,8 +201,12 @@ strait_err strait_harvest(const strait_job *job, const char *folder, double test
         set_history(record, &history, &t);
         if (isfinite(test_loss)) set_real(record, "test_loss", test_loss);
         (void)json_object_set(record, "settings", job->settings);
+        (void)json_object_update_missing(record, t.figures);
+        if (study->series.n > 0) (void)json_object_set(record, "series", t.series);
         *out = record;
     }
+    json_decref(t.figures);
+    json_decref(t.series);
     strait_history_close(&history);
     return err;
 }

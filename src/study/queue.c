@@ -39,6 +39,8 @@ static strait_err plan_job(strait_job *job) {
     if (err == STRAIT_OK) {
         job->parameters = info->parameters;
         job->flops_per_token = info->flops_per_token;
+        job->memory_bytes = (double)info->memory.total;
+        job->codec_bytes = (double)info->memory.codecs;
     }
     strait_alloc_free(info);
     return err;

@@ -36,7 +36,8 @@ typedef struct strait_job {
     strait_run *run;
     int64_t parameters;
     double flops_per_token;
-    const json_t *record; // when DONE; borrowed from the results
+    double memory_bytes, codec_bytes; // of all stages together, as planned
+    const json_t *record;             // when DONE; borrowed from the results
     char error[STRAIT_JOB_ERROR];
 } strait_job;
 

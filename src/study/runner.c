@@ -5,6 +5,7 @@
 #include "base/program.h"
 #include "study/harvest.h"
 #include "study/process.h"
+#include "study/stable_rank.h"
 
 #include <math.h>
 #include <signal.h>
@@ -107,6 +108,13 @@ static void drop_weights(const runner *r, const strait_job *job) {
         strait_harvest_drop_weights(folder);
 }
 
+static strait_err add_ranks(const char *folder, json_t *record) {
+    json_t *ranks = NULL;
+    STRAIT_TRY(strait_stable_rank_read(folder, &ranks));
+    (void)json_object_set_new(record, "stable_rank", ranks);
+    return STRAIT_OK;
+}
+
 /* Metrics that cannot be read are a fault of this run alone. */
 static strait_err complete(runner *r, place *p) {
     const strait_runner_events *e = &r->spec->events;
@@ -116,8 +124,13 @@ static strait_err complete(runner *r, place *p) {
     char path[STRAIT_PATH_MAX];
     strait_err err = strait_file_path(path, "%s.test.json", p->folder);
     if (err == STRAIT_OK && p->is_test) err = strait_harvest_test(path, &test_loss);
-    if (err == STRAIT_OK) err = strait_harvest(job, p->folder, test_loss, &record);
-    if (err != STRAIT_OK) return report_failure(r, p, strait_err_detail());
+    if (err == STRAIT_OK) err = strait_harvest(r->spec->study, job, p->folder, test_loss, &record);
+    if (err == STRAIT_OK && strait_study_has(r->spec->study, "stable-rank") && job->trial < 0)
+        err = add_ranks(p->folder, record);
+    if (err != STRAIT_OK) {
+        json_decref(record);
+        return report_failure(r, p, strait_err_detail());
+    }
     p->job = NULL;
     err = strait_queue_finish(r->spec->queue, job, record);
     json_decref(record);

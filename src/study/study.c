@@ -154,6 +154,17 @@ static strait_err read_text(const strait_study_parser *p, const char *key, char 
     return strait_alloc_string(node->text, out);
 }
 
+static strait_err read_words(const strait_study_parser *p, const char *key, strait_strings *out) {
+    const strait_yaml_node *list = strait_study_pick(p, key);
+    if (list == NULL) return STRAIT_OK;
+    for (int i = 0; i < list->n_items; i++) {
+        if (list->kind != STRAIT_YAML_LIST || list->items[i].kind != STRAIT_YAML_SCALAR) break;
+        STRAIT_TRY(strait_strings_add(out, list->items[i].text));
+    }
+    if (out->n > 0 && out->n == list->n_items) return STRAIT_OK;
+    return strait_study_fail(p, list, "%s: expected a list of names", key);
+}
+
 static strait_err read_test(const strait_study_parser *p, strait_study *study) {
     const strait_yaml_node *node = strait_study_pick(p, "test");
     if (node == NULL || node->kind != STRAIT_YAML_SCALAR || node->text[0] == '\0') {
@@ -178,15 +189,15 @@ static strait_err check_keys(const strait_study_parser *p, const strait_yaml_nod
 
 /* Refuses what nobody would read: a misspelt key must not change a study silently. */
 static strait_err check_file(strait_study_parser *p) {
-    static const char *const top[] = {"name", "about",      "analysis", "seeds", "control",
-                                      "test", "run",        "sets",     "axes",  "variants",
-                                      "tune", "more_seeds", "small",    "full",  NULL};
+    static const char *const top[] = {
+        "name", "columns", "series",   "about", "analysis",   "seeds", "control", "test", "run",
+        "sets", "axes",    "variants", "tune",  "more_seeds", "small", "full",    NULL};
     static const char *const inner[] = {"run",  "seeds",      "axes", "tune",
                                         "only", "more_seeds", "test", NULL};
     static const char *const sizes[] = {"small", "full"};
     STRAIT_TRY(check_keys(p, &p->root, top,
                           "name, about, seeds, control, test, run, sets, axes, variants, tune, "
-                          "more_seeds, small or full"));
+                          "more_seeds, columns, series, small or full"));
     for (int i = 0; i < 2; i++) {
         const strait_yaml_node *map = strait_yaml_tree_find(&p->root, sizes[i]);
         if (map == NULL) continue;
@@ -221,6 +232,12 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
     strait_alloc_free(name);
     STRAIT_TRY(read_text(p, "about", &study->about));
     STRAIT_TRY(read_text(p, "analysis", &study->analysis));
+    if (study->analysis != NULL && strcmp(study->analysis, "bandwidth") != 0 &&
+        strcmp(study->analysis, "stable-rank") != 0)
+        return strait_study_fail(p, strait_study_pick(p, "analysis"),
+                                 "analysis: expected bandwidth or stable-rank");
+    STRAIT_TRY(read_words(p, "columns", &study->columns));
+    STRAIT_TRY(read_words(p, "series", &study->series));
     STRAIT_TRY(read_test(p, study));
     const strait_yaml_node *seeds = strait_study_pick(p, "seeds");
     study->seeds = (strait_study_seeds){{1}, 1};
@@ -261,6 +278,8 @@ void strait_study_close(strait_study *study) {
     strait_alloc_free(study->rows);
     strait_alloc_free(study->about);
     strait_alloc_free(study->analysis);
+    strait_strings_close(&study->columns);
+    strait_strings_close(&study->series);
     *study = (strait_study){0};
 }
 
@@ -268,4 +287,8 @@ int strait_study_find(const strait_study *study, const char *name) {
     for (int i = 0; i < study->n_rows; i++)
         if (strcmp(study->rows[i].name, name) == 0) return i;
     return -1;
+}
+
+int strait_study_has(const strait_study *study, const char *analysis) {
+    return study->analysis != NULL && strcmp(study->analysis, analysis) == 0;
 }

@@ -11,6 +11,8 @@
  *       strait: {use: [additions], link.codec.name: strait, control: dense}
  *     axes: {link.emulate.rate: [10mbit, 80mbit]}          # multiply the variants
  *     tune: {steps: 50, train.learning_rate: [0.01, 0.02]} # trials that choose options
+ *     columns: [leak, memory_bytes]        # further figures of every run, in a second table
+ *     series: [leak]                       # metrics to draw over the steps
  *     more_seeds: {best: 5, seeds: [2, 3]} # further seeds for the best variants and the controls
  *     small: {run: {train.steps: 20}}      # changes of the file for --small; `full` likewise
  *
@@ -57,7 +59,9 @@ typedef struct strait_study_row {
 typedef struct strait_study {
     char name[STRAIT_STUDY_NAME];
     char *about;
-    char *analysis;             // an extra section of the report: basis, bandwidth; NULL: none
+    char *analysis;             // bandwidth or stable-rank: a section of the report; NULL: none
+    strait_strings columns;     // further figures of a run's record, for a second table
+    strait_strings series;      // metrics of steps that are drawn over the steps
     char test[STRAIT_PATH_MAX]; // token shards evaluated once after a run; empty: none
     strait_study_seeds seeds;
     strait_study_seeds more; // further seeds
@@ -84,6 +88,9 @@ typedef struct strait_study_source {
  * variant. The caller closes *out. */
 strait_err strait_study_read(const strait_study_source *source, strait_study *out);
 void strait_study_close(strait_study *study); // accepts a zeroed one
+
+/* Whether the report has this section. */
+int strait_study_has(const strait_study *study, const char *analysis);
 
 /* The index of a row, or -1. */
 int strait_study_find(const strait_study *study, const char *name);

@@ -20,7 +20,7 @@ void strait_summary_of(const strait_study *study, const struct strait_queue *que
 /* A number of a job's record; NaN if it has none. */
 double strait_summary_value(const strait_job *job, const char *key);
 
-/* Writes table.md, table.csv, further CSV files, plots and report.html into the folder. STRAIT_EIO.
- */
+/* Writes table.md, table.csv, further CSV files, plots and report.html into the folder. `more` are
+ * records of trainings that are no runs, such as those of vision.h; NULL: none. STRAIT_EIO. */
 strait_err strait_summary_write(const strait_study *study, const struct strait_queue *queue,
-                                const char *folder);
+                                const json_t *more, const char *folder);

@@ -1,6 +1,8 @@
 /* Writes the report of a study. Sections with nothing to say are left out. */
 #include "base/alloc.h"
 #include "report/document.h"
+#include "study/bandwidth.h"
+#include "study/stable_rank.h"
 #include "study/summary.h"
 
 #include <math.h>
@@ -10,7 +12,8 @@
 
 enum {
     LINES_MAX = 40, // of a plot; more cannot be told apart
-    POINTS_MAX = 512
+    POINTS_MAX = 512,
+    FIGURES_MAX = 12
 };
 
 typedef struct writer {
@@ -248,17 +251,68 @@ static strait_err put_plot(const writer *w, plot_kind kind) {
     return err;
 }
 
+/* One metric of all rows over the steps. */
+static strait_err put_series(const writer *w, const char *key) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof(canvas), "plot", &memory));
+    canvas *c = memory;
+    for (int row = 0; row < w->study->n_rows && c->n < LINES_MAX; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        if (s.first == NULL) continue;
+        const json_t *all = json_object_get(s.first->record, "series");
+        const json_t *points = json_object_get(all, key);
+        int n = 0;
+        for (size_t i = 0; i < json_array_size(points) && n < POINTS_MAX; i++, n++) {
+            const json_t *point = json_array_get(points, i);
+            c->x[c->n][n] = json_number_value(json_array_get(point, 0));
+            c->y[c->n][n] = json_number_value(json_array_get(point, 1));
+        }
+        if (n == 0) continue;
+        c->lines[c->n] = (strait_plot_line){w->study->rows[row].name, c->x[c->n], c->y[c->n], n};
+        c->n++;
+    }
+    const strait_plot plot = {
+        .title = key, .x_label = "step", .y_label = key, .lines = c->lines, .n_lines = c->n};
+    const strait_err err = strait_document_plot(w->document, key, &plot);
+    strait_alloc_free(c);
+    return err;
+}
+
+/* The further figures that the study file names. */
+static void put_figures(const writer *w) {
+    const strait_strings *columns = &w->study->columns;
+    const char *heads[FIGURES_MAX + 1] = {"variant"};
+    const int n = columns->n < FIGURES_MAX ? columns->n : FIGURES_MAX;
+    if (n == 0) return;
+    for (int i = 0; i < n; i++)
+        heads[i + 1] = columns->items[i];
+    strait_document_heading(w->document, "Further figures");
+    strait_document_table(w->document, "figures", heads, n + 1);
+    for (int row = 0; row < w->study->n_rows; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        strait_document_cell(w->document, "%s", w->study->rows[row].name);
+        for (int i = 0; i < n; i++)
+            strait_document_number(w->document, "%.4g",
+                                   s.first != NULL ? strait_summary_value(s.first, heads[i + 1])
+                                                   : (double)NAN);
+    }
+}
+
 static strait_err put_plots(const writer *w) {
     strait_document_heading(w->document, "Plots");
     if (w->study->n_rows > LINES_MAX)
         strait_document_text(w->document, "The first %d variants, first seed.", LINES_MAX);
     STRAIT_TRY(put_plot(w, AGAINST_STEPS));
     STRAIT_TRY(put_plot(w, AGAINST_SECONDS));
+    for (int i = 0; i < w->study->series.n; i++)
+        STRAIT_TRY(put_series(w, w->study->series.items[i]));
     return put_plot(w, AGAINST_BYTES);
 }
 
 strait_err strait_summary_write(const strait_study *study, const struct strait_queue *queue,
-                                const char *folder) {
+                                const json_t *more, const char *folder) {
     writer w = {.study = study, .queue = queue, .has_test = study->test[0] != '\0'};
     char title[STRAIT_STUDY_NAME + 16];
     (void)snprintf(title, sizeof title, "Study: %s", study->name);
@@ -266,6 +320,11 @@ strait_err strait_summary_write(const strait_study *study, const struct strait_q
     if (study->about != NULL) strait_document_text(w.document, "%s", study->about);
     put_main_table(&w);
     strait_err err = put_plots(&w);
+    if (err == STRAIT_OK && strait_study_has(study, "bandwidth"))
+        err = strait_bandwidth_write(study, queue, folder, w.document);
+    if (err == STRAIT_OK && strait_study_has(study, "stable-rank"))
+        err = strait_stable_rank_write(study, queue, more, w.document);
+    put_figures(&w);
     put_basis(&w);
     put_runs(&w);
     put_settings(&w);
