@@ -1,6 +1,7 @@
 #include "study/run_key.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,9 +34,10 @@ static strait_err digest_files(const char *paths, char out[STRAIT_OPTION_TEXT_MA
     out[0] = '\0';
     for (char *path = strtok_r(copy, ",", &rest); path != NULL; path = strtok_r(NULL, ",", &rest)) {
         char digest[STRAIT_HASH_TEXT];
-        STRAIT_TRY(strait_hash_file(path, digest));
+        const int is_file = strait_file_is_regular(path); // a run's folder goes by its path
+        if (is_file) STRAIT_TRY(strait_hash_file(path, digest));
         used += (size_t)snprintf(out + used, STRAIT_OPTION_TEXT_MAX - used, "%s%s",
-                                 used > 0 ? "," : "", digest);
+                                 used > 0 ? "," : "", is_file ? digest : path);
         if (used >= STRAIT_OPTION_TEXT_MAX)
             return STRAIT_FAIL(STRAIT_ECONFIG, "data: too many files for one run of a study");
     }
