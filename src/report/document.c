@@ -235,11 +235,9 @@ strait_err strait_document_close(struct strait_document **document, int writes) 
         end_table(d);
         fputs("</body></html>\n", d->page.stream);
     }
-    sheet *sheets[TABLES_MAX + 2] = {&d->page, &d->markdown};
-    for (int i = 0; i < d->n_csv; i++)
-        sheets[i + 2] = &d->csv[i];
     for (int i = 0; i < d->n_csv + 2; i++) {
-        const strait_err err = close_sheet(sheets[i], d->folder, writes && first == STRAIT_OK);
+        sheet *s = i == 0 ? &d->page : i == 1 ? &d->markdown : &d->csv[i - 2];
+        const strait_err err = close_sheet(s, d->folder, writes && first == STRAIT_OK);
         if (first == STRAIT_OK) first = err;
     }
     strait_alloc_free(d);

@@ -31,12 +31,27 @@ static double beta_fraction(double x, double a, double b) {
     return result;
 }
 
+/* The logarithm of the gamma function by Stirling's series, after moving the argument up to where
+ * it converges. lgamma() of the C library writes a global variable. */
+static double log_gamma(double x) {
+    double shift = 0.0;
+    while (x < 12.0) {
+        shift -= log(x);
+        x += 1.0;
+    }
+    const double r = 1.0 / x;
+    const double series = r / 12.0 - r * r * r / 360.0 + pow(r, 5.0) / 1260.0 -
+                          pow(r, 7.0) / 1680.0;
+    return shift + (x - 0.5) * log(x) - x + 0.91893853320467274178 + series;
+}
+
 /* The regularised incomplete beta function; the fraction converges fast on one side of the mean
  * only, and the symmetry gives the other. */
 static double incomplete_beta(double x, double a, double b) {
     if (x <= 0.0) return 0.0;
     if (x >= 1.0) return 1.0;
-    const double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
+    const double front = exp(log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * log(x) +
+                             b * log1p(-x));
     if (x < (a + 1.0) / (a + b + 2.0)) return front * beta_fraction(x, a, b) / a;
     return 1.0 - front * beta_fraction(1.0 - x, b, a) / b;
 }

@@ -58,7 +58,9 @@ static void put_costs(const writer *w, const strait_summary *s) {
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const double value = s->first != NULL ? strait_summary_value(s->first, columns[i].key)
                                               : (double)NAN;
-        strait_document_number(w->document, columns[i].format, columns[i].scale * value);
+        const int is_absent = value == 0.0; // one stage sends nothing and has no ratio
+        strait_document_number(w->document, columns[i].format,
+                               is_absent ? (double)NAN : columns[i].scale * value);
     }
 }
 

@@ -200,12 +200,12 @@ void strait_vision_draw(uint64_t seed, int64_t step, int n_images, float *images
     const double pi = 3.14159265358979323846;
     for (int i = 0; i < n_images; i++) {
         const uint64_t at = (uint64_t)step * 1000000U + (uint64_t)i * 1000U;
-        float *image = images + i * SIDE * SIDE;
+        float *image = images + (ptrdiff_t)i * SIDE * SIDE;
         labels[i] = (int)(strait_rng_u64(rng, at) % STRAIT_VISION_CLASSES);
         const double angle = labels[i] % 4 * pi / 4.0;
         const double wave = labels[i] / 4 == 0 ? 5.0 : 8.0; // NOLINT(bugprone-integer-division)
         const double phase = 2.0 * pi * strait_rng_uniform(rng, at + 1);
-        strait_rng_normals(rng, at + 8, image, SIDE * SIDE);
+        strait_rng_normals(rng, at + 8, image, (size_t)SIDE * SIDE);
         for (int k = 0; k < SIDE * SIDE; k++) {
             const double along = k % SIDE * cos(angle) + k / SIDE * sin(angle); // NOLINT: pixels
             image[k] = 0.5F * image[k] + (float)sin(2.0 * pi * along / wave + phase);

@@ -26,8 +26,8 @@ typedef enum operation {
 typedef struct node {
     operation op;
     int in[3];
-    int rows, columns;
-    int group;     // of attention: tokens; of mean: rows that are averaged
+    int64_t rows, columns;
+    int64_t group; // of attention: tokens; of mean: rows that are averaged
     float *values; // then gradients, then what the backward pass needs
     float *gradients, *saved;
     int *index; // of gather
@@ -116,7 +116,7 @@ int strait_tape_norm(struct strait_tape *tape, int a) {
 
 int strait_tape_gather(struct strait_tape *tape, int a, int rows, int columns, const int *index) {
     void *copy = NULL;
-    const int n = tape->nodes[a].rows * tape->nodes[a].columns;
+    const int64_t n = tape->nodes[a].rows * tape->nodes[a].columns;
     for (int i = 0; i < rows * columns; i++)
         if (index[i] < -1 || index[i] >= n) return fail(tape, "an index outside its matrix");
     const int at = append(tape, (node){.op = GATHER, .in = {a}, .rows = rows, .columns = columns},
@@ -154,20 +154,20 @@ strait_err strait_tape_check(const struct strait_tape *tape) {
     return tape->err;
 }
 
-float *strait_tape_values(struct strait_tape *tape, int at) {
-    return tape->nodes[at].values;
+float *strait_tape_values(struct strait_tape *tape, int number) {
+    return tape->nodes[number].values;
 }
 
-float *strait_tape_gradients(struct strait_tape *tape, int at) {
-    return tape->nodes[at].gradients;
+float *strait_tape_gradients(struct strait_tape *tape, int number) {
+    return tape->nodes[number].gradients;
 }
 
-int strait_tape_rows(const struct strait_tape *tape, int at) {
-    return tape->nodes[at].rows;
+int strait_tape_rows(const struct strait_tape *tape, int number) {
+    return (int)tape->nodes[number].rows;
 }
 
-int strait_tape_columns(const struct strait_tape *tape, int at) {
-    return tape->nodes[at].columns;
+int strait_tape_columns(const struct strait_tape *tape, int number) {
+    return (int)tape->nodes[number].columns;
 }
 
 int strait_tape_param_at(const struct strait_tape *tape, int i) {
@@ -176,32 +176,32 @@ int strait_tape_param_at(const struct strait_tape *tape, int i) {
     return -1;
 }
 
-const char *strait_tape_name(const struct strait_tape *tape, int at) {
-    return tape->nodes[at].name;
+const char *strait_tape_name(const struct strait_tape *tape, int number) {
+    return tape->nodes[number].name;
 }
 
 /* c += a b; rows of b are read in order, so that compilers vectorise the inner loop. */
 static void multiply(const node *a, const node *b, float *c) {
-    for (int i = 0; i < a->rows; i++)
-        for (int k = 0; k < a->columns; k++) {
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int64_t k = 0; k < a->columns; k++) {
             const float x = a->values[i * a->columns + k];
             const float *row = b->values + k * b->columns;
             float *to = c + i * b->columns;
-            for (int j = 0; j < b->columns; j++)
+            for (int64_t j = 0; j < b->columns; j++)
                 to[j] += x * row[j];
         }
 }
 
 /* Adds the gradients of both factors. */
 static void multiply_back(const node *a, const node *b, const float *d) {
-    const int n = b->columns;
-    for (int i = 0; i < a->rows; i++)
-        for (int k = 0; k < a->columns; k++) {
+    const int64_t n = b->columns;
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int64_t k = 0; k < a->columns; k++) {
             const float *row = b->values + k * n;
             float *to = b->gradients + k * n;
             const float x = a->values[i * a->columns + k];
             float sum = 0.0F;
-            for (int j = 0; j < n; j++) {
+            for (int64_t j = 0; j < n; j++) {
                 sum += d[i * n + j] * row[j];
                 to[j] += x * d[i * n + j];
             }
@@ -210,47 +210,47 @@ static void multiply_back(const node *a, const node *b, const float *d) {
 }
 
 static void normalise(const node *x, const node *y) {
-    for (int i = 0; i < x->rows; i++) {
+    for (int64_t i = 0; i < x->rows; i++) {
         float sum = 0.0F;
-        for (int j = 0; j < x->columns; j++)
+        for (int64_t j = 0; j < x->columns; j++)
             sum += x->values[i * x->columns + j] * x->values[i * x->columns + j];
         const float scale = 1.0F / sqrtf(sum / (float)x->columns + 1e-6F);
         y->saved[i] = scale;
-        for (int j = 0; j < x->columns; j++)
+        for (int64_t j = 0; j < x->columns; j++)
             y->values[i * x->columns + j] = scale * x->values[i * x->columns + j];
     }
 }
 
 static void normalise_back(const node *x, const node *y) {
-    for (int i = 0; i < x->rows; i++) {
+    for (int64_t i = 0; i < x->rows; i++) {
         const float *d = y->gradients + i * x->columns;
         const float *v = y->values + i * x->columns;
         float dot = 0.0F;
-        for (int j = 0; j < x->columns; j++)
+        for (int64_t j = 0; j < x->columns; j++)
             dot += d[j] * v[j];
         dot /= (float)x->columns;
-        for (int j = 0; j < x->columns; j++)
+        for (int64_t j = 0; j < x->columns; j++)
             x->gradients[i * x->columns + j] += y->saved[i] * (d[j] - dot * v[j]);
     }
 }
 
-static float dot_rows(const float *a, const float *b, int n) {
+static float dot_rows(const float *a, const float *b, int64_t n) {
     float sum = 0.0F;
-    for (int i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         sum += a[i] * b[i];
     return sum;
 }
 
-static void softmax(float *row, int n) {
+static void softmax(float *row, int64_t n) {
     float most = row[0];
     float sum = 0.0F;
-    for (int j = 1; j < n; j++)
+    for (int64_t j = 1; j < n; j++)
         most = fmaxf(most, row[j]);
-    for (int j = 0; j < n; j++) {
+    for (int64_t j = 0; j < n; j++) {
         row[j] = expf(row[j] - most);
         sum += row[j];
     }
-    for (int j = 0; j < n; j++)
+    for (int64_t j = 0; j < n; j++)
         row[j] /= sum;
 }
 
@@ -258,16 +258,16 @@ static void attend(const struct strait_tape *t, const node *y) {
     const node *q = &t->nodes[y->in[0]];
     const node *k = &t->nodes[y->in[1]];
     const node *v = &t->nodes[y->in[2]];
-    const int c = y->columns;
+    const int64_t c = y->columns;
     const float scale = 1.0F / sqrtf((float)c);
-    for (int i = 0; i < y->rows; i++) {
-        const int first = i - i % y->group;
+    for (int64_t i = 0; i < y->rows; i++) {
+        const int64_t first = i - i % y->group;
         float *p = y->saved + i * y->group;
-        for (int j = 0; j < y->group; j++)
+        for (int64_t j = 0; j < y->group; j++)
             p[j] = scale * dot_rows(q->values + i * c, k->values + (first + j) * c, c);
         softmax(p, y->group);
-        for (int j = 0; j < y->group; j++)
-            for (int m = 0; m < c; m++)
+        for (int64_t j = 0; j < y->group; j++)
+            for (int64_t m = 0; m < c; m++)
                 y->values[i * c + m] += p[j] * v->values[(first + j) * c + m];
     }
 }
@@ -276,17 +276,17 @@ static void attend_back(const struct strait_tape *t, const node *y) {
     const node *q = &t->nodes[y->in[0]];
     const node *k = &t->nodes[y->in[1]];
     const node *v = &t->nodes[y->in[2]];
-    const int c = y->columns;
+    const int64_t c = y->columns;
     const float scale = 1.0F / sqrtf((float)c);
-    for (int i = 0; i < y->rows; i++) {
-        const int first = i - i % y->group;
+    for (int64_t i = 0; i < y->rows; i++) {
+        const int64_t first = i - i % y->group;
         const float *p = y->saved + i * y->group;
         const float *d = y->gradients + i * c;
         const float sum = dot_rows(d, y->values + i * c, c); // of p times its gradient
-        for (int j = 0; j < y->group; j++) {
-            const int at = (first + j) * c;
+        for (int64_t j = 0; j < y->group; j++) {
+            const int64_t at = (first + j) * c;
             const float ds = scale * p[j] * (dot_rows(d, v->values + at, c) - sum);
-            for (int m = 0; m < c; m++) {
+            for (int64_t m = 0; m < c; m++) {
                 v->gradients[at + m] += p[j] * d[m];
                 q->gradients[i * c + m] += ds * k->values[at + m];
                 k->gradients[at + m] += ds * q->values[i * c + m];
@@ -298,7 +298,7 @@ static void attend_back(const struct strait_tape *t, const node *y) {
 static void forward_node(const struct strait_tape *t, const node *y) {
     const node *a = &t->nodes[y->in[0]];
     const node *b = &t->nodes[y->in[1]];
-    const int n = y->rows * y->columns;
+    const int64_t n = y->rows * y->columns;
     if (y->op != INPUT && y->op != PARAM) memset(y->values, 0, (size_t)n * sizeof(float));
     switch (y->op) {
     case INPUT:
@@ -307,19 +307,19 @@ static void forward_node(const struct strait_tape *t, const node *y) {
     case NORM: normalise(a, y); break;
     case ATTENTION: attend(t, y); break;
     case ADD:
-        for (int i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             y->values[i] = a->values[i] + b->values[i];
         break;
     case RELU:
-        for (int i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             y->values[i] = fmaxf(0.0F, a->values[i]);
         break;
     case GATHER:
-        for (int i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             if (y->index[i] >= 0) y->values[i] = a->values[y->index[i]];
         break;
     case MEAN:
-        for (int i = 0; i < n * y->group; i++)
+        for (int64_t i = 0; i < n * y->group; i++)
             y->values[i / y->columns / y->group * y->columns + i % y->columns] += a->values[i] /
                                                                                   (float)y->group;
         break;
@@ -329,7 +329,7 @@ static void forward_node(const struct strait_tape *t, const node *y) {
 static void backward_node(const struct strait_tape *t, const node *y) {
     const node *a = &t->nodes[y->in[0]];
     const node *b = &t->nodes[y->in[1]];
-    const int n = y->rows * y->columns;
+    const int64_t n = y->rows * y->columns;
     switch (y->op) {
     case INPUT:
     case PARAM: break;
@@ -337,21 +337,21 @@ static void backward_node(const struct strait_tape *t, const node *y) {
     case NORM: normalise_back(a, y); break;
     case ATTENTION: attend_back(t, y); break;
     case ADD:
-        for (int i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; i++) {
             a->gradients[i] += y->gradients[i];
             b->gradients[i] += y->gradients[i];
         }
         break;
     case RELU:
-        for (int i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             if (a->values[i] > 0.0F) a->gradients[i] += y->gradients[i];
         break;
     case GATHER:
-        for (int i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             if (y->index[i] >= 0) a->gradients[y->index[i]] += y->gradients[i];
         break;
     case MEAN:
-        for (int i = 0; i < n * y->group; i++)
+        for (int64_t i = 0; i < n * y->group; i++)
             a->gradients[i] +=
                 y->gradients[i / y->columns / y->group * y->columns + i % y->columns] /
                 (float)y->group;
@@ -362,34 +362,34 @@ static void backward_node(const struct strait_tape *t, const node *y) {
 double strait_tape_forward(struct strait_tape *tape, const int *labels) {
     const node *last = &tape->nodes[tape->n - 1];
     double sum = 0.0;
-    for (int i = 0; i < tape->n; i++)
+    for (int64_t i = 0; i < tape->n; i++)
         forward_node(tape, &tape->nodes[i]);
-    for (int i = 0; i < last->rows; i++) {
+    for (int64_t i = 0; i < last->rows; i++) {
         const float *row = last->values + i * last->columns;
         double most = row[0];
         double total = 0.0;
-        for (int j = 1; j < last->columns; j++)
+        for (int64_t j = 1; j < last->columns; j++)
             most = fmax(most, row[j]);
-        for (int j = 0; j < last->columns; j++)
+        for (int64_t j = 0; j < last->columns; j++)
             total += exp(row[j] - most);
         sum += log(total) + most - row[labels[i]];
     }
-    return sum / last->rows;
+    return sum / (double)last->rows;
 }
 
 void strait_tape_backward(struct strait_tape *tape, const int *labels) {
     const node *last = &tape->nodes[tape->n - 1];
-    for (int i = 0; i < tape->n; i++)
+    for (int64_t i = 0; i < tape->n; i++)
         memset(tape->nodes[i].gradients, 0,
                (size_t)tape->nodes[i].rows * (size_t)tape->nodes[i].columns * sizeof(float));
-    for (int i = 0; i < last->rows; i++) {
+    for (int64_t i = 0; i < last->rows; i++) {
         float *d = last->gradients + i * last->columns;
         memcpy(d, last->values + i * last->columns, (size_t)last->columns * sizeof(float));
         softmax(d, last->columns);
         d[labels[i]] -= 1.0F;
-        for (int j = 0; j < last->columns; j++)
+        for (int64_t j = 0; j < last->columns; j++)
             d[j] /= (float)last->rows;
     }
-    for (int i = tape->n - 1; i >= 0; i--)
+    for (int64_t i = tape->n - 1; i >= 0; i--)
         backward_node(tape, &tape->nodes[i]);
 }

@@ -30,14 +30,14 @@ int strait_tape_mean(struct strait_tape *tape, int a, int group);
 strait_err strait_tape_check(const struct strait_tape *tape);
 
 /* The values and gradients of a node, [rows x columns]. */
-float *strait_tape_values(struct strait_tape *tape, int node);
-float *strait_tape_gradients(struct strait_tape *tape, int node);
-int strait_tape_rows(const struct strait_tape *tape, int node);
-int strait_tape_columns(const struct strait_tape *tape, int node);
+float *strait_tape_values(struct strait_tape *tape, int number);
+float *strait_tape_gradients(struct strait_tape *tape, int number);
+int strait_tape_rows(const struct strait_tape *tape, int number);
+int strait_tape_columns(const struct strait_tape *tape, int number);
 
 /* The i-th parameter's node, -1 past the last, and its name. */
 int strait_tape_param_at(const struct strait_tape *tape, int i);
-const char *strait_tape_name(const struct strait_tape *tape, int node);
+const char *strait_tape_name(const struct strait_tape *tape, int number);
 
 /* The mean cross-entropy of the last node's rows, as logits, with the labels, one per row. */
 double strait_tape_forward(struct strait_tape *tape, const int *labels);
