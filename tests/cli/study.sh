@@ -15,6 +15,11 @@ loss=$(sed -n 's/^{"step":10,"valid_loss":\([0-9.]*\)}$/\1/p' one/metrics.jsonl)
 says "$OUT" "\"loss\": $loss, "
 refuses 2 "needs --data" eval one --text text.txt --device cpu
 
+# A run that keeps no weights still has its metrics.
+runs train run.yaml --out light --set train.save_every=-1
+[ "$(grep -c valid_loss light/metrics.jsonl)" -eq 2 ] || fail "expected two validations"
+ls light/checkpoints/* >/dev/null 2>&1 && fail "save_every -1 wrote a checkpoint"
+
 cat >tiny.yaml <<'END'
 name: tiny
 about: two codecs on a tiny model
@@ -112,6 +117,17 @@ ends 130
 says "$ERR" "interrupted: run the same command again"
 wait_all_exited
 [ -s stopped/report.html ] || fail "no report after an interruption"
+
+# Further seeds go to the controls and to the best of the others, when every row has its first.
+sed -e '/^seeds:/d' -e '/^test:/d' -e '/^tune:/d' -e '/^  lost:/d' -e 's/steps: 30/steps: 4/' tiny.yaml >more.yaml
+cat >>more.yaml <<'END'
+  slow: {train.learning_rate: 0.0000001}
+more_seeds: {best: 1, seeds: [5]}
+END
+sed -i 's/^run:$/run:\n  train.learning_rate: 0.005/' more.yaml
+runs study more.yaml --out more
+says more/results.jsonl '"name":"dense, seed 5"' '"name":"int8, seed 5"'
+grep -q '"name":"slow, seed 5"' more/results.jsonl && fail "the worst row got a further seed"
 
 # Broken studies get one line, and leave no folder.
 refuses 2 "no-such: neither a built-in study" study no-such
