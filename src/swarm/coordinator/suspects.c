@@ -205,9 +205,16 @@ void strait_coordinator_replay_differs(struct strait_coordinator *c, int64_t now
     const int64_t start = c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
     int n_changed = 0;
     if (c->phase == STRAIT_PHASE_WAITING) return;
-    /* A neighbour may have sent other crossings than the first time: rolling back needs none. */
+    /* A neighbour may have sent other crossings than the first time: rolling back needs none. Or
+     * the worker that replayed computes something else, and would do so again: a spare tells. */
     if (c->replay.until >= 0) {
         strait_coordinator_block_replay(c);
+        for (int i = 0; i < c->config.n_stages; i++)
+            if (c->replay.is_late[i])
+                (void)move_to_spare(c, c->owner[i],
+                                    "restored its stage, and replayed steps differ from the first "
+                                    "time",
+                                    out);
         strait_coordinator_abandon(c, now, 0);
         return;
     }

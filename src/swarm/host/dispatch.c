@@ -304,8 +304,7 @@ static int keep_pending(struct connection *connection, strait_err err, struct st
  * Pieces of snapshots may be late and then do not fit. */
 static int is_malformed(const struct connection *connection, const struct strait_msg *msg,
                         strait_err err) {
-    return connection->worker >= 0 && err == STRAIT_EPROTO && msg != NULL &&
-           msg->type != STRAIT_MSG_SNAPSHOT;
+    return connection->worker >= 0 && err == STRAIT_EPROTO && msg->type != STRAIT_MSG_SNAPSHOT;
 }
 
 /* A peer that may not join gets a final refusal with the reason. Other errors only close the link,
