@@ -64,6 +64,10 @@ sed -n 's/^data: //p' stream | jq -es '(map(.number) | . == [range(.[0]; .[0] + 
 get "$origin/metrics" >metrics.txt
 says metrics.txt '^strait_tokens_total [1-9]' '^strait_link_bytes_total\{boundary="0",direction="forward"\} [1-9]' \
     '^strait_stage_memory_bytes\{stage="1"\} [1-9]' '^strait_run_info\{run="run",codec="none",phase="training"\} 1'
+# Every figure of the dashboard is there; those of workers and validations appear later.
+for name in $(grep -o 'strait_[a-z_]*' "$here/../examples/grafana-dashboard.json" | grep -v 'worker\|validation' | sort -u); do
+    grep -q "^# TYPE $name " metrics.txt || fail "the dashboard shows $name, which is not served"
+done
 if command -v promtool >/dev/null; then
     promtool check metrics <metrics.txt >"$OUT" 2>&1 || fail "promtool does not accept the metrics"
 else
