@@ -39,6 +39,7 @@ fi
 mux() { env LC_ALL=C.UTF-8 tmux -S "$SCRATCH/tmux" -f /dev/null "$@"; }
 end_mux() { mux kill-server 2>/dev/null; clean_up; }
 trap end_mux EXIT
+mux new-session -d -s keep "sleep 100000" # a server that ends with its last session could refuse the next
 
 # appears TEXT...: waits until the screen matches each TEXT.
 appears() {
