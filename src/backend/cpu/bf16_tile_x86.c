@@ -28,7 +28,7 @@ static __m512i load_depth(const strait_bf16_side *s, int64_t line, int64_t k, __
 /* The same where lines are contiguous: a vector of lines per pair of depths. */
 static void load_by_pair(__m512i v[TILE_PAIRS], const strait_bf16_side *s, int64_t line, int64_t k,
                          int64_t n) {
-    const __mmask16 mask = n >= TILE_LINES ? 0xffffu : (__mmask16)((1u << n) - 1u);
+    const __mmask16 mask = (__mmask16)(n >= TILE_LINES ? 0xffffu : (1u << n) - 1u);
     for (int i = 0; i < TILE_PAIRS; i++)
         v[i] = _mm512_or_si512(load_depth(s, line, k + 2 * i, mask),
                                _mm512_slli_epi32(load_depth(s, line, k + 2 * i + 1, mask), 16));
