@@ -17,7 +17,6 @@ enum {
     FULL_MS = 500 // between attempts to write to a full disk
 };
 
-/* The files of a run's folder. */
 static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl";
 static const char *const copies[] = {"run.yaml", "tokenizer.json"};
 

@@ -13,8 +13,7 @@ enum {
     RECONNECTS_MANY = 10 // within the window: more than a bad link explains
 };
 
-/* Two workers with one key replace each other's link for ever. Only the operator can resolve that.
- */
+/* Two workers with one key replace each other's link for ever; only the operator can help. */
 static void count_reconnects(struct host *h, int worker, const char *name) {
     const int64_t now = strait_clock_ns();
     if (now - h->links.reconnects_since_ns[worker] > RECONNECT_WINDOW_NS) {

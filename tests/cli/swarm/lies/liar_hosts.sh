@@ -4,8 +4,8 @@
 #
 #   MEGABYTES=64  of memory that a worker lends
 #   WATCH=3       seconds that it is watched
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/liar_lib.sh"
 PEAK=$(dirname "$HELPER")/cli_peak
 MEGABYTES=${MEGABYTES:-64}

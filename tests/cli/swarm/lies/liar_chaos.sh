@@ -13,8 +13,8 @@
 # open or slow (tap.c); a worker that leaves on request. A lie is drawn from all fields and values of all messages,
 # less those of tests/liar/known-failures: a liar joins with a new key and the highest speed, an owner is killed,
 # and the liar takes the stage and lies from then on. From the first message it changed, two steps must follow.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/liar_lib.sh"
 SEEDS=${SEEDS:-${SEED:-1}}
 FAULTS=${FAULTS:-4}
@@ -23,7 +23,7 @@ SPARE=none
 RUN=run
 N_STAGES=6
 N_WORKERS=6
-. "$(dirname "$0")/chaos_lib.sh"
+. "$(dirname "$0")/../chaos_lib.sh"
 
 abort_test() {
     tail -n 30 $RUN/events.log >&2

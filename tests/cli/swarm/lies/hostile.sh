@@ -2,8 +2,8 @@
 # hostile.sh - workers that send invalid values, or falsely report others for it, are logged and lose their
 # stage; those whose data the coordinator itself found invalid are banned. Losses and weights must be those of
 # a run without them (hostile.c).
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 HOSTILE=$(dirname "$HELPER")/cli_hostile
 
 make_corpus

@@ -34,7 +34,7 @@ PLACE= # of the liar, as the list of known failures names it
 STEPS=24
 FIRST=6 # the step of the first lie: the spares have joined, and snapshots were taken
 
-grep -v '^#' "$(dirname "$0")/../../liar/known-failures" >known
+grep -v '^#' "$(dirname "$0")/../../../liar/known-failures" >known
 awk '{ print $2 }' known | sort -u >known.lies
 
 # rules_of LIE: prints the arguments of the liar. What is sent before the first step is changed from the

@@ -2,8 +2,8 @@
 # audit.sh - spares compute intervals of stages again (host --audit-share). Owners that change a weight or a
 # report slightly, so that nothing else notices, must be out, and the run must end with the losses and weights
 # of an honest one. Spares that accuse everyone, or compute nothing, must be out too. No honest worker is banned.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 LIAR=$(dirname "$HELPER")/../liar/cli_liar
 FALSE=$3
 

@@ -2,8 +2,8 @@
 # poisoned.sh - a neighbour gives a stage back that is not what its owner had: all zeros, or with one bit
 # flipped. The run must end with the losses and weights of an undisturbed one, and events.log must name the
 # neighbour.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 LIAR=$(dirname "$HELPER")/../liar/cli_liar
 
 make_corpus

@@ -10,8 +10,8 @@
 # Three stages, whose owners are the liar and two others; with two liars, six stages. Where a lie is about
 # snapshots, the owner of the second stage dies at step 12, so that copies of them matter. There are two
 # spares, or as many as it takes to do without the liars and the dead.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/liar_lib.sh"
 SPEED=${SPEED:-1e6}
 [ "$SPEED" != 1e15 ] || PLACE=first
