@@ -11,10 +11,13 @@ slow="--set stages.count=2 --set link.emulate.delay=20ms --set train.save_every=
 
 # serve ARGS...: starts the run with a page on a free port and sets $url and $origin.
 serve() {
-    rm -rf run
+    rm -rf run "$SCRATCH/served.err"
+    kept=$ERR
+    ERR=$SCRATCH/served.err # commands that run beside it write to the other file
     begin train run.yaml --out run $slow "$@"
+    ERR=$kept
     for _ in $(seq 1200); do
-        url=$(sed -n 's/^page: //p' "$ERR")
+        url=$(sed -n 's/^page: //p' "$SCRATCH/served.err" 2>/dev/null)
         [ -n "$url" ] && wait_lines run 3 && break
         kill -0 "$STARTED" 2>/dev/null || fail "the run with a page did not begin"
         sleep 0.1
