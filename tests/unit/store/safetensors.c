@@ -192,13 +192,18 @@ static void test_refuses_to_write_what_cannot_be_read(void **state) {
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "w.safetensors");
     const strait_safetensors_item twice[] = {items[0], items[0]};
-    CHECK_FAILS(strait_safetensors_write(path, &(strait_safetensors_content){twice, 2, NULL, 0}),
-                STRAIT_EINVAL, "two tensors are named \"z.codes\"");
+    CHECK_FAILS(
+        strait_safetensors_write(path, &(strait_safetensors_content){.items = twice, .n_items = 2}),
+        STRAIT_EINVAL, "two tensors are named \"z.codes\"");
     const strait_safetensors_item odd[] = {{"\xff", items[0].tensor, 0}};
-    CHECK_FAILS(strait_safetensors_write(path, &(strait_safetensors_content){odd, 1, NULL, 0}),
-                STRAIT_EINVAL, "cannot be written as JSON");
+    CHECK_FAILS(
+        strait_safetensors_write(path, &(strait_safetensors_content){.items = odd, .n_items = 1}),
+        STRAIT_EINVAL, "cannot be written as JSON");
     const strait_safetensors_pair bad[] = {{"k", "\xff"}};
-    CHECK_FAILS(strait_safetensors_write(path, &(strait_safetensors_content){items, 1, bad, 1}),
+    CHECK_FAILS(strait_safetensors_write(path, &(strait_safetensors_content){.items = items,
+                                                                             .n_items = 1,
+                                                                             .metadata = bad,
+                                                                             .n_metadata = 1}),
                 STRAIT_EINVAL, "\"__metadata__\" cannot be written as JSON");
     CHECK(!strait_file_exists(path));
     CHECK_FAILS(strait_safetensors_write(scratch_at(&dir, "none/w"), &content), STRAIT_EIO,
