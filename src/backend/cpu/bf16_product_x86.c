@@ -51,7 +51,7 @@ static strait_bf16_lines left_panel(const struct chunk *c, int64_t panel) {
     const int64_t step = c->left.line_step;
     if (!is_in_place(c, panel))
         return (strait_bf16_lines){panel_at(c->lefts, c, panel), BF16_DEPTH, BF16_TILE,
-                                   INT64_C(2) * BF16_TILE};
+                                   2 * BF16_TILE};
     return (strait_bf16_lines){c->left.from + panel * BF16_PANEL * step, step,
                                step * BF16_PANEL / 2, BF16_DEPTH};
 }

@@ -3,17 +3,15 @@
 #include "backend/cpu/bf16_x86.h"
 #include "backend/cpu/transpose_x86.h"
 
-enum {
-    TILE_LINES = 16, // of one tile
-    TILE_PAIRS = 16  // pairs of depths of one tile
-};
+#define TILE_LINES INT64_C(16) // of one tile
+#define TILE_PAIRS INT64_C(16) // pairs of depths of one tile
 
 /* The first n of 16 lines, of 32 depths each from k on: a vector of pairs per line. */
 static void load_by_line(__m512i v[TILE_LINES], const strait_bf16_side *s, int64_t line, int64_t k,
                          int64_t n) {
     const int64_t depth = s->depth - k;
     const __mmask32 mask = depth >= BF16_DEPTH ? 0xffffffffu : (1u << depth) - 1u;
-    for (int i = 0; i < TILE_LINES; i++)
+    for (int64_t i = 0; i < TILE_LINES; i++)
         v[i] = i < n ? _mm512_maskz_loadu_epi16(mask, s->from + (line + i) * s->line_step + k)
                      : _mm512_setzero_si512();
 }
@@ -29,7 +27,7 @@ static __m512i load_depth(const strait_bf16_side *s, int64_t line, int64_t k, __
 static void load_by_pair(__m512i v[TILE_PAIRS], const strait_bf16_side *s, int64_t line, int64_t k,
                          int64_t n) {
     const __mmask16 mask = (__mmask16)(n >= TILE_LINES ? 0xffffu : (1u << n) - 1u);
-    for (int i = 0; i < TILE_PAIRS; i++)
+    for (int64_t i = 0; i < TILE_PAIRS; i++)
         v[i] = _mm512_or_si512(load_depth(s, line, k + 2 * i, mask),
                                _mm512_slli_epi32(load_depth(s, line, k + 2 * i + 1, mask), 16));
 }
@@ -38,7 +36,7 @@ static void pack_tile(uint16_t *to, const strait_bf16_side *s, int64_t line, int
     const int is_by_line = s->depth_step == 1;
     __m512i v[16];
     if (line >= s->lines) {
-        memset(to, 0, BF16_TILE * sizeof *to);
+        memset(to, 0, (size_t)BF16_TILE * sizeof *to);
         return;
     }
     if (is_by_line)
@@ -46,7 +44,7 @@ static void pack_tile(uint16_t *to, const strait_bf16_side *s, int64_t line, int
     else
         load_by_pair(v, s, line, k, s->lines - line);
     if (is_by_line == s->is_right) strait_transpose(v);
-    for (int i = 0; i < 16; i++)
+    for (int64_t i = 0; i < 16; i++)
         _mm512_storeu_si512(to + i * 32, v[i]);
 }
 
@@ -61,27 +59,27 @@ static void multiply_quarter(float *sums, strait_bf16_lines left, const uint16_t
                              int64_t n_blocks) {
     const uint16_t *from = left.from;
     __m512 sum[TILE_LINES];
-    for (int i = 0; i < TILE_LINES; i++)
+    for (int64_t i = 0; i < TILE_LINES; i++)
         sum[i] = _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++, from += left.block_step, right += 2 * BF16_TILE)
-        for (int p = 0; p < TILE_PAIRS; p++) {
+        for (int64_t p = 0; p < TILE_PAIRS; p++) {
             const __m512i lines = _mm512_loadu_si512(right + p * 32);
 #pragma GCC unroll 16
-            for (int i = 0; i < TILE_LINES; i++) {
+            for (int64_t i = 0; i < TILE_LINES; i++) {
                 int32_t pair;
                 memcpy(&pair, from + i * left.line_step + p * 2, sizeof pair);
                 sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)_mm512_set1_epi32(pair),
                                           (__m512bh)lines);
             }
         }
-    for (int i = 0; i < TILE_LINES; i++)
+    for (int64_t i = 0; i < TILE_LINES; i++)
         _mm512_storeu_ps(sums + i * BF16_PANEL, sum[i]);
 }
 
 void strait_bf16_tile_avx512(float *sums, strait_bf16_lines left, const uint16_t *right,
                              int64_t n_blocks) {
-    for (int i = 0; i < 2; i++, left.from += left.tile_step)
-        for (int j = 0; j < 2; j++)
+    for (int64_t i = 0; i < 2; i++, left.from += left.tile_step)
+        for (int64_t j = 0; j < 2; j++)
             multiply_quarter(sums + i * TILE_LINES * BF16_PANEL + j * TILE_LINES, left,
                              right + j * BF16_TILE, n_blocks);
 }
@@ -96,7 +94,7 @@ _Static_assert(sizeof(struct tile_config) == 64, "the processor's format");
 
 void strait_bf16_amx_begin(void) {
     struct tile_config config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
+    for (int64_t i = 0; i < 8; i++) {
         config.row_bytes[i] = 64;
         config.rows[i] = 16;
     }
@@ -111,7 +109,7 @@ void strait_bf16_amx_end(void) {
 /* Tiles 0 to 3 hold the sums, 4 and 5 the left side, 6 and 7 the right side. */
 void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *right,
                           int64_t n_blocks) {
-    const long ld = BF16_PANEL * (long)sizeof *sums, row = left.line_step * 2;
+    const int64_t ld = BF16_PANEL * (int64_t)sizeof *sums, row = left.line_step * 2;
     const uint16_t *upper = left.from, *lower = left.from + left.tile_step;
     _tile_zero(0);
     _tile_zero(1);

@@ -4,11 +4,10 @@
 
 #include "backend/cpu/bf16_product.h"
 
-enum {
-    BF16_PANEL = 32, // lines (rows of the left side, columns of the right) of a packed panel
-    BF16_DEPTH = 32, // depth of a packed block; the last one is padded with zeros
-    BF16_TILE = 512  // values of a tile: 16 lines x 32 of depth; a block of a panel is two tiles
-};
+/* All are 64 bits wide because offsets are computed from them. */
+#define BF16_PANEL INT64_C(32)  // lines (left rows, right columns) of a packed panel
+#define BF16_DEPTH INT64_C(32)  // depth of a packed block; the last one is padded with zeros
+#define BF16_TILE  INT64_C(512) // values of a tile: 16 lines x 32 of depth; two make a block
 
 /* One side of a product: value (line, k) is from[line * line_step + k * depth_step], and one of the
  * steps is 1. */

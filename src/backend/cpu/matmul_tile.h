@@ -87,6 +87,7 @@ static inline __attribute__((always_inline)) void pack_panel(float *panel, pack_
     }
 }
 
+// NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): read as functions
 /* `from` is a pointer to values of either type. */
 #define IS_HALF(from) BY_TYPE(from, 0, 1)
 #define pack_left(panel, from, line_step, depth_step, n, depth)                            \
@@ -95,6 +96,7 @@ static inline __attribute__((always_inline)) void pack_panel(float *panel, pack_
 #define pack_right(panel, from, line_step, depth_step, n, depth)                           \
     pack_panel(panel, (pack_source){from, IS_HALF(from), line_step, depth_step}, n, depth, \
                TILE_COLS)
+// NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
 /* One whole tile of y from a left and a right panel. */
 static inline void multiply_tile(tile_params params, const float *left, const float *right,

@@ -47,9 +47,11 @@ static inline void put_half(uint16_t *to, float value) {
     *to = strait_cpu_round(value);
 }
 
+// NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): read as functions
 /* One value of either type as f32, and one f32 stored as either type. */
 #define get(value)     _Generic((value), float : same_f32, uint16_t : strait_cpu_widen)(value)
 #define put(to, value) _Generic((to), float * : put_f32, uint16_t * : put_half)(to, value)
+// NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
 /* Before a loop whose iterations are independent although its pointers may be equal: iteration i
  * touches only index i, so in-place use is safe to vectorise. */
@@ -121,7 +123,7 @@ static inline vec load_half(const uint16_t *from) {
 static inline void store_half(uint16_t *to, vec v) {
     const uvec bits = (uvec)v;
     const uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    const uvec is_nan = (uvec)(v != v);
+    const uvec is_nan = (uvec)(v != v); // NOLINT(misc-redundant-expression): NaN
     const uvec halves = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
     *(loose_hvec *)to = __builtin_convertvector(halves, hvec);
 }
@@ -179,6 +181,7 @@ static inline void store_some_half(uint16_t *to, vec v, int64_t left) {
         store_part_half(to, v, left);
 }
 
+// NOLINTBEGIN(readability-identifier-naming, bugprone-macro-parentheses): read as functions
 /* The function of the pair that fits the type behind a pointer. */
 #define BY_TYPE(of, f32, half) \
     _Generic((of), float * : f32, const float * : f32, uint16_t * : half, const uint16_t * : half)
@@ -188,6 +191,7 @@ static inline void store_some_half(uint16_t *to, vec v, int64_t left) {
 #define load_some(from, left)   BY_TYPE(from, load_some_f32, load_some_half)(from, left)
 #define store(to, v)            BY_TYPE(to, store_f32, store_half)(to, v)
 #define store_some(to, v, left) BY_TYPE(to, store_some_f32, store_some_half)(to, v, left)
+// NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
 /* value in every lane; value - 0 keeps the bits of every value, -0 included. */
 static inline vec splat(float value) {

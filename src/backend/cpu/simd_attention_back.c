@@ -124,6 +124,7 @@ static void panel_back(const struct flash_job *job, const struct backward *b, st
 
 /* Adds left x right to the sums of this block of keys, which start at `to`, a row every `ld`
  * floats. Panels of queries that cannot see a key are skipped. */
+// NOLINTNEXTLINE(readability-non-const-parameter): tiles are written through it
 static void add_to_keys(float *to, int64_t ld, const float *lefts, const float *rights,
                         struct block at, int64_t dim) {
     for (int64_t p = 0; p < dim; p += TILE_COLS) {
