@@ -123,7 +123,7 @@ void strait_roff_usage(strait_roff *page, const char *text) {
         int has_capitals = 0;
         for (size_t i = 0; i < n; i++)
             has_capitals |= isupper((unsigned char)text[i]) != 0;
-        put_word(page, text, n, *start == '-' ? 'B' : has_capitals ? 'I' : 'R');
+        put_word(page, text, n, (char)(*start == '-' ? 'B' : has_capitals ? 'I' : 'R'));
         text += n;
     }
 }
