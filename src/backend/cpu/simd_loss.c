@@ -87,14 +87,16 @@ static void row_back(act *row, int64_t cols, int32_t target, strait_loss_params 
     vec slope;
     const vec logit = capped(splat(get(row[target])), params.softcap, &slope);
     const float at_target = slope[0] * params.scale;
-    const float share_at_target = vec_exp(logit - log_sum)[0];
     for (int64_t c = 0; c < cols; c += LANES) {
         const vec share = vec_exp(logits_at(row, c, cols, params.softcap, &slope) - log_sum);
         store_some(row + c, share * slope * params.scale, cols - c);
     }
-    /* The stored share may be rounded: near 1 it would lose the difference. */
-    put(&row[target],
-        ACT_IS_HALF ? (share_at_target - 1.0f) * at_target : get(row[target]) - at_target);
+#if ACT_IS_HALF /* The stored share was rounded: near 1 it would lose the difference. */
+    put(&row[target], (vec_exp(logit - log_sum)[0] - 1.0f) * at_target);
+#else
+    (void)logit;
+    put(&row[target], get(row[target]) - at_target);
+#endif
 }
 
 /* The loss of one row. With params.scale its logits are replaced by their gradient. */
