@@ -4,7 +4,7 @@
 
 static strait_err pack(struct strait_msg_pool *pool, uint8_t type, strait_swarm_layout_kind kind,
                        const void *object, struct strait_msg **out) {
-    const strait_layout *layout = strait_swarm_layout(kind);
+    const strait_layout *layout = strait_swarm_layout((int)kind);
     STRAIT_TRY(strait_msg_open(pool, type, strait_layout_bytes(layout, object), out));
     strait_writer w = {(*out)->body, (*out)->size, 0};
     strait_layout_write(layout, object, &w);
@@ -14,7 +14,7 @@ static strait_err pack(struct strait_msg_pool *pool, uint8_t type, strait_swarm_
 /* Returns whether the message has exactly the fields of the table. */
 static int unpack(const struct strait_msg *msg, strait_swarm_layout_kind kind, void *out) {
     strait_reader r = {msg->body, msg->size, 0};
-    strait_layout_read(strait_swarm_layout(kind), &r, (strait_float_memory){NULL, 0}, out);
+    strait_layout_read(strait_swarm_layout((int)kind), &r, (strait_float_memory){NULL, 0}, out);
     return !r.is_short && r.left == 0;
 }
 
