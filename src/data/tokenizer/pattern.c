@@ -65,7 +65,7 @@ static strait_err copy_escape(const char *source, int is_class, strait_buffer *o
 
 /* The length of the item at source[at] inside a class: 1, or that of [:name:]. */
 static strait_err measure_in_class(const char *source, size_t n, size_t at, size_t *used) {
-    const char next = at + 1 < n ? source[at + 1] : '\0';
+    const char next = (char)(at + 1 < n ? source[at + 1] : 0);
     if (source[at] == '[' && next == ':') {
         const char *end = memchr(source + at, ']', n - at);
         if (end != NULL) *used = (size_t)(end - source) - at + 1;
