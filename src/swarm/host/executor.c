@@ -84,10 +84,11 @@ static int note_cost(struct host_pace *pace, double cost_s) {
 static void choose_interval(struct host *h) {
     const struct strait_pipeline *pipeline = pipeline_of(h->executor);
     note_copies(h);
+    const strait_stage_command *ended = &h->work.queue[0]; // a basis may have followed the update
     const double copy_s = copy_seconds(h);
     const int is_known = note_cost(&h->pace, strait_pipeline_snapshot_seconds(pipeline));
-    if (copy_s > 0.0) h->pace.copy_s = copy_s;   // 0 before the first snapshot
-    if (h->work.queue[0].update.keep_snapshot) { // of the update that has just ended
+    if (copy_s > 0.0) h->pace.copy_s = copy_s; // 0 before the first snapshot
+    if (ended->kind == STRAIT_COMMAND_UPDATE && ended->update.keep_snapshot) {
         h->pace.kept_step = h->work.step;
         h->pace.kept_ns = strait_clock_ns();
         memset(h->pace.is_copied, 0, sizeof h->pace.is_copied);
