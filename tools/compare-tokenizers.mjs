@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Tokenizer } from "@huggingface/tokenizers";
 
 const [strait, repository, folder] = process.argv.slice(2);
-const models = ["gpt2", "llama3", "qwen3", "llama2", "gemma2"];
+const models = ["gpt2", "llama3", "qwen3", "llama2", "gemma2", "command_r_plus", "internlm2"];
 
 // Deterministic random numbers, the same on every machine.
 let state = 20240520;
@@ -112,17 +112,24 @@ function ours(file, path) {
 // ByteLevel implies: it passes it to RegExp unchanged, and JavaScript's \s contains U+FEFF and not
 // U+0085, unlike Unicode's White_Space. It does translate patterns of Split, and agrees with us on both
 // characters there. So the reference gets the same pattern as a Split.
-function spellOutByteLevel(definition) {
-  if (definition.pre_tokenizer?.type !== "ByteLevel" || !definition.pre_tokenizer.use_regex) return definition;
-  const Regex = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-  const split = { type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false };
-  const pretokenizers = [split, { ...definition.pre_tokenizer, use_regex: false }];
-  return { ...definition, pre_tokenizer: { type: "Sequence", pretokenizers } };
+// Digits are all of \p{N} in the Rust package, only 0 to 9 in JavaScript's: they become a Split, too.
+const isolated = (Regex) => ({ type: "Split", pattern: { Regex }, behavior: "Isolated", invert: false });
+function spellOut(step) {
+  if (step?.type === "Sequence") return { ...step, pretokenizers: step.pretokenizers.flatMap(spellOutAll) };
+  const all = spellOutAll(step);
+  return all.length === 1 ? all[0] : { type: "Sequence", pretokenizers: all };
+}
+function spellOutAll(step) {
+  if (step?.type === "Digits") return [isolated(step.individual_digits ? "\\p{N}" : "\\p{N}+")];
+  if (step?.type !== "ByteLevel" || !step.use_regex) return [step];
+  const regex = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+  return [isolated(regex), { ...step, use_regex: false }];
 }
 
 function theirs(file, documents) {
   const config = { tokenizer_class: "PreTrainedTokenizerFast", clean_up_tokenization_spaces: false };
-  const tokenizer = new Tokenizer(spellOutByteLevel(JSON.parse(readFileSync(file, "utf8"))), config);
+  const definition = JSON.parse(readFileSync(file, "utf8"));
+  const tokenizer = new Tokenizer({ ...definition, pre_tokenizer: spellOut(definition.pre_tokenizer) }, config);
   const start = process.hrtime.bigint();
   const ids = documents.map((text) => tokenizer.encode(text, { add_special_tokens: false }).ids);
   return { ids, seconds: Number(process.hrtime.bigint() - start) / 1e9 };

@@ -43,6 +43,7 @@ struct strait_tokenizer {
     int has_byte_fallback; // a character without a token becomes its bytes, "<0x00>" and on
     int fuses_unk;         // consecutive unknown characters become one unknown token
     int ignores_merges;    // a word that is a token is not merged
+    int has_nul_token;     // "vocab" has the key "\u0000" (strait_read_document)
     int32_t unk;           // the unknown token; -1 if there is none
     int32_t byte_ids[256]; // the token of each byte, for byte level or byte fallback; else -1
 
@@ -59,6 +60,14 @@ struct strait_tokenizer {
     strait_ids before, after; // tokens that the post-processor's template puts around a text
     char fingerprint[STRAIT_HASH_TEXT];
 };
+
+/* Stands for the key "\u0000" of "vocab" in a parsed document: U+FFFF, which is not a character. */
+#define STRAIT_NUL_MARK "\xef\xbf\xbf"
+
+/* Parses the text of a tokenizer.json. The JSON library reads no key with a NUL, but vocabularies
+ * of SentencePiece have a token of that one character: its key becomes STRAIT_NUL_MARK, and
+ * *has_nul 1. STRAIT_EDATA: a syntax error, with line and column. */
+strait_err strait_read_document(const char *text, size_t bytes, json_t **out, int *has_nul);
 
 /* Each reads one section of the document into *t, which was zeroed at first. Call them in this
  * order: the model depends on is_byte_level of the steps, added tokens on the vocabulary and the

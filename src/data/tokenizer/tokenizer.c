@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/file.h"
 #include "data/tokenizer/internal.h"
 
 #include <string.h>
@@ -136,7 +137,7 @@ static strait_err check_document(const json_t *document) {
 
 /* The order matters: the steps say whether tokens are bytes, which the model and the added tokens
  * need to know. */
-static strait_err read_document(struct strait_tokenizer *t, const json_t *document) {
+static strait_err read_sections(struct strait_tokenizer *t, const json_t *document) {
     STRAIT_TRY(check_document(document));
     STRAIT_TRY(strait_read_steps(t, document));
     STRAIT_TRY(strait_read_model(t, document));
@@ -146,10 +147,11 @@ static strait_err read_document(struct strait_tokenizer *t, const json_t *docume
 }
 
 /* Both ways to open a tokenizer end here. */
-static strait_err build(const json_t *document, struct strait_tokenizer **out) {
+static strait_err build(const json_t *document, int has_nul, struct strait_tokenizer **out) {
     struct strait_tokenizer *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "tokenizer", (void **)&t));
-    strait_err err = read_document(t, document);
+    t->has_nul_token = has_nul;
+    strait_err err = read_sections(t, document);
     if (err == STRAIT_OK) err = finish(t);
     if (err == STRAIT_OK)
         *out = t;
@@ -160,8 +162,9 @@ static strait_err build(const json_t *document, struct strait_tokenizer **out) {
 
 strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_tokenizer **out) {
     json_t *document = NULL;
-    STRAIT_TRY(strait_json_parse(json, bytes, &document));
-    const strait_err err = build(document, out);
+    int has_nul = 0;
+    STRAIT_TRY(strait_read_document(json, bytes, &document, &has_nul));
+    const strait_err err = build(document, has_nul, out);
     json_decref(document);
     return err;
 }
@@ -169,10 +172,15 @@ strait_err strait_tokenizer_parse(const char *json, size_t bytes, struct strait_
 /* Parsing errors of JSON usually mean a download that was interrupted. */
 strait_err strait_tokenizer_open(const char *path, struct strait_tokenizer **out) {
     json_t *document = NULL;
-    strait_err err = strait_json_load(path, FILE_LIMIT, &document);
-    if (err == STRAIT_EDATA) strait_err_prefix("not a complete tokenizer.json");
+    char *text = NULL;
+    size_t bytes = 0;
+    int has_nul = 0;
+    STRAIT_TRY(strait_file_read(path, FILE_LIMIT, &text, &bytes));
+    strait_err err = strait_read_document(text, bytes, &document, &has_nul);
+    strait_alloc_free(text);
+    if (err != STRAIT_OK) strait_err_prefix("not a complete tokenizer.json: %s", path);
     STRAIT_TRY(err);
-    err = build(document, out);
+    err = build(document, has_nul, out);
     json_decref(document);
     if (err != STRAIT_OK) strait_err_prefix("%s", path);
     return err;

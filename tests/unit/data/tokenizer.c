@@ -129,6 +129,31 @@ static void test_fingerprint_changes_with_the_ids_only(void **state) {
     strait_tokenizer_close(&same);
 }
 
+/* As InternLM 2 and Command R+ have them: SentencePiece's token of the character NUL, and keys of
+ * ByteLevel in a template. The ids are those of the tokenizers library. */
+static void test_reads_a_token_of_nul_and_a_template_with_extra_keys(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .pre_tokenizer = "null",
+        .decoder = "{\"type\":\"Fuse\"}",
+        .vocab = "{\"<s>\":0,\"\\u0000\" : 1,\"a\":2,\"b\":3,\"ab\":4}",
+        .merges = "[\"a b\"]",
+        .post_processor = "{\"type\":\"TemplateProcessing\",\"add_prefix_space\":true,"
+                          "\"trim_offsets\":false,\"use_regex\":true,\"pair\":[],\"single\":"
+                          "[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":"
+                          "{\"id\":\"A\",\"type_id\":0}}],\"special_tokens\":{\"<s>\":"
+                          "{\"id\":\"<s>\",\"ids\":[0],\"tokens\":[\"<s>\"]}}}"});
+    assert_string_equal(ids_of(t, "ab\0a", 4, 0), "4 1 2");
+    assert_string_equal(ids_of(t, "b", 1, STRAIT_ENCODE_TEMPLATE), "0 3");
+    check_round_trip(t, "a\0\0b", 4);
+    assert_int_equal(strait_tokenizer_find(t, "", 1), 1);
+    strait_tokenizer_close(&t);
+    /* A file that has U+FFFF itself leaves nothing to stand for the NUL. */
+    const char *both = test_file_text(
+        &(strait_test_file){.vocab = "{\"\\u0000\":0,\"\\uffff\":1}", .merges = "[]"});
+    CHECK_FAILS(strait_tokenizer_parse(both, strlen(both), &t), STRAIT_EDATA, "NUL byte");
+}
+
 static void test_survives_failing_allocations(void **state) {
     (void)state;
     const strait_test_file file = {
@@ -180,6 +205,7 @@ int main(void) {
         cmocka_unit_test(test_rejects_other_files),
         cmocka_unit_test(test_finds_tokens_and_their_bytes),
         cmocka_unit_test(test_fingerprint_changes_with_the_ids_only),
+        cmocka_unit_test(test_reads_a_token_of_nul_and_a_template_with_extra_keys),
         cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

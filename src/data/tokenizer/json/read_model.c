@@ -25,15 +25,16 @@ static strait_err read_vocab(struct strait_tokenizer *t, const json_t *vocab, st
     const char *text;
     json_t *value;
     json_object_foreach((json_t *)vocab, text, value) {
-        const size_t n = strlen(text);
+        const int is_nul = t->has_nul_token && strcmp(text, STRAIT_NUL_MARK) == 0;
+        const size_t n = is_nul ? 1 : strlen(text);
         int is_reachable = 0;
         if (!json_is_integer(value))
             return STRAIT_FAIL(STRAIT_EDATA, "\"vocab\": the id of \"%.60s\" is not an integer",
                                text);
-        STRAIT_TRY(key_of(t, text, n, key, &is_reachable));
+        STRAIT_TRY(key_of(t, is_nul ? "" : text, n, key, &is_reachable));
         const int64_t id = json_integer_value(value);
         STRAIT_TRY(is_reachable ? strait_vocab_add(&t->vocab, id, key->data, key->n)
-                                : strait_vocab_add_hidden(&t->vocab, id, text, n));
+                                : strait_vocab_add_hidden(&t->vocab, id, is_nul ? "" : text, n));
     }
     if (t->vocab.n_ids == 0) return STRAIT_FAIL(STRAIT_EDATA, "\"vocab\" is empty");
     return STRAIT_OK;

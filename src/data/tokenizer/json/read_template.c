@@ -25,7 +25,10 @@ static strait_err add_ids(const struct strait_tokenizer *t, const json_t *specia
 /* Reads the template for a single text: special tokens before and after the sequence. The template
  * for pairs of texts is not used. */
 static strait_err read_template(struct strait_tokenizer *t, const json_t *object) {
-    static const char *const known[] = {"type", "single", "pair", "special_tokens", NULL};
+    /* Some files keep three keys of ByteLevel here; they have no meaning for a template. */
+    static const char *const known[] = {
+        "type",      "single",           "pair", "special_tokens", "trim_offsets",
+        "use_regex", "add_prefix_space", NULL};
     const json_t *single = NULL;
     const json_t *specials = NULL;
     int is_after = 0;
