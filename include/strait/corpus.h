@@ -1,8 +1,8 @@
 /* corpus.h - token shards: write them from text, and read them.
  *
- * A corpus is what a run file names under `data:`: one shard (train.bin), several with commas
- * between them (a.bin,b.bin), or the manifest that strait_tokenize_run writes beside its shards
- * (train.json). */
+ * A corpus is what a run file names under `data:`: one shard (train.bin), a pattern
+ * (shards/[*].bin), the manifest that strait_tokenize_run writes beside its shards (train.json), or
+ * several of these with commas between them (a.bin,b.bin). */
 #pragma once
 
 #include <strait/error.h>
@@ -65,6 +65,18 @@ typedef struct strait_corpus_shard_info {
  * vocabulary and tokenizer where they state them. STRAIT_EDATA: a file is damaged or not a shard.
  * Afterwards any number of threads may read. */
 STRAIT_API strait_err strait_corpus_open(const char *path, struct strait_corpus **out);
+
+/* What a file without the header of a shard is (data.format). */
+typedef enum strait_corpus_format {
+    STRAIT_CORPUS_SHARD,  // an error
+    STRAIT_CORPUS_UINT16, // nothing but token ids of two bytes, little-endian, as nanoGPT has them
+    STRAIT_CORPUS_UINT32, // the same of four bytes
+} strait_corpus_format;
+
+/* Like strait_corpus_open, for files of other programs. Raw files state neither vocabulary nor
+ * tokenizer. */
+STRAIT_API strait_err strait_corpus_open_as(const char *path, strait_corpus_format format,
+                                            struct strait_corpus **out);
 STRAIT_API void strait_corpus_close(struct strait_corpus **corpus); // accepts NULL in *corpus
 
 /* Describes the corpus, and its i-th shard with 0 <= i < n_shards. */

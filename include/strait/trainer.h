@@ -50,13 +50,15 @@ typedef struct strait_trainer_stage {
 
 enum {
     STRAIT_TRAINER_DEVICE = 128, // bytes for the name of a device
-    STRAIT_TRAINER_PRECISION = 192
+    STRAIT_TRAINER_PRECISION = 192,
+    STRAIT_TRAINER_SOURCES = 1024
 };
 
 typedef struct strait_trainer_info {
     int64_t parameters; // trained ones, those of codecs included
     int64_t vocab;
     int64_t train_tokens, valid_tokens;       // of the data
+    char sources[STRAIT_TRAINER_SOURCES];     // of a mixture, with their shares; empty: one source
     int64_t microbatch, n_microbatches;       // sequences per microbatch, microbatches per step
     double flops_per_token;                   // matrix products and attention, codecs included
     char device[STRAIT_TRAINER_DEVICE];       // empty before open

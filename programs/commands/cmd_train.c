@@ -65,6 +65,7 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
            strait_progress_plural(run->layers), (long long)run->width, (long long)info->vocab);
     printf("data         %.2fM tokens, %.2f epochs\n", (double)info->train_tokens / 1e6,
            (double)(run->steps * run->batch_tokens) / (double)info->train_tokens);
+    if (info->sources[0] != '\0') printf("sources      %s\n", info->sources);
     printf("step         %lld tokens in %lld microbatch%s of %lld sequence%s, %.1f GFLOP\n",
            (long long)run->batch_tokens, (long long)info->n_microbatches,
            info->n_microbatches == 1 ? "" : "es", (long long)info->microbatch,

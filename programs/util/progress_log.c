@@ -61,6 +61,8 @@ static void on_opened(void *user, const strait_trainer_info *info, int64_t step)
                         "%s: %.2fM parameters on %s, %s; %lld steps of %lld tokens, %s in all",
                         log->folder, (double)info->parameters / 1e6, info->device, text,
                         (long long)log->n_steps, (long long)log->batch_tokens, tokens);
+    if (info->sources[0] != '\0')
+        strait_progress_say(&log->progress, "training data: %s", info->sources);
     if (step > 0) strait_progress_say(&log->progress, "resuming after step %lld", (long long)step);
     log->began = strait_files_seconds();
     log->first_step = step;

@@ -7,6 +7,7 @@
  * or the machine, and the options of link.codec, which the codec completes. */
 #pragma once
 
+#include <strait/corpus.h>
 #include <strait/run.h>
 
 #include "base/options/options.h"

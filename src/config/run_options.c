@@ -24,6 +24,10 @@ static const char *const schedules[] = {[STRAIT_LR_LINEAR] = "linear",
                                         NULL};
 static const char *const row_moments[] = {
     [STRAIT_ROWS_CONSTRAINED] = "constrained", [STRAIT_ROWS_ALL] = "all", NULL};
+static const char *const corpus_formats[] = {[STRAIT_CORPUS_SHARD] = "shard",
+                                             [STRAIT_CORPUS_UINT16] = "uint16",
+                                             [STRAIT_CORPUS_UINT32] = "uint32",
+                                             NULL};
 static const char *const pipelines[] = {[STRAIT_RUN_PIPELINE_AUTO] = "auto",
                                         [STRAIT_RUN_FILL_DRAIN] = "fill-drain",
                                         [STRAIT_RUN_1F1B] = "1f1b",

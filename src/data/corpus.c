@@ -1,9 +1,14 @@
 #include "data/corpus.h"
 
 #include "base/alloc.h"
+#include "data/buffer.h"
 #include "data/manifest.h"
+#include "data/text/input.h"
 
+#include <glob.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A name shorter than the ending must not be read before its start. */
 static int ends_with(const char *text, const char *ending) {
@@ -12,12 +17,15 @@ static int ends_with(const char *text, const char *ending) {
     return n >= k && strcmp(text + n - k, ending) == 0;
 }
 
-/* The number of shards is known before the first one is opened. */
-static strait_err reserve(struct strait_corpus *corpus, int n) {
-    const size_t count = (size_t)n;
-    STRAIT_TRY(strait_alloc(count, sizeof *corpus->shards, "shards", (void **)&corpus->shards));
-    STRAIT_TRY(strait_alloc(count, sizeof *corpus->paths, "shard paths", (void **)&corpus->paths));
-    return strait_alloc(count, sizeof *corpus->hashes, "shard hashes", (void **)&corpus->hashes);
+/* Makes space for one more shard. */
+static strait_err reserve(struct strait_corpus *corpus) {
+    const size_t n = (size_t)corpus->n_shards + 1;
+    STRAIT_TRY(strait_buffer_reserve((void **)&corpus->shards, &corpus->capacity[0], n,
+                                     sizeof *corpus->shards));
+    STRAIT_TRY(strait_buffer_reserve((void **)&corpus->paths, &corpus->capacity[1], n,
+                                     sizeof *corpus->paths));
+    return strait_buffer_reserve((void **)&corpus->hashes, &corpus->capacity[2], n,
+                                 sizeof *corpus->hashes);
 }
 
 /* Checks the vocabulary and tokenizer in a shard's header against those of the shards before it and
@@ -42,62 +50,102 @@ static strait_err merge_header(struct strait_corpus *corpus, const struct strait
 /* Shards are opened at once, so that a missing one is reported before training. */
 static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
     const int i = corpus->n_shards;
+    STRAIT_TRY(reserve(corpus));
     STRAIT_TRY(strait_alloc_string(path, &corpus->paths[i]));
+    corpus->shards[i] = (struct strait_shard){0};
+    corpus->hashes[i][0] = '\0';
     corpus->n_shards++; // now strait_corpus_close releases the path, also after an error below
-    STRAIT_TRY(strait_shard_init(&corpus->shards[i], corpus->paths[i]));
-    return merge_header(corpus, &corpus->shards[i]);
-}
-
-/* Opens the shards of a list with commas. */
-static strait_err add_listed(struct strait_corpus *corpus) {
-    int n = 1;
-    for (const char *c = corpus->name; *c != '\0'; c++)
-        n += *c == ',';
-    STRAIT_TRY(reserve(corpus, n));
-    const char *at = corpus->name;
-    for (int i = 0; i < n; i++) {
-        const size_t length = strcspn(at, ",");
-        char path[STRAIT_PATH_MAX];
-        if (length == 0)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "data \"%s\": an empty name in the list",
-                               corpus->name);
-        STRAIT_TRY(strait_file_path(path, "%.*s", (int)length, at));
-        STRAIT_TRY(add_shard(corpus, path));
-        at += length + 1;
-    }
-    return STRAIT_OK;
+    struct strait_shard *shard = &corpus->shards[i];
+    if (corpus->format == STRAIT_CORPUS_SHARD)
+        STRAIT_TRY(strait_shard_init(shard, corpus->paths[i]));
+    else
+        STRAIT_TRY(strait_shard_init_raw(shard, corpus->paths[i],
+                                         corpus->format == STRAIT_CORPUS_UINT16 ? 2 : 4));
+    return merge_header(corpus, shard);
 }
 
 /* Opens the shards of a manifest. Their lengths are compared now, their hashes only by
  * strait_corpus_verify, which reads every byte. */
-static strait_err add_manifest(struct strait_corpus *corpus) {
+static strait_err add_manifest(struct strait_corpus *corpus, const char *path) {
     struct strait_manifest manifest = {0};
-    strait_err err = strait_manifest_init(&manifest, corpus->name);
-    if (err == STRAIT_OK) err = reserve(corpus, manifest.n_shards);
+    strait_err err = strait_manifest_init(&manifest, path);
     for (int i = 0; err == STRAIT_OK && i < manifest.n_shards; i++) {
         strait_manifest_entry entry;
         err = strait_manifest_shard(&manifest, i, &entry);
         if (err == STRAIT_OK) err = add_shard(corpus, entry.path);
         if (err != STRAIT_OK) break;
-        memcpy(corpus->hashes[i], entry.hash, sizeof entry.hash);
-        if (corpus->shards[i].n_tokens != entry.n_tokens)
+        const int last = corpus->n_shards - 1;
+        memcpy(corpus->hashes[last], entry.hash, sizeof entry.hash);
+        if (corpus->shards[last].n_tokens != entry.n_tokens)
             err = STRAIT_FAIL(
                 STRAIT_EDATA,
                 "%s: %lld tokens, but the manifest %s says %lld; tokenize the text again",
-                corpus->paths[i], (long long)corpus->shards[i].n_tokens, corpus->name,
+                corpus->paths[last], (long long)corpus->shards[last].n_tokens, path,
                 (long long)entry.n_tokens);
     }
     strait_manifest_fini(&manifest);
     return err;
 }
 
-/* The ending decides, because a manifest and a list of shards are both given under one option. */
+/* The ending decides: manifests and shards are given under one option. */
+static strait_err add_file(struct strait_corpus *corpus, const char *path) {
+    if (ends_with(path, ".parquet")) return strait_input_refuse_parquet(path);
+    return ends_with(path, ".json") ? add_manifest(corpus, path) : add_shard(corpus, path);
+}
+
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* glob's own order depends on the language of the user, and the order of shards is part of a run.
+ */
+static strait_err add_matching(struct strait_corpus *corpus, const char *pattern) {
+    glob_t found = {0};
+    const int result = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
+    strait_err err = STRAIT_OK;
+    if (result == GLOB_NOSPACE)
+        err = STRAIT_FAIL(STRAIT_ENOMEM, "%s: names of files", pattern);
+    else if (result != 0)
+        err = STRAIT_FAIL(STRAIT_EIO, "%s: no file matches this pattern", pattern);
+    if (err == STRAIT_OK) qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+    for (size_t i = 0; err == STRAIT_OK && i < found.gl_pathc; i++)
+        err = add_file(corpus, found.gl_pathv[i]);
+    globfree(&found);
+    return err;
+}
+
+/* A file that is named like a pattern is that file. */
+static strait_err add_named(struct strait_corpus *corpus, const char *name) {
+    if (strpbrk(name, "*?[") != NULL && access(name, F_OK) != 0) return add_matching(corpus, name);
+    return add_file(corpus, name);
+}
+
+/* Opens everything in a list with commas. */
+static strait_err add_listed(struct strait_corpus *corpus) {
+    for (const char *at = corpus->name;; at++) {
+        const size_t length = strcspn(at, ",");
+        char path[STRAIT_PATH_MAX];
+        if (length == 0)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "data \"%s\": an empty name in the list",
+                               corpus->name);
+        STRAIT_TRY(strait_file_path(path, "%.*s", (int)length, at));
+        STRAIT_TRY(add_named(corpus, path));
+        at += length;
+        if (*at == '\0') return STRAIT_OK;
+    }
+}
+
 strait_err strait_corpus_open(const char *path, struct strait_corpus **out) {
+    return strait_corpus_open_as(path, STRAIT_CORPUS_SHARD, out);
+}
+
+strait_err strait_corpus_open_as(const char *path, strait_corpus_format format,
+                                 struct strait_corpus **out) {
     struct strait_corpus *corpus = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *corpus, "corpus", (void **)&corpus));
+    corpus->format = format;
     strait_err err = strait_alloc_string(path, &corpus->name);
-    if (err == STRAIT_OK)
-        err = ends_with(path, ".json") ? add_manifest(corpus) : add_listed(corpus);
+    if (err == STRAIT_OK) err = add_listed(corpus);
     if (err == STRAIT_OK)
         *out = corpus;
     else

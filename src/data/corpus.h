@@ -1,7 +1,8 @@
 /* corpus.h - the token shards of one run, read as one.
  *
- * What a run file calls `data:` is a shard (train.bin), several with commas between them
- * (a.bin,b.bin), or the manifest that "strait tokenize" writes beside its shards (train.json).
+ * What a run file calls `data:` is a shard (train.bin), a pattern as a shell has it (shards/x?.bin;
+ * its files in the order of their bytes), the manifest that "strait tokenize" writes beside its
+ * shards (train.json), or several of these with commas between them (a.bin,b.bin).
  * All shards must agree on vocabulary and tokenizer where they state them. <strait/corpus.h> has
  * the functions that open, read and verify a corpus; this header adds what only the library uses.
  */
@@ -20,6 +21,8 @@ struct strait_corpus {
     char **paths;                     // owned; the shards borrow them
     char (*hashes)[STRAIT_HASH_TEXT]; // of whole files, from the manifest; empty if unknown
     int n_shards;
+    size_t capacity[3]; // of shards, paths and hashes
+    strait_corpus_format format;
     int64_t n_tokens;
     int64_t vocab;                    // every id is smaller; 0 if unknown
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown

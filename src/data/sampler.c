@@ -1,7 +1,5 @@
 #include "data/sampler.h"
 
-#include "base/rng/rng.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -43,10 +41,10 @@ static uint64_t feistel(strait_rng rng, unsigned half_bits, uint64_t x) {
     return left << half_bits | right;
 }
 
-/* The image of `index` under a permutation of [0, n). The network permutes [0, 4^k) with 4^k >= n;
- * applying it again while the result is n or more (cycle walking) gives a permutation of [0, n). It
- * takes at most four applications on average, since 4^k <= 4 n. */
-static int64_t permute(strait_rng rng, int64_t n, int64_t index) {
+/* The network permutes [0, 4^k) with 4^k >= n; applying it again while the result is n or more
+ * (cycle walking) gives a permutation of [0, n). It takes at most four applications on average,
+ * since 4^k <= 4 n. */
+int64_t strait_sampler_permute(strait_rng rng, int64_t n, int64_t index) {
     unsigned half_bits = 1;
     while ((uint64_t)1 << 2 * half_bits < (uint64_t)n)
         half_bits++;
@@ -64,7 +62,7 @@ strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t 
     if (!sampler->is_in_order) {
         const strait_rng rng = {sampler->seed,
                                 strait_rng_stream("sampler.order") + (uint64_t)epoch};
-        window = permute(rng, sampler->n_windows, window);
+        window = strait_sampler_permute(rng, sampler->n_windows, window);
     }
     int shard = 0; // the shard that holds the window; there are few, so a scan is fast enough
     for (;; shard++) {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/rng/rng.h"
 #include "data/corpus.h"
 
 #include <stdint.h>
@@ -47,3 +48,7 @@ typedef struct strait_sampler_place {
 
 /* Locates a sequence >= 0 without reading its tokens. Any thread. */
 strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t sequence);
+
+/* The image of `index` under a permutation of [0, n) that `rng` determines; n > 0. It keeps no
+ * table, so any n costs the same. Part of the frozen order. */
+int64_t strait_sampler_permute(strait_rng rng, int64_t n, int64_t index);

@@ -18,7 +18,8 @@ enum {
     FINGERPRINT_BYTES = 16,
     NARROW_VOCAB = 65536, // the largest vocabulary whose ids fit into two bytes
     BUFFER_IDS = 16384,   // converted per write
-    PIECE_BYTES = 16384   // read at a time
+    PIECE_BYTES = 16384,  // read at a time
+    PROBE_IDS = 256       // of a raw file, to tell four-byte from two-byte ids
 };
 
 /* The header is 256 words of 32 bits, as in llm.c and other programs. */
@@ -51,7 +52,8 @@ static strait_err check_kind(const unsigned char *data, size_t bytes, const char
     if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_OTHER_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a token shard (its first word is not %d); create one with "
-                           "\"strait tokenize\"",
+                           "\"strait tokenize\", or set data.format to uint16 or uint32 for a "
+                           "file of nothing but token ids",
                            path, MAGIC);
     if (bytes < STRAIT_SHARD_HEADER_BYTES)
         return STRAIT_FAIL(STRAIT_EDATA,
@@ -88,6 +90,7 @@ static strait_err parse_header(struct strait_shard *shard, const unsigned char *
             path, (unsigned long long)(have - n * (unsigned)id_bytes), (unsigned long long)n);
     shard->path = path;
     shard->bytes = (int64_t)bytes;
+    shard->header_bytes = STRAIT_SHARD_HEADER_BYTES;
     shard->id_bytes = id_bytes;
     shard->n_tokens = (int64_t)n;
     shard->vocab = header_word(header, 4);
@@ -102,21 +105,59 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
     return STRAIT_OK;
 }
 
-strait_err strait_shard_init(struct strait_shard *shard, const char *path) {
+/* Every second of the first ids is 0 where a file of four-byte ids is read as two-byte ones:
+ * training on that would succeed, on nonsense. */
+static int looks_wide(const unsigned char *ids, size_t n) {
+    for (size_t i = 1; i < n; i += 2)
+        if (ids[2 * i] != 0 || ids[2 * i + 1] != 0) return 0;
+    return n >= PROBE_IDS;
+}
+
+static strait_err parse_raw(struct strait_shard *shard, const unsigned char *start, size_t n_start,
+                            int64_t bytes, int id_bytes) {
+    if (bytes == 0 || bytes % id_bytes != 0)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: %lld bytes are not a whole number of %d-bit token ids; check "
+                           "data.format, or copy the file again",
+                           shard->path, (long long)bytes, 8 * id_bytes);
+    if (id_bytes == 2 && looks_wide(start, n_start / 2))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: every second of its first 16-bit token ids is 0: set data.format "
+                           "to uint32",
+                           shard->path);
+    shard->bytes = bytes;
+    shard->id_bytes = id_bytes;
+    shard->n_tokens = bytes / id_bytes;
+    return STRAIT_OK;
+}
+
+/* Magic and version tell a shard from a raw file: as ids they would be four unlikely ones. */
+static strait_err init_as(struct strait_shard *shard, const char *path, int raw_bytes) {
     unsigned char header[STRAIT_SHARD_HEADER_BYTES] = {0};
     int64_t bytes = 0;
     size_t n_read = 0;
     int fd = 0;
-    *shard = (struct strait_shard){0};
+    *shard = (struct strait_shard){.path = path};
     STRAIT_TRY(strait_file_open(path, &fd, &bytes));
     strait_err err = strait_file_read_at(fd, path, 0, header, sizeof header, &n_read);
-    if (err == STRAIT_OK) err = parse_header(shard, header, (size_t)bytes, path);
+    if (err == STRAIT_OK)
+        err = raw_bytes > 0 && id_bytes_of(header) == 0
+                  ? parse_raw(shard, header, n_read, bytes, raw_bytes)
+                  : parse_header(shard, header, (size_t)bytes, path);
     if (err != STRAIT_OK) {
         (void)close(fd);
         return err;
     }
     shard->fd = fd;
     return STRAIT_OK;
+}
+
+strait_err strait_shard_init(struct strait_shard *shard, const char *path) {
+    return init_as(shard, path, 0);
+}
+
+strait_err strait_shard_init_raw(struct strait_shard *shard, const char *path, int id_bytes) {
+    return init_as(shard, path, id_bytes);
 }
 
 void strait_shard_fini(struct strait_shard *shard) {
@@ -168,8 +209,8 @@ static strait_err copy_ids(const struct strait_shard *shard, int64_t first, int6
         const unsigned char *ids = shard->ids != NULL ? shard->ids + at : piece;
         size_t n_read = bytes;
         if (shard->ids == NULL)
-            STRAIT_TRY(strait_file_read_at(shard->fd, shard->path, STRAIT_SHARD_HEADER_BYTES + at,
-                                           piece, bytes, &n_read));
+            STRAIT_TRY(strait_file_read_at(shard->fd, shard->path, shard->header_bytes + at, piece,
+                                           bytes, &n_read));
         if (n_read < bytes) return fail_short(shard);
         const uint32_t top = convert(ids, shard->id_bytes, some, out);
         *largest = top > *largest ? top : *largest;

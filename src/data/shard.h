@@ -33,6 +33,7 @@ struct strait_shard {
     int fd;                   // 0: not open, or given to strait_shard_parse
     const unsigned char *ids; // in the memory given to strait_shard_parse; NULL: in the file
     int64_t bytes;            // of the file when it was opened
+    int header_bytes;         // before the first id in the file; 0: a raw file
     int id_bytes;             // per id: 2 or 4
     int64_t n_tokens;
     int64_t vocab;                    // 0 if unknown
@@ -44,6 +45,11 @@ struct strait_shard {
  * these apart. */
 strait_err strait_shard_init(struct strait_shard *shard, const char *path);
 void strait_shard_fini(struct strait_shard *shard); // accepts a zeroed shard
+
+/* Like strait_shard_init, but a file without the header of a shard is raw: nothing but ids of
+ * id_bytes (2 or 4), little-endian, as nanoGPT writes them. STRAIT_EDATA also if its size is not a
+ * whole number of ids, or if two-byte ids look like four-byte ones. */
+strait_err strait_shard_init_raw(struct strait_shard *shard, const char *path, int id_bytes);
 
 /* The same for a file in memory, which must stay valid while the shard is used; for tests. `path`
  * is the name that errors give. */

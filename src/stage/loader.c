@@ -2,16 +2,12 @@
 
 #include "backend/slab.h"
 #include "base/alloc.h"
+#include "data/mixture.h"
 #include "data/tokenizer/tokenizer.h"
+#include "stage/received_ids.h"
 
+#include <stdio.h>
 #include <string.h>
-
-/* Ids received from outside: all microbatches of one step, or of a validation. Zeroed is empty. */
-struct received {
-    int32_t *tokens, *targets;
-    unsigned char *has_arrived; // per microbatch
-    int64_t n_batches;
-};
 
 /* Two host buffers, because the device may still copy from one while the next is filled. */
 enum {
@@ -24,16 +20,17 @@ struct host_buffer {
 };
 
 struct strait_loader {
-    struct strait_corpus *train, *valid; // owned; valid is NULL if the run has no validation
-    int is_remote;                       // no shards: train and valid are NULL, ids are received
+    struct strait_mixture *train; // owned
+    struct strait_corpus *valid;  // owned; NULL if the run has no validation
+    int is_remote;                // no shards: train and valid are NULL, ids are received
     int64_t remote_windows, received_step;
-    struct received received_train, received_valid;
+    strait_received_ids received_train, received_valid;
     int64_t vocab;
     int64_t valid_limit; // tokens of a validation; 0: all
     uint64_t seed;
 
     strait_run_plan plan;
-    strait_sampler train_sampler, valid_sampler;
+    strait_sampler valid_sampler;
     struct strait_backend *backend;
     struct strait_slab slots;
     strait_tensor *tokens, *targets; // per slot; memory belongs to `slots`
@@ -57,7 +54,7 @@ static strait_err check_tokenizer(struct strait_loader *loader, const strait_run
                           "model.vocab is %lld, but %s has %lld tokens: raise it or leave it out",
                           (long long)loader->vocab, run->data.tokenizer, (long long)vocab);
     const char *fingerprint = strait_tokenizer_fingerprint(tokenizer);
-    if (err == STRAIT_OK) err = strait_corpus_expect(loader->train, loader->vocab, fingerprint);
+    if (err == STRAIT_OK) err = strait_mixture_expect(loader->train, loader->vocab, fingerprint);
     if (err == STRAIT_OK && loader->valid != NULL)
         err = strait_corpus_expect(loader->valid, loader->vocab, fingerprint);
     strait_tokenizer_close(&tokenizer);
@@ -72,17 +69,21 @@ static strait_err check_corpora(struct strait_loader *loader) {
                            "%s does not state its vocabulary: set model.vocab or data.tokenizer",
                            loader->train->name);
     const char *fingerprint = loader->train->tokenizer[0] != '\0' ? loader->train->tokenizer : NULL;
-    STRAIT_TRY(strait_corpus_expect(loader->train, loader->vocab, NULL));
+    STRAIT_TRY(strait_mixture_expect(loader->train, loader->vocab, NULL));
     if (loader->valid == NULL) return STRAIT_OK;
     /* The fingerprint is optional in a shard; only two known ones can differ. */
     const int both_known = fingerprint != NULL && loader->valid->tokenizer[0] != '\0';
     return strait_corpus_expect(loader->valid, loader->vocab, both_known ? fingerprint : NULL);
 }
 
-/* Prefixes errors with the option that names the shards, so that the user knows which to change. */
-static strait_err open_shards(const char *key, const char *path, struct strait_corpus **out) {
-    const strait_err err = strait_corpus_open(path, out);
-    if (err != STRAIT_OK) strait_err_prefix("%s", key);
+/* Errors begin with the option that names the shards, so that the user knows which to change. */
+static strait_err open_shards(struct strait_loader *loader, const strait_run *run) {
+    strait_err err = strait_mixture_open(run->data.train, run->data.format, &loader->train);
+    if (err != STRAIT_OK) strait_err_prefix("data.train");
+    STRAIT_TRY(err);
+    if (run->data.valid[0] == '\0') return STRAIT_OK;
+    err = strait_corpus_open_as(run->data.valid, run->data.format, &loader->valid);
+    if (err != STRAIT_OK) strait_err_prefix("data.valid");
     return err;
 }
 
@@ -94,9 +95,7 @@ static strait_err open_into(struct strait_loader *loader, const strait_run *run)
     loader->vocab = run->model.vocab; // 0: not set; the checks below fill it in
     loader->seed = (uint64_t)run->train.seed;
     loader->valid_limit = run->data.valid_tokens;
-    STRAIT_TRY(open_shards("data.train", run->data.train, &loader->train));
-    if (run->data.valid[0] != '\0')
-        STRAIT_TRY(open_shards("data.valid", run->data.valid, &loader->valid));
+    STRAIT_TRY(open_shards(loader, run));
     /* In this order: model.vocab wins over the tokenizer, which wins over the shards. */
     STRAIT_TRY(check_tokenizer(loader, run));
     return check_corpora(loader);
@@ -126,20 +125,13 @@ strait_err strait_loader_open_remote(int64_t vocab, int64_t valid_windows,
     return STRAIT_OK;
 }
 
-static void received_fini(struct received *received) {
-    strait_alloc_free(received->tokens);
-    strait_alloc_free(received->targets);
-    strait_alloc_free(received->has_arrived);
-    *received = (struct received){0};
-}
-
 void strait_loader_close(struct strait_loader **loader) {
     struct strait_loader *l = *loader;
     if (l == NULL) return;
-    received_fini(&l->received_train);
-    received_fini(&l->received_valid);
+    strait_received_ids_fini(&l->received_train);
+    strait_received_ids_fini(&l->received_valid);
     strait_loader_release(l);
-    strait_corpus_close(&l->train);
+    strait_mixture_close(&l->train);
     strait_corpus_close(&l->valid);
     strait_alloc_free(l);
     *loader = NULL;
@@ -161,7 +153,7 @@ void strait_loader_release(struct strait_loader *loader) {
 }
 
 strait_err strait_loader_check(const struct strait_loader *loader) {
-    if (loader->train != NULL) STRAIT_TRY(strait_corpus_check(loader->train));
+    if (loader->train != NULL) STRAIT_TRY(strait_mixture_check(loader->train));
     return loader->valid != NULL ? strait_corpus_check(loader->valid) : STRAIT_OK;
 }
 
@@ -176,6 +168,18 @@ const char *strait_loader_tokenizer(const struct strait_loader *loader) {
 /* A remote loader does not know the size of the data. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader) {
     return loader->train != NULL ? loader->train->n_tokens : 0;
+}
+
+void strait_loader_describe(const struct strait_loader *loader, char *out, size_t capacity) {
+    out[0] = '\0';
+    if (loader->train == NULL || loader->train->n_sources < 2) return;
+    for (int i = 0; i < loader->train->n_sources; i++) {
+        const strait_mixture_source *source = &loader->train->sources[i];
+        const size_t used = strlen(out);
+        (void)snprintf(out + used, capacity - used, "%s%.1f%% %s (%.2fM tokens)", i > 0 ? ", " : "",
+                       100.0 * (double)source->share / STRAIT_MIXTURE_ROUND, source->corpus->name,
+                       (double)source->corpus->n_tokens / 1e6);
+    }
 }
 
 /* All sequences have the length of the context, so every microbatch has the same size. */
@@ -193,79 +197,30 @@ size_t strait_loader_bytes(const strait_run_plan *plan, int n_slots) {
     return strait_loader_device_bytes(plan, n_slots + N_BUFFERS);
 }
 
-static strait_err received_init(struct received *received, int64_t n_batches, int64_t n_tokens) {
-    const size_t n = (size_t)(n_batches * n_tokens);
-    received_fini(received);
-    received->n_batches = n_batches;
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&received->tokens));
-    STRAIT_TRY(strait_alloc(n, sizeof(int32_t), "received token ids", (void **)&received->targets));
-    return strait_alloc((size_t)n_batches, 1, "received token ids",
-                        (void **)&received->has_arrived);
-}
-
 strait_err strait_loader_configure(struct strait_loader *loader, const strait_run_plan *plan) {
     loader->plan = *plan;
     if (loader->is_remote) {
         const int64_t n = microbatch_tokens(plan);
-        STRAIT_TRY(received_init(&loader->received_train, plan->n_microbatches, n));
-        return received_init(&loader->received_valid, strait_loader_valid_batches(loader), n);
+        STRAIT_TRY(strait_received_ids_init(&loader->received_train, plan->n_microbatches, n,
+                                            loader->vocab));
+        return strait_received_ids_init(&loader->received_valid,
+                                        strait_loader_valid_batches(loader), n, loader->vocab);
     }
-    STRAIT_TRY(strait_sampler_init(loader->train, plan->shape.context, loader->seed,
-                                   &loader->train_sampler));
+    STRAIT_TRY(strait_mixture_start(loader->train, plan->shape.context, loader->seed));
     if (loader->valid == NULL) return STRAIT_OK;
     return strait_sampler_in_order(loader->valid, plan->shape.context, &loader->valid_sampler);
 }
 
-/* Ids index the embedding table, so ids from the network must be checked before use. */
-static int all_in_range(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) {
-    for (int64_t i = 0; i < n; i++)
-        if (ids[i] < least || ids[i] >= vocab) return 0;
-    return 1;
-}
-
-static strait_err store_received(struct strait_loader *loader, struct received *received,
-                                 int64_t batch, const int32_t *tokens, const int32_t *targets) {
-    const int64_t n = microbatch_tokens(&loader->plan);
-    if (received->has_arrived == NULL || batch < 0 || batch >= received->n_batches)
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "received token ids of microbatch %lld, expected 0 to %lld",
-                           (long long)batch, (long long)received->n_batches - 1);
-    if ((tokens != NULL && !all_in_range(tokens, n, loader->vocab, 0)) ||
-        (targets != NULL && !all_in_range(targets, n, loader->vocab, -1)))
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "received token ids of microbatch %lld outside the vocabulary of %lld",
-                           (long long)batch, (long long)loader->vocab);
-    const size_t bytes = (size_t)n * sizeof(int32_t);
-    if (tokens != NULL) memcpy(received->tokens + batch * n, tokens, bytes);
-    if (targets != NULL) memcpy(received->targets + batch * n, targets, bytes);
-    received->has_arrived[batch] = 1;
-    return STRAIT_OK;
-}
-
 strait_err strait_loader_put(struct strait_loader *loader, int64_t step, int64_t microbatch,
                              const int32_t *tokens, const int32_t *targets) {
-    if (step != loader->received_step && loader->received_train.has_arrived != NULL)
-        memset(loader->received_train.has_arrived, 0, (size_t)loader->received_train.n_batches);
+    if (step != loader->received_step) strait_received_ids_clear(&loader->received_train);
     loader->received_step = step;
-    return store_received(loader, &loader->received_train, microbatch, tokens, targets);
+    return strait_received_ids_put(&loader->received_train, microbatch, tokens, targets);
 }
 
 strait_err strait_loader_put_valid(struct strait_loader *loader, int64_t batch,
                                    const int32_t *tokens, const int32_t *targets) {
-    return store_received(loader, &loader->received_valid, batch, tokens, targets);
-}
-
-/* Copies received ids out. A missing microbatch is an error of the sender, which sends them before
- * the command that uses them. */
-static strait_err copy_received(const struct strait_loader *loader, const struct received *received,
-                                int64_t batch, int32_t *tokens, int32_t *targets) {
-    const int64_t n = microbatch_tokens(&loader->plan);
-    if (batch < 0 || batch >= received->n_batches || !received->has_arrived[batch])
-        return STRAIT_FAIL(STRAIT_EPROTO, "token ids of microbatch %lld have not been received",
-                           (long long)batch);
-    memcpy(tokens, received->tokens + batch * n, (size_t)n * sizeof *tokens);
-    memcpy(targets, received->targets + batch * n, (size_t)n * sizeof *targets);
-    return STRAIT_OK;
+    return strait_received_ids_put(&loader->received_valid, batch, tokens, targets);
 }
 
 strait_err strait_loader_prepare(struct strait_loader *loader, struct strait_backend *backend,
@@ -312,13 +267,12 @@ strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_
                               int32_t *tokens, int32_t *targets) {
     const int64_t rows = loader->plan.microbatch;
     if (!loader->is_remote)
-        return strait_sampler_fill(&loader->train_sampler,
-                                   step * loader->plan.sequences + microbatch * rows, rows, tokens,
-                                   targets);
+        return strait_mixture_fill(loader->train, step * loader->plan.sequences + microbatch * rows,
+                                   rows, tokens, targets);
     if (step != loader->received_step)
         return STRAIT_FAIL(STRAIT_EPROTO, "token ids of step %lld have not been received",
                            (long long)step + 1); // messages count steps from 1
-    return copy_received(loader, &loader->received_train, microbatch, tokens, targets);
+    return strait_received_ids_get(&loader->received_train, microbatch, tokens, targets);
 }
 
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
@@ -351,7 +305,7 @@ int64_t strait_loader_valid_tokens(const struct strait_loader *loader) {
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,
                                     int32_t *targets) {
     if (loader->is_remote)
-        return copy_received(loader, &loader->received_valid, batch, tokens, targets);
+        return strait_received_ids_get(&loader->received_valid, batch, tokens, targets);
     const int64_t context = loader->plan.shape.context;
     const int64_t first = batch * loader->plan.microbatch;
     const int64_t left = strait_loader_valid_windows(loader) - first;

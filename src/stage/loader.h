@@ -54,6 +54,9 @@ const char *strait_loader_tokenizer(const struct strait_loader *loader);
 /* Tokens in the training shards; 0 without shards. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader);
 
+/* Says which sources the training data is mixed from, with their shares; "" for one source. */
+void strait_loader_describe(const struct strait_loader *loader, char *out, size_t capacity);
+
 /* Sets how tokens are divided into sequences and microbatches; copies the plan. STRAIT_EDATA for
  * shards shorter than one sequence. Required by everything below. */
 strait_err strait_loader_configure(struct strait_loader *loader, const strait_run_plan *plan);

@@ -131,6 +131,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
     out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
                         memory.data + memory.codecs + all_messages + out->memory.program;
     memcpy(out->stages, stages, sizeof out->stages);
+    strait_loader_describe(loader, out->sources, sizeof out->sources);
     describe_precision(run, plan, out->precision, sizeof out->precision);
     return STRAIT_OK;
 }

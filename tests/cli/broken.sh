@@ -237,10 +237,12 @@ printf 'BZh91AY&SY and so on' >bad/novel.bz2
 printf 'PAR1 and so on' >bad/novel.parquet
 printf '%%PDF-1.7 and so on' >bad/novel.pdf
 for kind in 'zip=a zip archive' '7z=a 7z archive' 'tar=a tar archive' 'tar.gz=a tar archive' \
-    'bz2=bzip2 data' 'parquet=a Parquet file' 'pdf=a PDF document'; do
+    'bz2=bzip2 data' 'pdf=a PDF document'; do
     refuses 3 "novel.${kind%%=*}: this is ${kind#*=}; convert it to plain text" tokenize \
         --tokenizer tokenizer.json --out bad/x.bin "bad/novel.${kind%%=*}"
 done
+refuses 3 "novel.parquet: this is a Parquet file; .*pandas.read_parquet.'bad/novel.parquet'." tokenize \
+    --tokenizer tokenizer.json --out bad/x.bin bad/novel.parquet
 refuses 3 'this is a tar archive' tokenizer train --vocab 300 --out bad/new.json bad/novel.tar.gz
 [ ! -e bad/x.bin ] || fail "a refused command left a shard"
 

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -67,26 +68,72 @@ static strait_err read_scalar(walk *w, const char *key) {
                    strait_option_section(w->table, key)->key);
 }
 
-/* A list becomes the text "[1,2,3]", one of paths or texts "a,b". */
+/* Reads one key of {path: a, weight: 2} and its value. */
+static strait_err read_source_key(walk *w, const char *key, char path[STRAIT_OPTION_TEXT_MAX],
+                                  char weight[STRAIT_OPTION_QUOTE]) {
+    const yaml_mark_t mark = w->reader.event.start_mark;
+    const char *text = NULL;
+    if (w->reader.event.type != YAML_SCALAR_EVENT)
+        return FAIL_AT(w, mark, "%s: expected {path: FILE, weight: NUMBER}", key);
+    STRAIT_TRY(strait_yaml_text(&w->reader, &text));
+    const int is_path = strcmp(text, "path") == 0;
+    if (!is_path && strcmp(text, "weight") != 0)
+        return FAIL_AT(w, mark, "%s: expected the keys path and weight", key);
+    char *out = is_path ? path : weight;
+    const size_t capacity = is_path ? STRAIT_OPTION_TEXT_MAX : STRAIT_OPTION_QUOTE;
+    if (out[0] != '\0') return FAIL_AT(w, mark, "%s: %s is given twice", key, text);
+    STRAIT_TRY(next(w));
+    if (w->reader.event.type != YAML_SCALAR_EVENT)
+        return FAIL_AT(w, w->reader.event.start_mark, "%s: expected a text", key);
+    STRAIT_TRY(strait_yaml_text(&w->reader, &text));
+    if (text[0] == '\0' || strlen(text) >= capacity || strchr(text, ',') != NULL)
+        return FAIL_AT(w, w->reader.event.start_mark, "%s: empty, too long, or has a comma", key);
+    (void)snprintf(out, capacity, "%s", text);
+    return STRAIT_OK;
+}
+
+/* The map {path: a.bin, weight: 2} of a list of paths becomes the text "a.bin:2". */
+static strait_err read_source(walk *w, const char *key, char out[STRAIT_OPTION_TEXT_MAX]) {
+    const yaml_mark_t start = w->reader.event.start_mark;
+    char path[STRAIT_OPTION_TEXT_MAX] = "", weight[STRAIT_OPTION_QUOTE] = "";
+    for (;;) {
+        STRAIT_TRY(next(w));
+        if (w->reader.event.type == YAML_MAPPING_END_EVENT) break;
+        STRAIT_TRY(read_source_key(w, key, path, weight));
+    }
+    char *end = NULL;
+    const double number = strtod(weight, &end);
+    if (path[0] == '\0' || weight[0] == '\0' || *end != '\0' || !(number > 0.0) || number > 1e9)
+        return FAIL_AT(w, start, "%s: expected a path and a weight above 0", key);
+    if ((size_t)snprintf(out, STRAIT_OPTION_TEXT_MAX, "%s:%s", path, weight) >=
+        STRAIT_OPTION_TEXT_MAX)
+        return FAIL_AT(w, start, "%s: the path is too long", key);
+    return STRAIT_OK;
+}
+
+/* A list becomes the text "[1,2,3]", one of paths or texts "a,b", one of sources "a:2,b:1". */
 static strait_err read_list(walk *w, const char *key) {
     const yaml_mark_t start = w->reader.event.start_mark;
     const strait_option *option = strait_options_find(w->table, key);
     const int is_ints = option != NULL && option->kind == STRAIT_OPTION_INTS;
     const int is_texts = option != NULL && option->kind == STRAIT_OPTION_TEXTS;
-    if (!is_ints && !is_texts && (option == NULL || option->kind != STRAIT_OPTION_PATHS))
+    const int is_paths = option != NULL && option->kind == STRAIT_OPTION_PATHS;
+    if (!is_ints && !is_texts && !is_paths)
         return FAIL_AT(w, start, "%s: does not take a list", key);
     char text[STRAIT_OPTION_TEXT_MAX] = "[";
     size_t used = is_ints ? 1 : 0;
     for (int i = 0;; i++) {
         STRAIT_TRY(next(w));
         if (w->reader.event.type == YAML_SEQUENCE_END_EVENT) break;
-        const char *item = NULL;
-        if (w->reader.event.type != YAML_SCALAR_EVENT)
+        char source[STRAIT_OPTION_TEXT_MAX];
+        const char *item = source;
+        const int is_source = w->reader.event.type == YAML_MAPPING_START_EVENT && is_paths;
+        if (!is_source && w->reader.event.type != YAML_SCALAR_EVENT)
             return FAIL_AT(w, w->reader.event.start_mark, "%s: expected a list of %s", key,
                            is_ints    ? "whole numbers"
                            : is_texts ? "texts"
                                       : "paths");
-        STRAIT_TRY(strait_yaml_text(&w->reader, &item));
+        STRAIT_TRY(is_source ? read_source(w, key, source) : strait_yaml_text(&w->reader, &item));
         if (strlen(item) + used + 4 > sizeof text)
             return FAIL_AT(w, w->reader.event.start_mark, "%s: the list is too long", key);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "," : "", item);

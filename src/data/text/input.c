@@ -133,12 +133,22 @@ static strait_err read_compressed(struct strait_input *input, void *out, size_t 
     return STRAIT_OK;
 }
 
+/* pandas, because nearly everyone with a Parquet file has it. */
+strait_err strait_input_refuse_parquet(const char *path) {
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: this is a Parquet file; convert it to JSON Lines first: python3 -c "
+                       "\"import pandas; pandas.read_parquet('%s').to_json('data.jsonl', "
+                       "orient='records', lines=True)\"",
+                       path, path);
+}
+
 /* Rejects formats that are not text by the first (decompressed) bytes of the file. */
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
     const char *unsupported = input->has_started ? NULL
                                                  : strait_decompress_find_unsupported(start, n);
     input->has_started = input->has_started || n > 0;
     if (unsupported == NULL) return STRAIT_OK;
+    if (strstr(unsupported, "Parquet") != NULL) return strait_input_refuse_parquet(input->path);
     return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; convert it to plain text or JSON Lines first",
                        input->path, unsupported);
 }

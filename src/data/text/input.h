@@ -28,3 +28,6 @@ strait_err strait_input_read(struct strait_input *input, void *out, size_t n, si
 
 /* Bytes read from the file so far, before decompression. */
 int64_t strait_input_bytes_read(const struct strait_input *input);
+
+/* The error for a Parquet file, with the command that converts it. Always STRAIT_EDATA. */
+strait_err strait_input_refuse_parquet(const char *path);

@@ -47,8 +47,28 @@ static void test_reads_paths_as_text_or_list(void **state) {
     CHECK_OK(load("box:\n  parts:\n    - a.bin\n    - \"b c.bin\"\n", &t));
     assert_string_equal(t.parts, "a.bin,b c.bin");
     REFUSES("box: {parts: []}", "T.yaml:1:14: box.parts: has no value");
-    REFUSES("box: {parts: [{a: 1}]}", "T.yaml:1:15: box.parts: expected a list of paths");
+    REFUSES("box: {parts: [{a: 1}]}", "T.yaml:1:16: box.parts: expected the keys path and weight");
+    REFUSES("box: {parts: [[a]]}", "T.yaml:1:15: box.parts: expected a list of paths");
     REFUSES("box: {file: [a]}", "T.yaml:1:13: box.file: does not take a list");
+}
+
+static void test_reads_sources_with_weights(void **state) {
+    (void)state;
+    thing t;
+    CHECK_OK(
+        load("box:\n  parts:\n    - {path: a/*.bin, weight: 3}\n    - weight: 0.5\n      path: b\n",
+             &t));
+    assert_string_equal(t.parts, "a/*.bin:3,b:0.5");
+    REFUSES("box: {parts: [{path: a}]}", "T.yaml:1:15: box.parts: expected a path and a weight");
+    REFUSES("box: {parts: [{path: a, weight: 0}]}",
+            "T.yaml:1:15: box.parts: expected a path and a weight");
+    REFUSES("box: {parts: [{path: a, weight: x}]}",
+            "T.yaml:1:15: box.parts: expected a path and a weight");
+    REFUSES("box: {parts: [{path: a, path: b}]}", "T.yaml:1:25: box.parts: path is given twice");
+    REFUSES("box: {parts: [{path: [a]}]}", "T.yaml:1:22: box.parts: expected a text");
+    REFUSES("box: {parts: [{path: \"a,b\", weight: 1}]}", "T.yaml:1:22: box.parts: empty, too");
+    REFUSES("link: {cuts: [{path: a, weight: 1}]}",
+            "T.yaml:1:15: link.cuts: expected a list of whole numbers");
 }
 
 /* Some editors write a byte order mark at the start of a file. */
@@ -175,6 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_block_and_flow_style_are_the_same),
         cmocka_unit_test(test_reads_paths_as_text_or_list),
+        cmocka_unit_test(test_reads_sources_with_weights),
         cmocka_unit_test(test_skips_a_byte_order_mark),
         cmocka_unit_test(test_accepts_empty_files_and_sections),
         cmocka_unit_test(test_wrong_values_name_their_place),

@@ -55,6 +55,66 @@ static void test_manifest_and_list_give_the_same_tokens(void **state) {
     CHECK_FAILS(strait_corpus_open(list, &corpus), STRAIT_ECONFIG, "an empty name");
 }
 
+static void test_pattern_gives_files_in_order_of_their_bytes(void **state) {
+    (void)state;
+    put_three();
+    check_contents(in_folder("x-*.bin"));
+    char list[1024];
+    (void)snprintf(list, sizeof list, "%s,%s", in_folder("x-0000[01].bin"),
+                   in_folder("x-?0002.bin"));
+    check_contents(list);
+    struct strait_corpus *corpus = NULL;
+    CHECK_FAILS(strait_corpus_open(in_folder("y-*.bin"), &corpus), STRAIT_EIO,
+                "y-*.bin: no file matches");
+    /* A file of that very name is no pattern. */
+    put_shard(in_folder("z[1].bin"), 9, 0, (strait_shard_spec){50, NULL});
+    CHECK_OK(strait_corpus_open(in_folder("z[1].bin"), &corpus));
+    assert_int_equal(corpus->n_tokens, 9);
+    strait_corpus_close(&corpus);
+}
+
+/* As numpy's tofile writes them. */
+static void test_reads_raw_ids(void **state) {
+    (void)state;
+    unsigned char narrow[2000], wide[4000];
+    for (int i = 0; i < 1000; i++) {
+        narrow[2 * i] = wide[4 * i] = (unsigned char)(i & 255);
+        narrow[2 * i + 1] = wide[4 * i + 1] = (unsigned char)(i >> 8);
+        wide[4 * i + 2] = wide[4 * i + 3] = 0;
+    }
+    put_file(in_folder("narrow.bin"), narrow, sizeof narrow);
+    put_file(in_folder("wide.bin"), wide, sizeof wide);
+    put_file(in_folder("odd.bin"), wide, 1001);
+    put_shard(in_folder("shard.bin"), 10, 0, (strait_shard_spec){2000, NULL});
+    struct strait_corpus *corpus = NULL;
+    char list[1024];
+    (void)snprintf(list, sizeof list, "%s,%s", in_folder("narrow.bin"), in_folder("shard.bin"));
+    for (int is_wide = 0; is_wide < 2; is_wide++) {
+        int32_t ids[10];
+        CHECK_OK(is_wide
+                     ? strait_corpus_open_as(in_folder("wide.bin"), STRAIT_CORPUS_UINT32, &corpus)
+                     : strait_corpus_open_as(list, STRAIT_CORPUS_UINT16, &corpus));
+        assert_int_equal(corpus->n_tokens, is_wide ? 1000 : 1010);
+        CHECK_OK(strait_corpus_read(corpus, 996, 4, ids));
+        assert_int_equal(ids[0], 996);
+        assert_int_equal(ids[3], 999);
+        CHECK_OK(strait_corpus_check(corpus));
+        CHECK_OK(strait_corpus_expect(corpus, is_wide ? 999 : 2000, NULL));
+        if (is_wide)
+            CHECK_FAILS(strait_corpus_read(corpus, 990, 10, ids), STRAIT_EDATA,
+                        "token 999 has id 999, outside the vocabulary of 999");
+        else
+            CHECK_OK(strait_corpus_verify(corpus));
+        strait_corpus_close(&corpus);
+    }
+    CHECK_FAILS(strait_corpus_open(in_folder("narrow.bin"), &corpus), STRAIT_EDATA,
+                "set data.format to uint16");
+    CHECK_FAILS(strait_corpus_open_as(in_folder("wide.bin"), STRAIT_CORPUS_UINT16, &corpus),
+                STRAIT_EDATA, "set data.format to uint32");
+    CHECK_FAILS(strait_corpus_open_as(in_folder("odd.bin"), STRAIT_CORPUS_UINT16, &corpus),
+                STRAIT_EDATA, "1001 bytes are not a whole number of 16-bit token ids");
+}
+
 static void test_rejects_other_vocabulary_or_tokenizer(void **state) {
     (void)state;
     put_three();
@@ -126,6 +186,8 @@ static void test_survives_failing_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_manifest_and_list_give_the_same_tokens),
+        cmocka_unit_test(test_pattern_gives_files_in_order_of_their_bytes),
+        cmocka_unit_test(test_reads_raw_ids),
         cmocka_unit_test(test_rejects_other_vocabulary_or_tokenizer),
         cmocka_unit_test(test_finds_damaged_shards),
         cmocka_unit_test(test_rejects_bad_manifests),
