@@ -38,6 +38,7 @@ typedef struct strait_trainer_memory {
     size_t messages; // between stages: queued for a link, or received and not yet used
     size_t program;  // code, stacks and libraries of all processes
     size_t total;
+    size_t cache; // part of data: pages of the shards, which the system drops if memory is short
 } strait_trainer_memory;
 
 /* One stage and its memory on its device; for the cpu backend that is host memory. */
@@ -134,6 +135,12 @@ typedef struct strait_trainer_report {
 /* Computes sizes and memory of a run without allocating it. Opens the data. STRAIT_ECONFIG: the run
  * cannot be trained; the detail names the key. */
 STRAIT_API strait_err strait_trainer_plan(const struct strait_run *run, strait_trainer_info *out);
+
+/* Compares the memory of a run with what is free: on this machine, in its control group (cgroup),
+ * and on its device, which is opened for that. STRAIT_ENOMEM: the run does not fit; the detail
+ * names up to three changes of keys, each of which makes it fit. STRAIT_EDEVICE, STRAIT_ENOTSUP:
+ * the device cannot be used. Otherwise the errors of strait_trainer_plan. */
+STRAIT_API strait_err strait_trainer_check_memory(const struct strait_run *run);
 
 /* Opens data and device, initialises the weights and starts the stages. The run is copied.
  * STRAIT_ECONFIG, STRAIT_EDATA, STRAIT_EDEVICE, STRAIT_ENOMEM: the detail names the key, file or

@@ -26,7 +26,7 @@ enum {
     TIME_MAX = 100000000  // seconds, or hours
 };
 
-static int resumes, must_approve, is_for_strangers;
+static int resumes, is_forced, must_approve, is_for_strangers;
 static int64_t n_uses;
 static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
                            rebalance_s = 60.0;
@@ -51,6 +51,8 @@ static const strait_flag flags[] = {
     {"audit-share", 0, STRAIT_FLAG_REAL, &audit_share, "SHARE",
      "share of all stage-steps that spares compute again, 0 to 1 (default 0; with --public 0.01)"},
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
+    {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
+     "host even if memory or disk space seem too small"},
     {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_work_s, "SECONDS",
      "work that a failure may cost at most (default 10)"},
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS",
@@ -250,6 +252,7 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
         .run = run,
         .folder = folder,
         .resumes = resumes,
+        .is_forced = is_forced,
         .identity = identity,
         .listen = listen_at,
         .announce = announced,
@@ -275,7 +278,8 @@ static strait_err host(const strait_run *run, const struct strait_identity *iden
                    .changed = on_changed,
                    .approves = must_approve ? approves : NULL}};
     strait_signals_listen(1);
-    const strait_err err = strait_host(&spec);
+    strait_err err = strait_host(&spec);
+    if (!is_forced && err == STRAIT_ENOMEM) err = strait_args_hint(err, "--force tries anyway");
     strait_page_close(&log.page, err);
     /* Only the metastore times out: workers that do are replaced. */
     if (err == STRAIT_ETIMEDOUT) strait_err_prefix("--store-wait %g", store_wait_s);

@@ -23,7 +23,7 @@ enum {
 static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
-static int cannot_listen, has_no_sandbox;
+static int cannot_listen, has_no_sandbox, is_forced;
 static const char *invite_file;
 
 static strait_lending_flags lending_flags;
@@ -50,6 +50,8 @@ static const strait_flag flags[] = {
      "threads on the cpu (default 0: one per core)"},
     {"memory", 0, STRAIT_FLAG_TEXT, &lending_flags.memory, "SIZE",
      "memory to lend, such as 8GiB: larger stages are refused (default: what is free)"},
+    {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
+     "serve a stage even if memory seems too small for it"},
     {"rate-up", 0, STRAIT_FLAG_TEXT, &lending_flags.rate_up, "RATE",
      "how fast to send, all connections together, such as 20mbit (default: no limit)"},
     {"rate-down", 0, STRAIT_FLAG_TEXT, &lending_flags.rate_down, "RATE",
@@ -178,6 +180,7 @@ static void fill_spec(strait_worker_spec *spec) {
     spec->ordinal = (int)ordinal;
     spec->give_up_ms = (int64_t)(give_up * 1e3);
     spec->memory_bytes = (double)lending.memory_bytes;
+    spec->is_forced = is_forced;
     spec->up_bps = lending.up_bps;
     spec->down_bps = lending.down_bps;
     spec->events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};

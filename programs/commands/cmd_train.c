@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const char *out_folder;
-static int resumes, is_dry;
+static int resumes, is_dry, is_forced;
 static strait_flag_list sets;
 
 static const strait_flag flags[] = {
@@ -20,6 +20,8 @@ static const strait_flag flags[] = {
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
     {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
      "check the run, print its plan and memory, and stop"},
+    {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
+     "train even if memory or disk space seem too small"},
     STRAIT_PROGRESS_FLAGS,
     STRAIT_PAGE_FLAGS,
     {0},
@@ -125,6 +127,13 @@ static strait_err check_folder(const char *folder) {
                             "--resume continues a run, --out DIR chooses the folder");
 }
 
+/* Memory is checked before it is taken, but another program may take it meanwhile. */
+static strait_err hint_at_force(strait_err err) {
+    if (err != STRAIT_ENOMEM) return err;
+    return strait_args_hint(err, is_forced ? "--dry-run lists the memory of a run"
+                                           : "--dry-run lists the memory; --force tries anyway");
+}
+
 /* A stage that is lost before the first step is a fault of the configuration: resuming would fail
  * in the same way, so the command to resume is printed only after it. */
 static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
@@ -134,11 +143,14 @@ static strait_err train(const char *path, const struct strait_run *run, const ch
     STRAIT_TRY(strait_progress_log_init(&log, run, folder));
     STRAIT_TRY(strait_page_open(run, &log, &page));
     strait_signals_listen(1);
-    const strait_session_spec spec = {
-        .run = run, .folder = folder, .resumes = resumes, .events = strait_page_events(page, &log)};
+    const strait_session_spec spec = {.run = run,
+                                      .folder = folder,
+                                      .resumes = resumes,
+                                      .is_forced = is_forced,
+                                      .events = strait_page_events(page, &log)};
     strait_err err = strait_session_run(&spec);
     strait_page_close(&page, err);
-    if (err == STRAIT_ENOMEM) err = strait_args_hint(err, "--dry-run lists the memory of a run");
+    err = hint_at_force(err);
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
     if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
         print_resume_command(path, folder);
@@ -152,7 +164,10 @@ static strait_err plan(const struct strait_run *run, const run_facts *facts, con
     strait_trainer_info info;
     STRAIT_TRY(strait_trainer_plan(run, &info));
     print_plan(facts, &info);
-    return check_folder(folder);
+    STRAIT_TRY(check_folder(folder));
+    if (is_forced) return STRAIT_OK;
+    STRAIT_TRY(hint_at_force(strait_trainer_check_memory(run)));
+    return strait_session_check_disk(run, folder, 0);
 }
 
 /* The run is loaded once; dry runs and real ones then take the same path as far as possible. */

@@ -44,6 +44,18 @@ fail:
     return err;
 }
 
+/* The host is not opened: that would start its threads. */
+strait_err strait_backend_free_bytes(const strait_backend_spec *spec, double *out) {
+    struct strait_backend *be = NULL;
+    STRAIT_TRY(strait_backend_check_name(spec->name));
+    *out = 0.0;
+    if (find(spec->name)->is_host) return STRAIT_OK;
+    STRAIT_TRY(strait_backend_open(*spec, &be));
+    if (be->ops->free_bytes != NULL) *out = (double)be->ops->free_bytes(be);
+    strait_backend_close(&be);
+    return STRAIT_OK;
+}
+
 /* Asked while planning, before the device is opened; an unknown name is reported later. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why) {
     const struct strait_backend_ops *ops = find(name);

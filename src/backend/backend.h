@@ -122,6 +122,10 @@ strait_err strait_backend_check_name(const char *name);
 strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend **out);
 void strait_backend_close(struct strait_backend **be); // sets *be to NULL; accepts NULL
 
+/* Opens a device, writes the bytes of memory that no process has allocated on it, and closes it
+ * again; 0 where its memory is the host's. Errors are those of strait_backend_open. */
+strait_err strait_backend_free_bytes(const strait_backend_spec *spec, double *out);
+
 /* ops->precision of the backend with this name; f32 where the name is unknown. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why);
 

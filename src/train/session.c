@@ -6,6 +6,7 @@
 #include "metrics/metrics.h"
 #include "metrics/tensorboard.h"
 #include "store/checkpoint.h"
+#include "train/report_line.h"
 #include "train/start_from.h"
 
 #include <math.h>
@@ -153,6 +154,16 @@ static strait_err claim_folder(struct session *s) {
     return STRAIT_OK;
 }
 
+/* The step of the newest checkpoint, damaged or not; 0: there is none. */
+static int64_t first_step(const struct session *s) {
+    int64_t *steps = NULL;
+    int n = 0;
+    if (!s->spec->resumes || strait_checkpoint_list(s->folder, &steps, &n) != STRAIT_OK) return 0;
+    const int64_t step = n > 0 ? steps[n - 1] : 0;
+    strait_alloc_free(steps);
+    return step;
+}
+
 static strait_err load_checkpoint(struct session *s) {
     int64_t *steps = NULL;
     int n = 0;
@@ -195,8 +206,19 @@ static strait_err open_files(struct session *s) {
     return strait_tensorboard_open(s->run->metrics.tensorboard, &s->board);
 }
 
+/* Before memory is taken. The workers of a swarm check theirs, and a host that begins again must
+ * serve them even with a full disk, for which it waits. */
+static strait_err check_resources(const struct session *s) {
+    const int is_swarm = s->executor.ops != NULL;
+    if (s->spec->is_forced) return STRAIT_OK;
+    if (!is_swarm) STRAIT_TRY(strait_trainer_check_memory(s->run));
+    if (s->spec->waits_for_disk && s->spec->resumes) return STRAIT_OK;
+    return strait_session_check_disk(s->run, s->folder, first_step(s));
+}
+
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
+    STRAIT_TRY(check_resources(s));
     STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
     strait_trainer_guard(s->trainer, s->lock);
     if (s->spec->resumes) STRAIT_TRY(load_checkpoint(s));
@@ -285,45 +307,11 @@ static strait_err check_data(struct session *s) {
 
 /* Appends a step to metrics.jsonl and to TensorBoard's file. */
 static void write_line(struct session *s, const strait_trainer_report *report) {
-    double busy[STRAIT_RUN_STAGES], wait[STRAIT_RUN_STAGES];
-    double forward[STRAIT_RUN_STAGES], backward[STRAIT_RUN_STAGES];
-    for (int i = 0; i < report->n_stages; i++) {
-        const strait_trainer_stage_step *stage = &report->stages[i];
-        busy[i] = stage->forward_s + stage->backward_s + stage->codec_s;
-        wait[i] = stage->wait_s;
-        forward[i] = stage->forward_bytes;
-        backward[i] = stage->backward_bytes;
-    }
-    const strait_metrics_step line = {.step = report->step,
-                                      .loss = report->loss,
-                                      .learning_rate = report->learning_rate,
-                                      .grad_norm = report->grad_norm,
-                                      .tokens_per_s = report->tokens_per_s,
-                                      .forward_bytes_per_token = report->forward_bytes_per_token,
-                                      .backward_bytes_per_token = report->backward_bytes_per_token,
-                                      .ratio_forward = report->ratio_forward,
-                                      .ratio_backward = report->ratio_backward,
-                                      .bubble = report->bubble,
-                                      .limit = report->limit,
-                                      .seconds = report->seconds,
-                                      .batch_tokens = s->run->train.batch_tokens,
-                                      .time = report->time,
-                                      .meter_seconds = report->meter_seconds,
-                                      .n_boundaries = report->n_boundaries,
-                                      .residual_forward = report->residual_forward,
-                                      .residual_backward = report->residual_backward,
-                                      .leak = report->leak,
-                                      .corrections = report->corrections,
-                                      .basis_angle = report->basis_angle,
-                                      .basis_mean_angle = report->basis_mean_angle,
-                                      .basis_error = report->basis_error,
-                                      .n_stages = report->n_stages,
-                                      .busy_s = report->stages != NULL ? busy : NULL,
-                                      .wait_s = wait,
-                                      .forward_bytes = forward,
-                                      .backward_bytes = backward};
-    handle_write(s, strait_metrics_put_step(s->metrics, &line));
-    note_fault(s, strait_tensorboard_put_step(s->board, &line, strait_metrics_tokens(s->metrics)));
+    strait_report_line line;
+    strait_report_line_init(&line, report, s->run->train.batch_tokens);
+    handle_write(s, strait_metrics_put_step(s->metrics, &line.step));
+    note_fault(
+        s, strait_tensorboard_put_step(s->board, &line.step, strait_metrics_tokens(s->metrics)));
 }
 
 static strait_err take_step(struct session *s) {

@@ -123,6 +123,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
                    .optimizer = memory.optimizer,
                    .activations = memory.activations,
                    .data = memory.data,
+                   .cache = shard_bytes(run, loader),
                    .codecs = memory.codecs,
                    .messages = all_messages,
                    .program = (size_t)(plan->n_stages > 1 ? plan->n_stages + 1 : 1) *

@@ -189,8 +189,9 @@ reap
 
 # Memory: a model with 2 TB of weights.
 huge='--set model.width=16384 --set model.heads=64 --set model.ffn=65536 --set model.layers=128'
-refuses 5 'not enough memory.*train.recompute.* [0-9]{12,} bytes' train run.yaml --out fresh $huge
-refuses 5 'not enough memory' train run.yaml --out fresh $huge --set stages.count=2
+refuses 5 'the run needs .* TiB of memory' train run.yaml --out fresh $huge
+refuses 5 'not enough memory.*train.recompute.* [0-9]{12,} bytes' train run.yaml --out fresh $huge --force
+refuses 5 'not enough memory' train run.yaml --out fresh $huge --set stages.count=2 --force
 wait_all_exited
 
 # The data.

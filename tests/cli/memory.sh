@@ -31,3 +31,54 @@ predicts_memory recomputed --set train.recompute=true
 predicts_memory muon --set train.optimizer=muon --set model.width=128 --set stages.microbatch=2
 predicts_memory larger --set model.width=384 --set model.heads=6 --set model.layers=6 \
     --set train.recompute=true
+
+# ---- a run that does not fit is refused before memory is taken, with changes that make it fit ----
+
+# fits_with CHANGE ARGS...: checks that the run of ARGS fits once the change was made.
+fits_with() {
+    change=$1
+    shift
+    sets=$(echo "$change" | sed 's/ with / /g; s/[a-z._]*=/--set &/g')
+    # shellcheck disable=SC2086
+    runs train run.yaml --dry-run "$@" $sets
+}
+
+# A vocabulary of 16 million tokens takes more than any machine that runs this has.
+huge="--set model.vocab=16777216 --set model.width=1024"
+for how in --dry-run ''; do
+    refuses 5 'needs .* of memory, and .*; it would fit with .*--force tries anyway' \
+        train run.yaml --out huge $huge $how
+done
+[ ! -e huge ] || fail "a run that was refused left a folder"
+sed 's/.*it would fit with //; s/ (--dry-run.*//; s/, or /\n/g' "$ERR" | sed 's/ (needs.*//' >changes
+[ "$(wc -l <changes)" -eq 3 ] || fail "expected three changes"
+while read -r change; do fits_with "$change" $huge; done <changes
+runs train run.yaml --dry-run --force $huge
+
+# The same in a control group of version 1 or 2, as a container has, if this script may make one.
+group=
+for parent in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+    limit=memory.max
+    [ "$parent" = /sys/fs/cgroup ] || limit=memory.limit_in_bytes
+    [ -e "$parent/cgroup.procs" ] && mkdir "$parent/strait-$$" 2>/dev/null || continue
+    group=$parent/strait-$$
+    [ -w "$group/$limit" ] && echo 64M >"$group/$limit" && break
+    rmdir "$group"
+    group=
+done
+if [ -n "$group" ]; then
+    trap 'rmdir "$group"; clean_up' EXIT
+    # in_group ARGS...: runs strait inside the group.
+    in_group() {
+        sh -c 'echo $$ >"$0/cgroup.procs" && exec env STRAIT_CLI="$1" "$@"' "$group" "$STRAIT" "$@" \
+            >"$OUT" 2>"$ERR"
+        code=$?
+    }
+    in_group train run.yaml --out grouped --set train.batch_tokens=4096 --set stages.microbatch=32
+    [ "$code" -eq 5 ] || fail "exit code $code in a control group that is too small, expected 5"
+    says "$ERR" 'are left in this control group \(limit 64 MiB\); it would fit with [a-z.]*='
+    in_group train run.yaml --out grouped --set model.width=64
+    [ "$code" -eq 0 ] || fail "exit code $code of a run that fits its control group"
+else
+    echo "cannot make a control group: skipped the part that needs one"
+fi

@@ -323,7 +323,8 @@ static strait_err prepare(struct host *h, int *is_finished) {
                                           h->spec->resumes || h->persistence.was_begun);
     if (err == STRAIT_OK) err = check_finished(h, is_finished);
     if (err != STRAIT_OK || *is_finished) return err;
-    err = open_transport(h, &plan);
+    err = strait_host_check_resources(h);
+    if (err == STRAIT_OK) err = open_transport(h, &plan);
     /* A stored split is kept, since snapshots and checkpoints depend on it. */
     if (err == STRAIT_OK && !(h->persistence.was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &plan);

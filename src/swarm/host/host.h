@@ -34,6 +34,7 @@ typedef struct strait_host_spec {
     const strait_run *run;
     const char *folder; // the run's
     int resumes;
+    int is_forced;                          // do not check first whether memory and disk are enough
     const struct strait_identity *identity; // borrowed
     const char *listen;   // numeric host:port; port 0: any, the same after a restart
     const char *announce; // addresses for the invite, separated by commas; NULL: as listen
@@ -51,5 +52,6 @@ typedef struct strait_host_spec {
     strait_host_events events;
 } strait_host_spec;
 
-/* Runs to the end, with the errors of strait_session_run. */
+/* Runs to the end, with the errors of strait_session_run. STRAIT_ENOMEM, STRAIT_EIO: memory or disk
+ * are not enough for the coordinator, checked before workers are invited. */
 strait_err strait_host(const strait_host_spec *spec);

@@ -1,6 +1,13 @@
 /* memory.c - how much memory each stage takes, compared with what its worker lends. */
+#include "base/machine.h"
 #include "swarm/budget.h"
 #include "swarm/host/state.h"
+#include "train/fit.h"
+
+enum {
+    OWN_BYTES = 64 << 20, // the program, its links and token ids
+    SNAPSHOTS = 2         // of a stage: one is written or sent while the next one arrives
+};
 
 static strait_err stage_need(const struct strait_executor *executor, int stage, int n_slots,
                              double *out) {
@@ -35,4 +42,44 @@ strait_err strait_host_fit_windows(struct host *h, struct strait_executor *execu
             STRAIT_TRY(stage_need(executor, i, --executor->windows[i], &need));
     }
     return STRAIT_OK;
+}
+
+/* What passing on the snapshots of the largest stage takes. The coordinator computes nothing. */
+static strait_err measure_own(void *user, const strait_run *run, double *lacks, double *needs) {
+    const double *spare = user;
+    struct strait_loader *loader = NULL;
+    strait_run_plan plan;
+    size_t largest = 0;
+    STRAIT_TRY(strait_loader_open(run, &loader));
+    strait_err err = strait_run_plan_init(run, strait_loader_vocab(loader), &plan);
+    strait_loader_close(&loader);
+    for (int i = 0; err == STRAIT_OK && i < plan.n_stages; i++) {
+        size_t bytes = 0;
+        err = strait_snapshot_expected_bytes(&plan, i, &bytes);
+        if (bytes > largest) largest = bytes;
+    }
+    *needs = OWN_BYTES + SNAPSHOTS * (double)largest;
+    *lacks = *spare > 0.0 ? *needs - *spare : 0.0;
+    return err;
+}
+
+static strait_err check_own_memory(const strait_run *run) {
+    char changes[STRAIT_FIT_TEXT], need[32], has[32];
+    double spare = strait_machine_spare_bytes(), lacks = 0.0, needs = 0.0;
+    STRAIT_TRY(measure_own(&spare, run, &lacks, &needs));
+    if (lacks <= 0.0) return STRAIT_OK;
+    strait_fit_suggest(run, measure_own, &spare, 1, changes);
+    strait_fit_bytes(needs, need);
+    strait_fit_bytes(spare, has);
+    return STRAIT_FAIL(STRAIT_ENOMEM,
+                       "the coordinator needs %s of memory to pass on snapshots of the largest "
+                       "stage, and %s are free%s%s",
+                       need, has, changes[0] != '\0' ? "; it would fit with " : "", changes);
+}
+
+strait_err strait_host_check_resources(const struct host *h) {
+    if (h->spec->is_forced) return STRAIT_OK;
+    STRAIT_TRY(check_own_memory(&h->run));
+    if (h->spec->resumes || h->persistence.was_begun) return STRAIT_OK; // it waits for a full disk
+    return strait_session_check_disk(&h->run, h->spec->folder, 0);
 }

@@ -9,6 +9,7 @@ strait_err strait_host_run_session(struct host *h) {
         .run = &h->run,
         .folder = h->spec->folder,
         .resumes = h->spec->resumes || h->persistence.was_begun,
+        .is_forced = h->spec->is_forced,
         .waits_for_disk = 1, // a full disk must not end a run that many workers serve
         .events = h->spec->session};
     for (;;) {

@@ -296,6 +296,9 @@ void strait_host_discard_run_id(struct host *h);
 strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor);
 /* Shrinks the windows of stages whose owners lend too little memory for them. */
 strait_err strait_host_fit_windows(struct host *h, struct strait_executor *executor);
+/* Checks before workers are invited that memory and disk of the coordinator's machine are enough.
+ * STRAIT_ENOMEM, STRAIT_EIO. */
+strait_err strait_host_check_resources(const struct host *h);
 
 /* ---- reach.c ---- */
 /* Whether we see both workers at one public address: they are in one network behind it. */

@@ -43,12 +43,28 @@ static strait_err read_run(struct worker *w, const strait_task *task) {
     return STRAIT_OK;
 }
 
+/* The device holds the stage alone: snapshots and messages are kept by the host. */
+static strait_err check_device(const struct worker *w, const strait_run_plan *plan, int stage,
+                               int n_slots) {
+    strait_runner_memory memory;
+    if (w->device_bytes <= 0.0) return STRAIT_OK;
+    STRAIT_TRY(strait_runner_plan(plan, stage, n_slots, &memory));
+    if ((double)memory.device <= w->device_bytes) return STRAIT_OK;
+    return STRAIT_FAIL(
+        STRAIT_ENOMEM,
+        "stage %d with %d microbatches in flight needs %.0f MB of device memory, and "
+        "%.0f MB are free",
+        stage, n_slots, (double)memory.device / 1e6, w->device_bytes / 1e6);
+}
+
 /* Refuses a stage that takes more memory than this machine lends, before anything is allocated for
  * it. */
 static strait_err check_memory(const struct worker *w, const strait_run_plan *plan, int stage,
                                int n_slots) {
     const double lent = w->report.memory_bytes;
     strait_budget budget;
+    if (w->spec->is_forced) return STRAIT_OK;
+    STRAIT_TRY(check_device(w, plan, stage, n_slots));
     STRAIT_TRY(strait_budget_plan(plan, stage, n_slots, w->valid_windows, &budget));
     const double need = strait_budget_sum(&budget);
     if (lent <= 0.0 || need <= lent) return STRAIT_OK;

@@ -73,6 +73,7 @@ struct worker_giving {
 struct worker {
     const strait_worker_spec *spec;
     strait_swarm_report report;
+    double device_bytes; // free on the device when the worker started; 0: the device is the host
     struct worker_control control;
 
     uint32_t generation; // of the assignment that `has_stage` belongs to

@@ -349,7 +349,9 @@ static strait_err measure(struct worker *w) {
     const double lent = spec->memory_bytes;
     if (lent > 0.0 && (w->report.memory_bytes <= 0.0 || w->report.memory_bytes > lent))
         w->report.memory_bytes = lent;
-    return STRAIT_OK;
+    if (spec->is_forced) w->report.memory_bytes = 0.0; // "unknown", which the coordinator trusts
+    return strait_backend_free_bytes(
+        &(strait_backend_spec){.name = spec->device, .ordinal = spec->ordinal}, &w->device_bytes);
 }
 
 strait_err strait_worker_run(const strait_worker_spec *spec) {

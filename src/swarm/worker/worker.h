@@ -51,6 +51,7 @@ typedef struct strait_worker_spec {
     char device[STRAIT_RUN_NAME]; // cpu or cuda
     int ordinal, n_threads;
     double memory_bytes;     // that a stage may take; 0: what is free
+    int is_forced;           // serve stages that seem too large, too
     double up_bps, down_bps; // bits per second of all links; 0: no limit
     int64_t give_up_ms;      // after the link to the coordinator broke; 0: never
     strait_worker_events events;
