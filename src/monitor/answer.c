@@ -1,11 +1,14 @@
 /* answer.c - what each address of the page answers, to whom, and with which headers. */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "monitor/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+static const double timeline_s = 1.0; // that an answer is used again
 
 /* Compares without revealing by its duration how many characters agree. */
 static int is_token(const char *given, const char *wanted) {
@@ -49,8 +52,7 @@ static struct MHD_Response *of_text(const char *text) {
 
 /* Takes the reference. NULL: no memory. */
 static struct MHD_Response *of_json(json_t *object) {
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
-    json_decref(object);
+    char *text = strait_monitor_dump(object);
     if (text == NULL) return NULL;
     return MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
 }
@@ -63,7 +65,7 @@ static struct MHD_Response *page(struct strait_monitor *m, struct MHD_Connection
 
 static struct MHD_Response *state(struct strait_monitor *m, struct MHD_Connection *c) {
     (void)c;
-    return of_json(strait_state_pack(&m->view, m->swarm));
+    return of_json(strait_state_pack(m->view, m->swarm));
 }
 
 /* `number` is that of the last message whose points are included. */
@@ -75,16 +77,23 @@ static struct MHD_Response *history(struct strait_monitor *m, struct MHD_Connect
     return of_json(object);
 }
 
+/* The longest answer of all. Pages ask for it at the same time, so it is composed once for them. */
 static struct MHD_Response *timeline(struct strait_monitor *m, struct MHD_Connection *c) {
+    const double now = strait_clock_seconds();
     (void)c;
-    return of_json(strait_state_pack_timeline(&m->view));
+    if (m->timeline == NULL || now - m->timeline_at > timeline_s) {
+        free(m->timeline);
+        m->timeline = strait_monitor_dump(strait_state_pack_timeline(m->view));
+        m->timeline_at = now;
+    }
+    return m->timeline != NULL ? of_text(m->timeline) : NULL;
 }
 
 static struct MHD_Response *prometheus(struct strait_monitor *m, struct MHD_Connection *c) {
     char *text = NULL;
     size_t bytes = 0;
     (void)c;
-    if (strait_state_expose(&m->view, m->swarm, m->n_streams, &text, &bytes) != STRAIT_OK)
+    if (strait_state_expose(m->view, m->swarm, m->n_streams, &text, &bytes) != STRAIT_OK)
         return NULL;
     struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text,
                                                                     MHD_RESPMEM_MUST_COPY);

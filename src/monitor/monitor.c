@@ -27,14 +27,14 @@ static void wake(const struct strait_monitor *m) {
     (void)!write(m->wake_fd, &one, sizeof one); // cannot block: the counter is far from full
 }
 
-/* If the monitor's thread is copying at this moment, this state is not published: the next one, a
- * step later, includes it. */
+static void tell(struct strait_monitor *m) {
+    if (atomic_load(&m->wants_news)) wake(m);
+}
+
 static void publish(struct strait_monitor *m) {
-    if (pthread_mutex_trylock(&m->lock) != 0) return;
-    strait_state_copy(&m->shared, &m->own);
-    m->version++;
-    (void)pthread_mutex_unlock(&m->lock);
-    wake(m);
+    strait_state_copy(&m->slots[m->back], &m->own);
+    m->back = atomic_exchange(&m->newest, m->back | STRAIT_MONITOR_FRESH) & ~STRAIT_MONITOR_FRESH;
+    tell(m);
 }
 
 void strait_monitor_opened(struct strait_monitor *m, const strait_trainer_info *info,
@@ -65,43 +65,28 @@ void strait_monitor_noted(struct strait_monitor *m, const char *text) {
 void strait_monitor_swarm(struct strait_monitor *m, json_t *swarm) {
     char *text = swarm != NULL ? json_dumps(swarm, JSON_COMPACT) : NULL;
     json_decref(swarm);
-    if (text != NULL && pthread_mutex_trylock(&m->lock) == 0) {
-        char *old = m->swarm_text;
-        m->swarm_text = text;
-        text = old;
-        m->version++;
-        (void)pthread_mutex_unlock(&m->lock);
-        wake(m);
-    }
-    free(text);
+    if (text == NULL) return;
+    free(atomic_exchange(&m->swarm_text, text));
+    tell(m);
 }
 
 /* ---- the monitor's thread ---- */
 
 void strait_monitor_refresh(struct strait_monitor *m) {
-    char *text = NULL;
-    (void)pthread_mutex_lock(&m->lock);
-    if (m->version != m->view_version) {
-        strait_state_copy(&m->view, &m->shared);
-        m->view_version = m->version;
-        text = m->swarm_text;
-        m->swarm_text = NULL;
+    if ((atomic_load(&m->newest) & STRAIT_MONITOR_FRESH) != 0) {
+        m->front = atomic_exchange(&m->newest, m->front) & ~STRAIT_MONITOR_FRESH;
+        m->view = &m->slots[m->front];
+        m->view_version++;
     }
-    (void)pthread_mutex_unlock(&m->lock);
+    char *text = atomic_exchange(&m->swarm_text, NULL);
     if (text == NULL) return;
     json_t *swarm = json_loads(text, 0, NULL);
     if (swarm != NULL) {
         json_decref(m->swarm);
         m->swarm = swarm;
+        m->view_version++;
     }
     free(text);
-}
-
-static int is_stopping(struct strait_monitor *m) {
-    (void)pthread_mutex_lock(&m->lock);
-    const int is = m->is_stopping;
-    (void)pthread_mutex_unlock(&m->lock);
-    return is;
 }
 
 /* Messages are for streams alone: without readers nothing is composed and no file is read. */
@@ -115,18 +100,29 @@ static void broadcast_if_due(struct strait_monitor *m) {
         strait_stream_broadcast(m, 1);
 }
 
-/* Waits for sockets, for the publisher, or until the next message is due. */
-static void serve_once(struct strait_monitor *m, int epoll_fd, int longest_ms) {
+/* How long to wait. Only a message that is due is worth a wake by the publisher: until then, and
+ * without readers, steps pass unnoticed. */
+static int choose_wait_ms(struct strait_monitor *m) {
+    const double early = message_s - (strait_clock_seconds() - m->sent_at);
+    const int wants_news = m->n_streams > 0 && early <= 0.0;
+    atomic_store(&m->wants_news, wants_news);
+    if (m->n_streams == 0) return 5000;
+    if (!wants_news) return 1 + (int)(1000.0 * early);
+    /* What was published before the flag was set woke nobody. */
+    strait_monitor_refresh(m);
+    return m->view_version != m->sent_version ? 0 : 1000;
+}
+
+/* Waits for sockets, for the publisher, or until `timeout` has passed. */
+static void serve_once(struct strait_monitor *m, int epoll_fd, int timeout) {
     struct pollfd wait[] = {{.fd = epoll_fd, .events = POLLIN},
                             {.fd = m->wake_fd, .events = POLLIN}};
     MHD_UNSIGNED_LONG_LONG ms = 0;
     uint64_t n = 0;
-    int timeout = longest_ms;
     if (MHD_get_timeout(m->daemon, &ms) == MHD_YES && ms < (MHD_UNSIGNED_LONG_LONG)timeout)
         timeout = (int)ms;
-    /* While a message is not due yet, news of the publisher need not wake anyone. */
-    const int is_early = strait_clock_seconds() - m->sent_at < message_s;
-    (void)poll(wait, m->n_streams > 0 && is_early ? 1 : 2, timeout);
+    (void)poll(wait, 2, m->has_resumed ? 0 : timeout);
+    m->has_resumed = 0;
     if ((wait[1].revents & POLLIN) != 0) (void)!read(m->wake_fd, &n, sizeof n);
     (void)MHD_run(m->daemon);
 }
@@ -150,8 +146,8 @@ static void *serve(void *user) {
     (void)prctl(PR_SET_NAME, "strait-page"); // as top -H and ps -L show it
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(m->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     const int epoll_fd = info->epoll_fd;
-    while (!is_stopping(m)) {
-        serve_once(m, epoll_fd, m->n_streams > 0 ? (int)(1000.0 * message_s) : 5000);
+    while (!atomic_load(&m->is_stopping)) {
+        serve_once(m, epoll_fd, choose_wait_ms(m));
         broadcast_if_due(m);
     }
     say_farewell(m, epoll_fd);
@@ -175,8 +171,10 @@ static strait_err open_into(struct strait_monitor *m, const strait_monitor_spec 
     STRAIT_TRY(strait_file_path(m->metrics_path, "%s", spec->metrics_path));
     STRAIT_TRY(strait_follow_open(m->metrics_path, &m->follow));
     strait_state_open(&m->own, &spec->run);
-    strait_state_copy(&m->shared, &m->own);
-    strait_state_copy(&m->view, &m->own);
+    m->back = 0, m->front = 1;
+    atomic_init(&m->newest, 2);
+    m->view = &m->slots[m->front];
+    strait_state_copy(&m->slots[m->front], &m->own);
     m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake_fd < 0) return STRAIT_FAIL(STRAIT_ENOMEM, "cannot create an eventfd for the page");
     STRAIT_TRY(strait_listen_policy(m->policy, sizeof m->policy));
@@ -188,7 +186,6 @@ strait_err strait_monitor_open(const strait_monitor_spec *spec, struct strait_mo
     struct strait_monitor *m = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *m, "page", (void **)&m));
     m->wake_fd = -1;
-    (void)pthread_mutex_init(&m->lock, NULL);
     const strait_err err = open_into(m, spec);
     if (err != STRAIT_OK)
         strait_monitor_close(&m, NULL);
@@ -202,21 +199,19 @@ void strait_monitor_close(struct strait_monitor **monitor, const char *reason) {
     if (m == NULL) return;
     strait_state_end(&m->own, reason);
     if (m->has_thread) {
-        (void)pthread_mutex_lock(&m->lock);
-        strait_state_copy(&m->shared, &m->own);
-        m->version++;
-        m->is_stopping = 1;
-        (void)pthread_mutex_unlock(&m->lock);
+        publish(m);
+        atomic_store(&m->is_stopping, 1);
         wake(m);
         (void)pthread_join(m->thread, NULL);
     }
     if (m->daemon != NULL) MHD_stop_daemon(m->daemon);
     strait_message_release(&m->latest);
+    json_decref(m->sent);
     json_decref(m->swarm);
-    free(m->swarm_text);
+    free(m->timeline);
+    free(atomic_load(&m->swarm_text));
     strait_follow_close(&m->follow);
     if (m->wake_fd >= 0) (void)close(m->wake_fd);
-    (void)pthread_mutex_destroy(&m->lock);
     strait_alloc_free(m);
     *monitor = NULL;
 }

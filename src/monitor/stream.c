@@ -1,6 +1,7 @@
-/* stream.c - server-sent events. All streams share one message at a time: a reader that is slower
- * than the run finds only the latest one when it has finished another, and sees from its number
- * that it missed some. So a reader costs one reference and one send buffer, however slow it is. */
+/* stream.c - server-sent events. All streams share one message at a time, which has what changed
+ * since the one before: a reader that is slower than the run finds only the latest one when it has
+ * finished another, sees from its number that it missed some, and gets the whole state with it. So
+ * a reader costs one reference and one send buffer, however slow it is. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "monitor/server.h"
@@ -16,9 +17,48 @@ enum {
 void strait_message_release(strait_message **message) {
     if (*message != NULL && --(*message)->n_refs == 0) {
         strait_alloc_free((*message)->text);
+        strait_alloc_free((*message)->whole);
         strait_alloc_free(*message);
     }
     *message = NULL;
+}
+
+char *strait_monitor_dump(json_t *object) {
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
+    json_decref(object);
+    return text;
+}
+
+/* The text of a message as it is sent; takes `json`. NULL: no memory. */
+static char *frame(char *json, size_t *bytes) {
+    void *text = NULL;
+    const size_t capacity = json != NULL ? strlen(json) + 64 : 0;
+    if (json != NULL && strait_alloc(capacity, 1, "message", &text) == STRAIT_OK)
+        *bytes = (size_t)snprintf(text, capacity, "event: state\ndata: %s\n\n", json);
+    free(json);
+    return text;
+}
+
+/* Begins to send the latest message, if this reader has not had it. Without memory for the whole
+ * state the reader waits for the next message. */
+static void take_latest(struct strait_stream *s) {
+    struct strait_monitor *m = s->monitor;
+    strait_message *latest = m->latest;
+    if (latest == NULL || latest->serial <= s->serial) return;
+    s->text = latest->text;
+    s->bytes = latest->bytes;
+    if (s->number == 0 || latest->number > s->number + !latest->is_empty) {
+        if (latest->whole == NULL)
+            latest->whole = frame(strait_monitor_dump(json_incref(m->sent)), &latest->whole_bytes);
+        s->text = latest->whole;
+        s->bytes = latest->whole_bytes;
+    }
+    s->serial = latest->serial;
+    if (s->text == NULL) return;
+    s->number = latest->number;
+    s->message = latest;
+    s->message->n_refs++;
+    s->sent = 0;
 }
 
 /* Copies the next part of the message, or suspends the connection until there is one. */
@@ -26,23 +66,18 @@ static ssize_t read_stream(void *user, uint64_t position, char *out, size_t capa
     struct strait_stream *s = user;
     struct strait_monitor *m = s->monitor;
     (void)position;
-    if (s->message == NULL && m->latest != NULL && m->latest->number > s->number) {
-        s->message = m->latest;
-        s->message->n_refs++;
-        s->number = s->message->number;
-        s->sent = 0;
-    }
+    if (s->message == NULL) take_latest(s);
     if (s->message == NULL) {
         if (m->is_ended) return MHD_CONTENT_READER_END_OF_STREAM;
         s->is_suspended = 1;
         MHD_suspend_connection(s->connection);
         return 0;
     }
-    size_t n = s->message->bytes - s->sent;
+    size_t n = s->bytes - s->sent;
     if (n > capacity) n = capacity;
-    memcpy(out, s->message->text + s->sent, n);
+    memcpy(out, s->text + s->sent, n);
     s->sent += n;
-    if (s->sent == s->message->bytes) strait_message_release(&s->message);
+    if (s->sent == s->bytes) strait_message_release(&s->message);
     return (ssize_t)n;
 }
 
@@ -81,6 +116,7 @@ void strait_stream_resume_all(struct strait_monitor *m) {
     for (struct strait_stream *s = m->streams; s != NULL; s = s->next) {
         if (!s->is_suspended) continue;
         s->is_suspended = 0;
+        m->has_resumed = 1;
         MHD_resume_connection(s->connection);
     }
 }
@@ -103,40 +139,58 @@ static json_t *compose(struct strait_monitor *m) {
     const int is_reset = m->follow.is_reset;
     strait_follow_take(&m->follow);
     return json_pack("{sI so sb so so}", "number", (json_int_t)m->n_messages, "state",
-                     strait_state_pack(&m->view, m->swarm), "reset", is_reset, "points", points,
+                     strait_state_pack(m->view, m->swarm), "reset", is_reset, "points", points,
                      "valid", valid);
 }
 
-/* A line that begins with a colon is a comment, which readers ignore. */
-static char *compose_text(struct strait_monitor *m, int is_empty) {
-    if (is_empty) return strdup(":");
-    json_t *object = compose(m);
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
-    json_decref(object);
-    return text;
+/* The message `now` with only the keys of its state that differ from `before`. */
+static json_t *leave_out(json_t *now, const json_t *before) {
+    json_t *message = json_copy(now), *changes = json_object();
+    const json_t *old = json_object_get(before, "state");
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(json_object_get(now, "state"), key, value) {
+        if (!json_equal(value, json_object_get(old, key)))
+            (void)json_object_set(changes, key, value);
+    }
+    (void)json_object_set_new(message, "state", changes);
+    return message;
 }
 
+/* A line that begins with a colon is a comment, which readers ignore. */
+static strait_err fill(struct strait_monitor *m, strait_message *message) {
+    if (message->is_empty) {
+        STRAIT_TRY(strait_alloc_string(":\n\n", &message->text));
+        message->bytes = strlen(message->text);
+        return STRAIT_OK;
+    }
+    json_t *object = compose(m);
+    if (object == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "cannot compose a message");
+    message->number = m->n_messages;
+    message->text = frame(strait_monitor_dump(leave_out(object, m->sent)), &message->bytes);
+    json_decref(m->sent);
+    m->sent = object;
+    return message->text != NULL ? STRAIT_OK : STRAIT_FAIL(STRAIT_ENOMEM, "a message");
+}
+
+/* Without memory nothing is sent now; the number of the next message says that one was missed. */
 void strait_stream_broadcast(struct strait_monitor *m, int is_empty) {
     strait_message *message = NULL;
-    void *memory = NULL;
     m->n_messages += !is_empty;
-    char *text = compose_text(m, is_empty);
     m->sent_at = strait_clock_seconds();
     m->sent_version = m->view_version;
-    if (text == NULL) return; // no memory now; the next message says that one was missed
-    const size_t capacity = strlen(text) + 64;
-    if (strait_alloc(1, sizeof *message, "message", (void **)&message) == STRAIT_OK &&
-        strait_alloc(capacity, 1, "message", &memory) == STRAIT_OK) {
-        message->text = memory;
-        message->n_refs = 1;
-        message->number = m->latest != NULL ? m->latest->number + 1 : 1;
-        message->bytes = (size_t)snprintf(message->text, capacity,
-                                          is_empty ? "%s\n\n" : "event: state\ndata: %s\n\n", text);
-        strait_message_release(&m->latest);
-        m->latest = message;
-        strait_stream_resume_all(m);
-    } else {
-        strait_alloc_free(message);
+    if (strait_alloc(1, sizeof *message, "message", (void **)&message) != STRAIT_OK) return;
+    *message = (strait_message){.n_refs = 1, .is_empty = is_empty};
+    if (m->latest != NULL) {
+        message->serial = m->latest->serial;
+        message->number = m->latest->number;
     }
-    free(text);
+    message->serial++;
+    if (fill(m, message) != STRAIT_OK) {
+        strait_message_release(&message);
+        return;
+    }
+    strait_message_release(&m->latest);
+    m->latest = message;
+    strait_stream_resume_all(m);
 }

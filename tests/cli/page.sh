@@ -57,8 +57,10 @@ get "$origin/metrics.csv" | sed -n 1,4p >a
 head -n 1 a | grep -q '^step,loss,valid_loss,.*,tokens,time,' || fail "metrics.csv: $(head -n 1 a)"
 [ "$(sed -n 2p a | cut -d , -f 1,2)" = "$(jq -r '"\(.step),\(.loss)"' run/metrics.jsonl | head -n 1)" ] || fail "metrics.csv: $(cat a)"
 
-# Server-sent events: each message has the next number and the points since the last.
+# Server-sent events: each message has the next number and the points since the last; only the first has the whole state.
 get -N -m 5 "$origin/api/v1/stream" >stream 2>/dev/null
+sed -n 's/^data: //p' stream | jq -es '.[0].state.run.name == "run" and all(.[1:][].state; has("run") | not)' >/dev/null ||
+    fail "stream: not only the first message has the whole state"
 sed -n 's/^data: //p' stream | jq -es '(map(.number) | . == [range(.[0]; .[0] + length)]) and length >= 3 and length <= 8 and
     ([.[1:][].points[].step] | . == [range(.[0]; .[0] + length)] and length > 0)' >/dev/null ||
     fail "stream: $(cut -c 1-300 stream | head -n 4)"
@@ -127,6 +129,14 @@ stop
 wait $reader || fail "the stream was cut off instead of ended"
 tail -n 2 stream | sed -n 's/^data: //p' | jq -e '.state.phase == "failed" and (.state.reason | test("stopped after step"))' \
     >/dev/null || fail "the last message: $(tail -n 2 stream | cut -c 1-200)"
+
+# A run that computes, not one that waits for its links: pages cost the same per second in both.
+if [ -z "${SANITIZED:-}" ] && command -v node >/dev/null && command -v chromium >/dev/null; then
+    serve --page 127.0.0.1:0 --set stages.count=1 --set model.width=128 --set train.batch_tokens=2048
+    node "$here/page/cost.mjs" "$origin" "$STARTED" >"$OUT" 2>&1 || fail "ten pages cost too much"
+    cat "$OUT"
+    stop
+fi
 
 # Off loopback a token is needed: in the address that is printed, or as a bearer.
 serve --page 0.0.0.0:0

@@ -1,16 +1,18 @@
 // browser.mjs - checks the page of a running run in Chromium: node browser.mjs URL METRICS [NAME]
 //
 // Every tile must show the last line of METRICS soon after it was written; nothing may be written to the console, and no
-// request may leave the page's own server. NAME is a worker's name that must appear as plain text. PAGE_SECONDS is the
-// longest delay of a step: 2 on an idle machine; the default is for a busy one.
+// request may leave the page's own server. NAME is a worker's name that must appear as plain text. Half of the steps must
+// be on the page within two seconds, and all of them within PAGE_SECONDS: a busy machine may hold up the browser.
 import { readFileSync } from "node:fs";
 import { open, tab, until } from "./chromium.mjs";
 
 const [url, metrics, name] = process.argv.slice(2);
 const longest = Number(process.env.PAGE_SECONDS ?? 60);
-let delay = 0;
+const soon = 2, samples = 6;
+const delays = [];
 const lines = () => readFileSync(metrics, "utf8").split("\n").filter(Boolean).map(JSON.parse);
 const browser = open(process.env.CHROMIUM ?? "chromium");
+const median = values => values.slice().sort((a, b) => a - b)[Math.floor(values.length / 2)];
 const check = (is, text) => { if (!is) throw new Error(text); };
 
 // The tiles and the keys of metrics.jsonl they show.
@@ -31,13 +33,14 @@ try {
         const valid = lines().filter(l => "valid_loss" in l).map(l => String(l.valid_loss));
         check(seen.valid === "null" || valid.includes(seen.valid), `validation loss ${seen.valid} is not in the file`);
 
-        // A step that is in the file now is on the page within two seconds.
-        for (let i = 0; i < 3; i++) {
-            const { step } = lines().filter(l => "loss" in l).at(-1), began = Date.now();
+        // The delay of a step counts from the time in its line.
+        for (let i = 0; i < samples / 2 || (i < 20 && median(delays) > soon); i++) {
+            const { step, time } = lines().filter(l => "loss" in l).at(-1);
             await until(`step ${step} on the page`, longest, async () => Number((await tiles()).step) >= step);
-            delay = Math.max(delay, (Date.now() - began) / 1000);
+            delays.push(Date.now() / 1000 - time);
             await until("the next step", 120, () => lines().filter(l => "loss" in l).at(-1).step > step);
         }
+        check(median(delays) <= soon, `steps are on the page after ${delays.map(d => d.toFixed(2)).join(", ")} s`);
 
         // Curves follow the axis that is chosen.
         const path = () => page.run(`document.querySelector("#chart-loss path").getAttribute("d")`);
@@ -60,5 +63,5 @@ try {
         }
         check(page.faults.length === 0, page.faults.join("\n"));
     }
-    console.log(`Chromium: steps are on the page after at most ${delay.toFixed(2)} s`);
+    console.log(`Chromium: steps are on the page after ${median(delays).toFixed(2)} s, at most ${Math.max(...delays).toFixed(2)} s`);
 } finally { await browser.close(); }
