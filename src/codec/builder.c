@@ -54,6 +54,7 @@ strait_err strait_codec_add_param(struct strait_codec *c, const char *name, stra
     strait_param *p = &c->params[c->n_params++];
     full_name(c, name, p->name);
     p->role = role;
+    p->is_deferred = 1; // param_grads may come late
     const strait_codec_tensor tensors[] = {{&p->value, rows, cols}, {&p->grad, rows, cols}};
     return strait_codec_add(c, tensors, 2);
 }

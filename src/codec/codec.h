@@ -126,6 +126,8 @@ enum strait_codec_trait {
     STRAIT_CODEC_TOKENS = 1 << 5,   // crossings need the token ids of the microbatch
     STRAIT_CODEC_INPUT = 1 << 6,    // the sender needs the stage's input, and input_grad
     STRAIT_CODEC_CODE = 1 << 7,     // x and y are [rows x keep]: the model computes the code
+    STRAIT_CODEC_CARRIES = 1 << 8,  // a crossing depends on earlier ones, or an update on what the
+                                    // crossings of this side measured: replicas cannot share it
 };
 
 /* What a codec requires of the model that it is part of. All zero: any model will do. */

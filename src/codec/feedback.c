@@ -6,7 +6,7 @@
 
 /* The residual is state, which checkpoints must contain. */
 unsigned strait_feedback_traits(const strait_codec_spec *spec) {
-    return spec->has_feedback ? STRAIT_CODEC_STATEFUL : 0;
+    return spec->has_feedback ? STRAIT_CODEC_STATEFUL | STRAIT_CODEC_CARRIES : 0;
 }
 
 /* Without feedback the error is needed only to measure it, unless packing measures it itself. */

@@ -26,7 +26,7 @@ static strait_err check(strait_codec_spec *spec) {
 
 static unsigned traits(const strait_codec_spec *spec) {
     (void)spec;
-    return STRAIT_CODEC_STATEFUL;
+    return STRAIT_CODEC_STATEFUL | STRAIT_CODEC_CARRIES;
 }
 
 /* Two products for the factors, one to multiply them. */

@@ -1,5 +1,6 @@
 /* none.c - no compression: every value, exact in variant fp32, rounded to bfloat16 by default. */
 #include "codec/builder.h"
+#include "codec/feedback.h"
 #include "codec/payload.h"
 #include "codec/plain.h"
 
@@ -20,7 +21,7 @@ static strait_err check(strait_codec_spec *spec) {
 static unsigned traits(const strait_codec_spec *spec) {
     const int is_exact = spec->bits == 32 && spec->grad_bits == 32 && !spec->has_feedback;
     return (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0) |
-           (unsigned)(spec->has_feedback ? STRAIT_CODEC_STATEFUL : STRAIT_CODEC_LINEAR);
+           (spec->has_feedback ? strait_feedback_traits(spec) : STRAIT_CODEC_LINEAR);
 }
 
 extern const struct strait_codec_ops strait_codec_none;

@@ -15,6 +15,7 @@
 #include "model/shape.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "plan/groups.h"
 
 /* Bytes of text fields, with the final zero. */
 enum {
@@ -22,6 +23,11 @@ enum {
     STRAIT_RUN_WORD = 16,
     STRAIT_RUN_TEXT = 128,
     STRAIT_RUN_PATH = 1024
+};
+
+enum {
+    STRAIT_RUN_REPLICAS = 64, // most replicas of a stage
+    STRAIT_RUN_MEMBERS = 256  // most replicas of all stages together
 };
 
 typedef enum strait_run_family {

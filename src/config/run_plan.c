@@ -224,7 +224,8 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
                            "%lld microbatches in a step are more than %d: raise stages.microbatch",
                            (long long)plan->n_microbatches, MICROBATCHES_MAX);
     STRAIT_TRY(assign_layers(run, plan));
-    return make_codec(run, plan);
+    STRAIT_TRY(make_codec(run, plan));
+    return strait_run_plan_fit_replicas(run, plan);
 }
 
 /* All stages must agree on the precision, because activations cross between them. */
@@ -257,6 +258,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .recomputes = run->train.recompute,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
         .scratch_bytes = scratch_of(run),
+        .sums_pairwise = is_on_cpu(run),
     };
     plan.shape.precision = precision_of(run); // no option of the model: it follows from the device
     STRAIT_TRY(strait_shape_check(&plan.shape));

@@ -12,6 +12,7 @@
 #include "net/emulate/emulate.h"
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
+#include "plan/groups.h"
 #include "plan/schedule.h"
 
 typedef struct strait_run_plan {
@@ -23,6 +24,10 @@ typedef struct strait_run_plan {
     int64_t n_microbatches;
     int n_stages;
     strait_layer_range stage_layers[STRAIT_RUN_STAGES];
+    int replicas[STRAIT_RUN_STAGES]; // of each stage
+    int n_members;                   // replicas of all stages
+    strait_groups groups;            // of the microbatches of a step
+    int sums_pairwise; // groups are summed pairwise; otherwise a replica adds its own in order
     strait_schedule_kind schedule;
     strait_codec_spec codec; // for boundary 0 with one slot; see strait_run_plan_codec
     strait_emulate_spec emulate;
@@ -69,6 +74,17 @@ strait_stage_spec strait_run_plan_stage(const strait_run_plan *plan, int stage, 
 
 /* Whether the shared basis of the codec is updated after `step` steps. */
 int strait_run_plan_updates_basis(const strait_run_plan *plan, int64_t step);
+
+/* Fills in replicas and groups. strait_run_plan_init does so itself. STRAIT_ECONFIG for numbers
+ * that do not fit, and for a codec that replicas cannot share. */
+strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *plan);
+
+/* Replicas of all stages are numbered stage by stage: the number of one, and back. */
+int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica);
+void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage, int *replica);
+
+/* The most replicas of any stage. */
+int strait_run_plan_replicas_max(const strait_run_plan *plan);
 
 /* The codec of the boundary between stages `boundary` and `boundary` + 1. */
 strait_codec_spec strait_run_plan_codec(const strait_run_plan *plan, int boundary, int n_slots);

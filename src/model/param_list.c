@@ -12,6 +12,13 @@ int strait_param_list_is_product(strait_role role) {
 typedef strait_err (*plan_fn)(struct strait_slab *, strait_dtype, int64_t, int64_t,
                               strait_tensor *);
 
+/* What strait_block_weight_grads adds: products, and the value tables of attention. The head's
+ * gradient is computed with the loss, those of optional parts with the gradient of their input. */
+static int is_deferred(const struct strait_param_list *list, strait_role role) {
+    if (list->sums_grads || role == STRAIT_ROLE_HEAD) return 0;
+    return strait_param_list_is_product(role) || role == STRAIT_ROLE_VALUES;
+}
+
 /* param->value has only a shape so far. Adjacent parameters are adjacent in all slabs: layers join
  * values, gradients and copies alike. */
 static strait_err add_with(struct strait_param_list *list, plan_fn plan, const strait_param *param,
@@ -23,6 +30,7 @@ static strait_err add_with(struct strait_param_list *list, plan_fn plan, const s
     assert(list->n < list->capacity);
     strait_param *slot = &list->params[list->n++];
     *slot = *param;
+    slot->is_deferred = is_deferred(list, param->role);
     STRAIT_TRY(plan(list->values, STRAIT_F32, rows, cols, &slot->value));
     if (list->is_training)
         STRAIT_TRY(

@@ -96,3 +96,7 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot);
 /* Starts a new sum of gradients. Gradients of matrices are not zeroed: the next product overwrites
  * them, so they must not be read before each has had one. */
 strait_err strait_stage_zero_gradients(struct strait_stage *stage);
+
+/* The same for the gradients that backward_weights adds (is_deferred), or for all others, in the
+ * middle of a step: the caller has taken the sum of the microbatches so far. */
+strait_err strait_stage_restart_gradients(struct strait_stage *stage, int is_deferred);

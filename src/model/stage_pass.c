@@ -122,6 +122,26 @@ strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     return STRAIT_OK;
 }
 
+/* Products that are overwritten lie in a slab of their own. */
+static int is_overwritten(const struct strait_stage *stage, const strait_param *param) {
+    const struct strait_slab *products = &stage->weights.grads;
+    const char *at = param->grad.data, *first = products->memory;
+    return first != NULL && at >= first && at < first + products->bytes;
+}
+
+strait_err strait_stage_restart_gradients(struct strait_stage *stage, int is_deferred) {
+    for (int i = 0; i < stage->weights.n_params; i++) {
+        const strait_param *param = &stage->weights.params[i];
+        if (param->is_deferred != is_deferred || is_overwritten(stage, param)) continue;
+        STRAIT_TRY(stage->work.kernels->fill(&stage->stream, param->grad, 0.0f));
+    }
+    if (is_deferred)
+        stage->overwrites_block_grads = 1;
+    else
+        stage->overwrites_head_grads = !stage->spec.shape.is_tied;
+    return STRAIT_OK;
+}
+
 strait_err strait_stage_zero_gradients(struct strait_stage *stage) {
     const struct strait_slab *sums = &stage->weights
                                           .sums; // one fill covers all of them and the gaps between

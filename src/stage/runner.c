@@ -17,8 +17,10 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     m->n_params = dry_run.n_params;
     m->optimizer = strait_optimizer_bytes(dry_run.optimizer);
     m->kept = strait_runner_kept_bytes(plan, stage, m, dry_run.receiver, dry_run.sender);
+    const strait_err err = strait_gradient_sums_bytes(
+        dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
     strait_dry_run_fini(&dry_run);
-    return STRAIT_OK;
+    return err;
 }
 
 /* Adds up the codecs of a stage, and the staging buffers of their boundaries. */
@@ -49,8 +51,8 @@ strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slot
     STRAIT_TRY(plan_codecs(plan, stage, n_slots, &memory.codecs));
     STRAIT_TRY(plan_optimizer(plan, stage, &memory));
     /* Host buffers of the loader count as data, but not as device memory. */
-    memory.device = memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                    memory.codecs + strait_loader_device_bytes(plan, n_slots);
+    memory.device = memory.weights + memory.gradients + memory.sums + memory.optimizer +
+                    memory.activations + memory.codecs + strait_loader_device_bytes(plan, n_slots);
     *out = memory;
     return STRAIT_OK;
 }
@@ -132,13 +134,22 @@ static strait_err open_into(struct strait_runner *runner, const strait_run *run)
     const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
     STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, runner->params, runner->n_params,
                                      &runner->optimizer));
+    STRAIT_TRY(strait_gradient_sums_init(&runner->sums, runner->plan.groups.n_groups,
+                                         strait_gradient_sums_buffers(&runner->plan, runner->stage),
+                                         runner->params, runner->n_params, runner->backend));
     STRAIT_TRY(strait_loader_prepare(runner->loader, runner->backend, runner->n_slots));
+    STRAIT_TRY(strait_alloc((size_t)runner->plan.n_microbatches, sizeof *runner->microbatches,
+                            "list of microbatches", (void **)&runner->microbatches));
+    strait_runner_share(runner, &(strait_group_owners){{0}});
     /* Pinned, so that the device copies losses and squares without blocking the host. */
-    if (runner->sender == NULL)
+    if (runner->sender == NULL) {
         STRAIT_TRY(runner->backend->ops->alloc_host(
             runner->backend,
             (size_t)(runner->plan.sequences * spec.seq_len) * sizeof *runner->losses,
             (void **)&runner->losses));
+        STRAIT_TRY(strait_alloc((size_t)runner->plan.sequences, sizeof *runner->sequence_losses,
+                                "losses of sequences", (void **)&runner->sequence_losses));
+    }
     STRAIT_TRY(runner->backend->ops->alloc_host(runner->backend,
                                                 (size_t)runner->n_params * sizeof *runner->squares,
                                                 (void **)&runner->squares));
@@ -187,7 +198,10 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     strait_boundary_close(&runner->receiver);
     strait_boundary_close(&runner->sender);
     strait_stage_close(&runner->model);
+    strait_gradient_sums_fini(&runner->sums);
     strait_alloc_free(runner->params);
+    strait_alloc_free(runner->microbatches);
+    strait_alloc_free(runner->sequence_losses);
     if (runner->losses != NULL) runner->backend->ops->release_host(runner->backend, runner->losses);
     if (runner->measured.backend != NULL) runner->backend->ops->event_close(&runner->measured);
     if (runner->squares != NULL)

@@ -11,10 +11,12 @@
 #include "plan/step_times.h"
 #include "stage/boundary.h"
 #include "stage/loader.h"
+#include "stage/replicas/gradient_sums.h"
 
 /* Bytes of memory that a runner takes, by purpose. */
 typedef struct strait_runner_memory {
     size_t weights, gradients, optimizer;
+    size_t sums;        // of gradients, over the groups of a step
     size_t activations; // with the scratch memory of kernels
     size_t codecs;      // weights, gradients, state and staging buffers of its boundaries
     size_t data;        // token ids, on the device and on the host
@@ -38,7 +40,11 @@ struct strait_runner_live_state {
 
 struct strait_runner {
     strait_run_plan plan;
-    int stage, n_slots;
+    int stage, replica, n_slots;
+    int *microbatches;       // that this replica computes in a step, in their order
+    int n_microbatches;      // of them
+    double *sequence_losses; // sums per sequence of a step; last stage only
+    struct strait_gradient_sums sums;
     struct strait_backend *backend;
     struct strait_stage *model;
     struct strait_boundary *receiver, *sender; // NULL on the first and on the last stage
@@ -154,8 +160,8 @@ size_t strait_runner_device_spare(const struct strait_runner *runner);
 
 /* Runs forward and backward of all microbatches of `step` (from 0). `loss_sum` is the sum of the
  * losses of all tokens on the last stage, added in an order that does not depend on the number of
- * stages or microbatches; 0 elsewhere. STRAIT_ETIMEDOUT, naming the neighbour, step and microbatch,
- * when nothing arrives within link.deadline; errors of on_poll are passed on. */
+ * stages, microbatches or replicas; 0 elsewhere. STRAIT_ETIMEDOUT, naming the neighbour, step and
+ * microbatch, when nothing arrives within link.deadline; errors of on_poll are passed on. */
 strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, double *loss_sum);
 
 /* The sum of squared gradients of each parameter; borrowed, valid until the next step. */
@@ -173,6 +179,20 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
 
 /* The same, with the factor that the optimizer's clip has left on the device. */
 strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step);
+
+/* ---- replicas/share.c: the part of a step that this replica computes ---- */
+
+/* Chooses the microbatches of the next steps: those of the groups that `owners` gives to this
+ * replica. A runner that opens has all of them. */
+void strait_runner_share(struct strait_runner *runner, const strait_group_owners *owners);
+
+/* The gradients of a kind (strait_param.is_deferred) of the i-th microbatch are complete: after the
+ * last of a group, puts their sum aside. */
+strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int is_deferred);
+
+/* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
+void strait_runner_sum_losses(struct strait_runner *runner);
+double strait_runner_add_losses(const struct strait_runner *runner);
 
 /* Zeroes the gradients of the stage and of its codecs. */
 strait_err strait_runner_zero_gradients(struct strait_runner *runner);
@@ -204,6 +224,19 @@ strait_err strait_runner_trace_end(struct strait_runner *runner, const char *pat
  */
 strait_err strait_runner_poll_waiting(void *user);
 
+/* ---- replicas/messages.c: what arrives while a command is executed ---- */
+
 /* Passes a message to the boundary it belongs to, or to on_message. Ownership as for
  * strait_boundary_deliver. */
 strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg **msg);
+
+/* Calls on_poll, where it is set. */
+strait_err strait_runner_poll(const struct strait_runner *runner);
+
+/* Waits for the next message, in short slices if on_poll is set, so that a runner whose neighbour
+ * is silent still reacts to events. STRAIT_ETIMEDOUT: there was none within timeout_ms. */
+strait_err strait_runner_receive(struct strait_runner *runner, int timeout_ms,
+                                 struct strait_msg **out);
+
+/* Routes all messages that have arrived; waits up to timeout_ms for the first of them. */
+strait_err strait_runner_drain(struct strait_runner *runner, int timeout_ms);

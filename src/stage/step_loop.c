@@ -5,10 +5,6 @@
 
 #include <assert.h>
 
-enum {
-    POLL_MS = 50
-};
-
 static struct strait_codec *codec_of(struct strait_boundary *boundary) {
     return strait_boundary_codec(boundary);
 }
@@ -25,13 +21,6 @@ static strait_crossing crossing_of(struct strait_runner *runner, int64_t step, i
 
 static int64_t tokens_of(const struct strait_runner *runner) {
     return runner->plan.microbatch * runner->plan.shape.context;
-}
-
-/* Adds losses token by token in double precision: the order, and with it the rounding, does not
- * depend on the size of a microbatch. */
-static void add_losses(const struct strait_runner *runner, int64_t n_microbatches, double *sum) {
-    for (int64_t i = 0; i < n_microbatches * tokens_of(runner); i++)
-        *sum += (double)runner->losses[i];
 }
 
 /* Notes which neighbour is concerned until the crossing is done: an error leaves it there. */
@@ -137,8 +126,10 @@ static double post_seconds(struct strait_runner *runner) {
 
 static strait_err run_action(struct strait_runner *runner, const strait_schedule_spec *schedule,
                              strait_schedule_action action, int64_t step) {
+    /* The schedule counts the microbatches of this replica. */
     const int slot = strait_schedule_slot(schedule, action.microbatch);
-    const strait_crossing at = crossing_of(runner, step, action.microbatch, slot);
+    const int microbatch = runner->microbatches[action.microbatch];
+    const strait_crossing at = crossing_of(runner, step, microbatch, slot);
     const double began = strait_clock_seconds();
     double *action_time = &runner->times.weights;
     switch (action.kind) {
@@ -148,14 +139,20 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
         break;
     case STRAIT_ACTION_INPUT:
         STRAIT_TRY(backward(runner, &at, 1));
+        STRAIT_TRY(strait_runner_sum_gradients(runner, action.microbatch, 0));
         action_time = &runner->times.input;
         break;
     case STRAIT_ACTION_BACKWARD:
         STRAIT_TRY(backward(runner, &at, 0));
         STRAIT_TRY(backward_codecs(runner, &at));
+        STRAIT_TRY(strait_runner_sum_gradients(runner, action.microbatch, 0));
+        STRAIT_TRY(strait_runner_sum_gradients(runner, action.microbatch, 1));
         action_time = &runner->times.input;
         break;
-    default: STRAIT_TRY(backward_weights(runner, &at)); break;
+    default:
+        STRAIT_TRY(backward_weights(runner, &at));
+        STRAIT_TRY(strait_runner_sum_gradients(runner, action.microbatch, 1));
+        break;
     }
     const double packed = codec_seconds(runner);
     const double posted = post_seconds(runner);
@@ -164,7 +161,7 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
     /* Packing and waiting for the link happen inside the action but are reported separately. */
     *action_time += strait_clock_seconds() - began - packed - posted;
     runner->action_time = action_time;
-    add_span(runner, strait_schedule_action_name(action.kind), step, action.microbatch, began);
+    add_span(runner, strait_schedule_action_name(action.kind), step, microbatch, began);
     return STRAIT_OK;
 }
 
@@ -172,7 +169,7 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
  * first; otherwise a gradient of the next stage is missing. */
 static int awaited_side(const struct strait_runner *runner, const strait_schedule_state *state) {
     return runner->receiver != NULL && state->n_inputs <= state->n_forward &&
-                   state->n_forward < runner->plan.n_microbatches
+                   state->n_forward < runner->n_microbatches
                ? -1
                : 1;
 }
@@ -181,66 +178,13 @@ static int awaited_side(const struct strait_runner *runner, const strait_schedul
 static strait_err fail_timed_out(struct strait_runner *runner, const strait_schedule_state *state,
                                  int64_t step) {
     runner->side = awaited_side(runner, state);
+    const int awaited = runner->side < 0 ? state->n_forward : state->n_backward;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                        "stage %d: received nothing from stage %d for %.3g s at step %lld, "
                        "microbatch %d; check that stage, its link and link.deadline",
                        runner->stage, runner->stage + runner->side,
                        (double)runner->deadline_ms / 1e3, (long long)step + 1,
-                       runner->side < 0 ? state->n_forward : state->n_backward);
-}
-
-/* A boundary is identified by the sending peer: its number in the message is checked later. */
-strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg **msg) {
-    const int side = runner->side;
-    const int is_crossing = (*msg)->type == STRAIT_MSG_CROSSING;
-    struct strait_boundary *boundary = NULL;
-    if (runner->receiver != NULL && (*msg)->peer == strait_boundary_peer(runner->receiver))
-        boundary = runner->receiver;
-    else if (runner->sender != NULL && (*msg)->peer == strait_boundary_peer(runner->sender))
-        boundary = runner->sender;
-    runner->side = boundary == NULL ? 0 : (boundary == runner->sender ? 1 : -1);
-    STRAIT_TRY(is_crossing && boundary != NULL ? strait_boundary_deliver(boundary, msg)
-                                               : runner->on_message(runner->user, msg));
-    runner->side = side;
-    return STRAIT_OK;
-}
-
-static strait_err poll_events(const struct strait_runner *runner) {
-    return runner->on_poll != NULL ? runner->on_poll(runner->user) : STRAIT_OK;
-}
-
-strait_err strait_runner_poll_waiting(void *user) {
-    struct strait_runner *runner = user;
-    runner->is_waiting = 1;
-    return poll_events(runner);
-}
-
-/* Receives the next message. Waits in short slices if on_poll is set, so that a runner whose
- * neighbour is silent still reacts to events. */
-static strait_err receive(struct strait_runner *runner, int timeout_ms, struct strait_msg **out) {
-    runner->is_waiting = timeout_ms > 0;
-    STRAIT_TRY(poll_events(runner));
-    if (runner->on_poll == NULL) return strait_mesh_receive(runner->mesh, timeout_ms, out);
-    for (;;) {
-        const int slice_ms = timeout_ms < POLL_MS ? timeout_ms : POLL_MS;
-        const strait_err err = strait_mesh_receive(runner->mesh, slice_ms, out);
-        timeout_ms -= slice_ms;
-        if (err != STRAIT_ETIMEDOUT || timeout_ms == 0) return err;
-        STRAIT_TRY(poll_events(runner));
-    }
-}
-
-/* Routes all messages that have arrived; waits up to timeout_ms for the first of them. */
-static strait_err drain_messages(struct strait_runner *runner, int timeout_ms) {
-    for (;; timeout_ms = 0) {
-        struct strait_msg *msg = NULL;
-        const strait_err err = receive(runner, timeout_ms, &msg);
-        if (err == STRAIT_ETIMEDOUT) return timeout_ms == 0 ? STRAIT_OK : err;
-        STRAIT_TRY(err);
-        const strait_err routed = strait_runner_route(runner, &msg);
-        strait_msg_close(&msg);
-        STRAIT_TRY(routed);
-    }
+                       runner->microbatches[awaited]);
 }
 
 /* Takes new messages and tells the schedule how many inputs and gradients have arrived. */
@@ -248,7 +192,8 @@ static strait_err update_state(struct strait_runner *runner, strait_schedule_sta
                                int timeout_ms) {
     /* Without a mesh everything has arrived before the step began. */
     if (runner->mesh == NULL && timeout_ms > 0) return STRAIT_ETIMEDOUT;
-    STRAIT_TRY(runner->mesh != NULL ? drain_messages(runner, timeout_ms) : poll_events(runner));
+    STRAIT_TRY(runner->mesh != NULL ? strait_runner_drain(runner, timeout_ms)
+                                    : strait_runner_poll(runner));
     if (runner->receiver != NULL) state->n_inputs = strait_boundary_arrived(runner->receiver);
     if (runner->sender != NULL) state->n_gradients = strait_boundary_arrived(runner->sender);
     /* Gradients that are sent again may be here before their forward pass. */
@@ -278,7 +223,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
                                                                              : STRAIT_SCHEDULE_1F1B,
                                            .n_stages = runner->plan.n_stages,
                                            .stage = runner->stage,
-                                           .n_microbatches = (int)runner->plan.n_microbatches,
+                                           .n_microbatches = runner->n_microbatches,
                                            .window = runner->n_slots};
     strait_schedule_state state = {0};
     int timeout_ms = 0;
@@ -335,13 +280,17 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
     runner->last_action = STRAIT_ACTION_WAIT;
+    strait_gradient_sums_begin(&runner->sums);
     STRAIT_TRY(strait_runner_zero_gradients(runner));
     STRAIT_TRY(run_schedule(runner, step));
     runner->last_action = STRAIT_ACTION_WAIT;
     STRAIT_TRY(measure(runner, step));
     runner->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;
-    if (runner->sender == NULL) add_losses(runner, runner->plan.n_microbatches, loss_sum);
+    if (runner->sender == NULL) {
+        strait_runner_sum_losses(runner);
+        *loss_sum = strait_runner_add_losses(runner);
+    }
     return STRAIT_OK;
 }
 
@@ -350,7 +299,7 @@ static strait_err wait_for_valid(struct strait_runner *runner, int64_t step, int
     runner->side = -1;
     while (!strait_boundary_has_valid(runner->receiver)) {
         struct strait_msg *msg = NULL;
-        const strait_err err = receive(runner, runner->deadline_ms, &msg);
+        const strait_err err = strait_runner_receive(runner, runner->deadline_ms, &msg);
         if (err == STRAIT_ETIMEDOUT)
             return STRAIT_FAIL(
                 STRAIT_ETIMEDOUT,
@@ -386,7 +335,8 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
         if (runner->sender != NULL) continue;
         /* The next batch overwrites the losses. */
         STRAIT_TRY(runner->backend->ops->wait(at.stream));
-        add_losses(runner, 1, &sum);
+        for (int64_t i = 0; i < tokens_of(runner); i++)
+            sum += (double)runner->losses[i];
     }
     *loss_sum = sum;
     return flush(runner, 1);

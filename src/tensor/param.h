@@ -50,4 +50,7 @@ typedef struct strait_param {
     /* What layers read: the value itself, or its bf16 copy where activations are bf16. Absent in
      * codecs, which read the value. */
     strait_tensor compute;
+    /* Its gradient may be added later than the other gradients of a microbatch, which are complete
+     * when the gradient of the stage's input is: schedules defer the matrix products. */
+    int is_deferred;
 } strait_param;

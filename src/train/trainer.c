@@ -67,7 +67,7 @@ static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
                                            .planned = stage.device};
         if (plan->scratch_bytes == 0) stages[i].planned += messages[i];
         sum.weights += stage.weights;
-        sum.gradients += stage.gradients;
+        sum.gradients += stage.gradients + stage.sums;
         sum.optimizer += stage.optimizer;
         sum.activations += stage.activations;
         sum.codecs += stage.codecs;

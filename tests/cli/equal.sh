@@ -30,4 +30,24 @@ for still in anchor_learning_rate=0 anchor_steps=3; do
     same_metrics "$still-one" "$still-cut"
     same_weights "$still-one" "$still-cut"
 done
+
+# Groups of several microbatches, with every kind of parameter whose gradient a schedule may defer or not.
+many="--set stages.groups=3 --set model.value_tables=true --set model.anchors=true --set model.conv=2 --set model.local_every=2"
+runs train run.yaml --out groups-one $many
+for schedule in fill-drain 1f1b-split; do
+    runs train run.yaml --out groups-$schedule $many --set stages.count=4 --set stages.schedule=$schedule
+    same_metrics groups-one groups-$schedule
+    same_weights groups-one groups-$schedule
+done
+# The parameters of a codec, too.
+code="--set stages.groups=3 --set stages.count=4 --set link.codec.name=strait --set link.codec.variant=context"
+runs train run.yaml --out codec-drain $code --set stages.schedule=fill-drain
+runs train run.yaml --out codec-split $code --set stages.schedule=1f1b-split
+same_metrics codec-drain codec-split
+same_weights codec-drain codec-split
+# Another number of groups is another order of the sum.
+runs train run.yaml --out groups-other $many --set stages.groups=8
+metrics_of groups-one >a.txt
+metrics_of groups-other >b.txt
+cmp -s a.txt b.txt && fail "stages.groups changes nothing"
 wait_all_exited

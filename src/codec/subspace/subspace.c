@@ -54,7 +54,10 @@ static unsigned traits(const strait_codec_spec *spec) {
                (unsigned)(is_exact ? STRAIT_CODEC_LOSSLESS : 0);
     }
     const unsigned both = STRAIT_CODEC_LINEAR | STRAIT_CODEC_TOKENS | STRAIT_CODEC_STATEFUL;
-    return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0);
+    /* Statistics for the next basis, and leaks that are corrected, are of this side's crossings. */
+    const int carries = is_full(spec) || spec->grassmann_every > 0;
+    return both | (unsigned)(is_full(spec) ? STRAIT_CODEC_CONFINES : 0) |
+           (unsigned)(carries ? STRAIT_CODEC_CARRIES : 0);
 }
 
 /* Variant code packs what the model computed. */

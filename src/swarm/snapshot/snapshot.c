@@ -15,8 +15,8 @@ enum {
 double strait_snapshot_memory_bytes(const strait_runner_memory *m) {
     /* Its own snapshots, and two copies for each of two neighbours. */
     const double snapshots = STRAIT_SWARM_SNAPSHOTS + 4.0;
-    return (double)(m->weights + m->gradients + m->optimizer + m->activations + m->codecs +
-                    m->data) +
+    return (double)(m->weights + m->gradients + m->sums + m->optimizer + m->activations +
+                    m->codecs + m->data) +
            snapshots * (double)(m->weights + m->optimizer);
 }
 

@@ -1,0 +1,58 @@
+/* messages.c - how messages of neighbours reach the parts of a runner. */
+#include "stage/runner.h"
+
+enum {
+    POLL_MS = 50
+};
+
+/* A boundary is identified by the sending peer: its number in the message is checked later. */
+strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg **msg) {
+    const int side = runner->side;
+    const int is_crossing = (*msg)->type == STRAIT_MSG_CROSSING;
+    struct strait_boundary *boundary = NULL;
+    if (runner->receiver != NULL && (*msg)->peer == strait_boundary_peer(runner->receiver))
+        boundary = runner->receiver;
+    else if (runner->sender != NULL && (*msg)->peer == strait_boundary_peer(runner->sender))
+        boundary = runner->sender;
+    runner->side = boundary == NULL ? 0 : (boundary == runner->sender ? 1 : -1);
+    STRAIT_TRY(is_crossing && boundary != NULL ? strait_boundary_deliver(boundary, msg)
+                                               : runner->on_message(runner->user, msg));
+    runner->side = side;
+    return STRAIT_OK;
+}
+
+strait_err strait_runner_poll(const struct strait_runner *runner) {
+    return runner->on_poll != NULL ? runner->on_poll(runner->user) : STRAIT_OK;
+}
+
+strait_err strait_runner_poll_waiting(void *user) {
+    struct strait_runner *runner = user;
+    runner->is_waiting = 1;
+    return strait_runner_poll(runner);
+}
+
+strait_err strait_runner_receive(struct strait_runner *runner, int timeout_ms,
+                                 struct strait_msg **out) {
+    runner->is_waiting = timeout_ms > 0;
+    STRAIT_TRY(strait_runner_poll(runner));
+    if (runner->on_poll == NULL) return strait_mesh_receive(runner->mesh, timeout_ms, out);
+    for (;;) {
+        const int slice_ms = timeout_ms < POLL_MS ? timeout_ms : POLL_MS;
+        const strait_err err = strait_mesh_receive(runner->mesh, slice_ms, out);
+        timeout_ms -= slice_ms;
+        if (err != STRAIT_ETIMEDOUT || timeout_ms == 0) return err;
+        STRAIT_TRY(strait_runner_poll(runner));
+    }
+}
+
+strait_err strait_runner_drain(struct strait_runner *runner, int timeout_ms) {
+    for (;; timeout_ms = 0) {
+        struct strait_msg *msg = NULL;
+        const strait_err err = strait_runner_receive(runner, timeout_ms, &msg);
+        if (err == STRAIT_ETIMEDOUT) return timeout_ms == 0 ? STRAIT_OK : err;
+        STRAIT_TRY(err);
+        const strait_err routed = strait_runner_route(runner, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(routed);
+    }
+}
