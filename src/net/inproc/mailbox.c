@@ -16,6 +16,7 @@ enum {
 struct strait_mailbox { // guarded by network->mutex
     struct strait_mailbox *next;
     struct strait_inproc_network *network;
+    uint64_t number;
     char name[STRAIT_NAME_MAX];
     struct strait_mail *first; // sorted by due time
     struct strait_mail *last;  // most mails are appended
@@ -27,6 +28,7 @@ struct strait_inproc_network {
     pthread_mutex_t mutex;
     struct strait_mailbox *mailboxes; // guarded by mutex
     struct strait_mail *spare;        // guarded by mutex
+    uint64_t n_opened;                // guarded by mutex; the number of the latest mailbox
 };
 
 strait_err strait_inproc_network_open(struct strait_inproc_network **out) {
@@ -81,11 +83,16 @@ strait_err strait_mailbox_open(struct strait_inproc_network *network, struct str
     pthread_cond_init(&mailbox->arrived, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_lock(&network->mutex);
+    mailbox->number = ++network->n_opened;
     mailbox->next = network->mailboxes;
     network->mailboxes = mailbox;
     pthread_mutex_unlock(&network->mutex);
     *out = mailbox;
     return STRAIT_OK;
+}
+
+uint64_t strait_mailbox_number(const struct strait_mailbox *mailbox) {
+    return mailbox->number;
 }
 
 void strait_mailbox_close(struct strait_mailbox **mailbox) {
@@ -127,31 +134,26 @@ strait_err strait_mailbox_bind(struct strait_mailbox *mailbox, const char *name)
     return STRAIT_OK;
 }
 
-strait_err strait_mailbox_find(struct strait_inproc_network *network, const char *name,
-                               struct strait_mailbox **out) {
+strait_err strait_mailbox_find(struct strait_mailbox *mailbox, const char *name, uint64_t *out) {
+    struct strait_inproc_network *network = mailbox->network;
     pthread_mutex_lock(&network->mutex);
-    struct strait_mailbox *mailbox = name[0] != 0 ? find(network, name) : NULL;
+    const struct strait_mailbox *found = name[0] != 0 ? find(network, name) : NULL;
+    const uint64_t number = found != NULL ? found->number : 0;
     pthread_mutex_unlock(&network->mutex);
-    if (mailbox == NULL)
+    if (number == 0)
         return STRAIT_FAIL(STRAIT_ECLOSED, "cannot connect: no transport listens at %s", name);
-    *out = mailbox;
+    *out = number;
     return STRAIT_OK;
 }
 
 /* Call with the network locked. */
-static int mailbox_exists(const struct strait_inproc_network *network,
-                          const struct strait_mailbox *mailbox) {
-    for (const struct strait_mailbox *b = network->mailboxes; b != NULL; b = b->next)
-        if (b == mailbox) return 1;
-    return 0;
-}
-
-/* Call with the network locked. */
-static strait_err insert(struct strait_inproc_network *network, struct strait_mailbox *to,
+static strait_err insert(struct strait_inproc_network *network, uint64_t number,
                          const struct strait_mail *content) {
-    /* Checked under the mutex: the peer's thread may have freed its mailbox. */
-    if (!mailbox_exists(network, to))
-        return STRAIT_FAIL(STRAIT_ECLOSED, "the inproc peer has closed");
+    /* Looked up under the mutex: the peer's thread may have freed its mailbox. */
+    struct strait_mailbox *to = network->mailboxes;
+    while (to != NULL && to->number != number)
+        to = to->next;
+    if (to == NULL) return STRAIT_FAIL(STRAIT_ECLOSED, "the inproc peer has closed");
     struct strait_mail *mail = network->spare;
     if (mail != NULL) {
         network->spare = mail->next;
@@ -173,8 +175,9 @@ static strait_err insert(struct strait_inproc_network *network, struct strait_ma
     return STRAIT_OK;
 }
 
-strait_err strait_mailbox_send(struct strait_inproc_network *network, struct strait_mailbox *to,
+strait_err strait_mailbox_send(struct strait_mailbox *mailbox, uint64_t to,
                                struct strait_mail *mail) {
+    struct strait_inproc_network *network = mailbox->network;
     if (mail->due_ns == INT64_MAX) { // dropped by the emulated link
         strait_msg_close(&mail->msg);
         return STRAIT_OK;
