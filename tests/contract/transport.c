@@ -2,6 +2,7 @@
  */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "contract/mpi_fixture.h"
 #include "contract/transport_fixture.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ static int b_received_two(const struct rig *x) {
 
 static void reports_an_address_where_nobody_listens(void **state) {
     rig_start(&r);
-    const char *nobody = strcmp(*state, "inproc") == 0 ? "nobody" : "127.0.0.1:1";
+    const char *nobody = strcmp(*state, "tls") == 0 ? "127.0.0.1:1" : "nobody";
     struct strait_link *link = NULL;
     const strait_err err = strait_transport_dial(r.a.t, nobody,
                                                  (strait_dial_params){.expected = NULL}, &link);
@@ -368,11 +369,14 @@ static void counts_payload(void **state) {
         ON(scheme, emulates_rate_and_delay), ON(scheme, allocates_nothing_after_warm_up),        \
         ON(scheme, counts_payload)
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
+    const struct CMUnitTest mpi_tests[] = {ALL("mpi")};
+    (void)argv;
     int n_schemes = 0;
     while (strait_transports[n_schemes] != NULL)
         n_schemes++;
-    if (n_schemes != 2) return 1; // a transport is missing from this list
+    if (n_schemes != 3) return 1; // a transport is missing from these lists
+    if (argc > 1) return cmocka_run_group_tests(mpi_tests, join_mpi, leave_mpi); // under mpirun
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,9 @@ static void start(struct rig *r, struct rig_node *node, const char *name) {
 void rig_start(struct rig *r) {
     start(r, &r->a, "alice");
     start(r, &r->b, "bob");
-    const char *where = strcmp(r->scheme, "inproc") == 0 ? "stage-1" : "127.0.0.1:0";
+    const char *where = strcmp(r->scheme, "inproc") == 0 ? "stage-1"
+                        : strcmp(r->scheme, "mpi") == 0  ? "rank-0:0"
+                                                         : "127.0.0.1:0";
     CHECK_OK(strait_transport_listen(r->b.t, where, r->b.address));
 }
 

@@ -1,6 +1,7 @@
 /* transport_trust.c - which peers every transport refuses, that both sides learn the reason, and
  * that any allocation may fail. */
 #include "base/alloc.h"
+#include "contract/mpi_fixture.h"
 #include "contract/transport_fixture.h"
 
 static void refuses_an_unknown_key(void **state) {
@@ -82,7 +83,10 @@ static void survives_failure_of_any_allocation(void **state) {
     ON(scheme, refuses_an_unknown_key), ON(scheme, refuses_a_key_other_than_the_dialled_one), \
         ON(scheme, refuses_a_peer_of_another_run), ON(scheme, survives_failure_of_any_allocation)
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {ALL("inproc"), ALL("tls")};
+    const struct CMUnitTest mpi_tests[] = {ALL("mpi")};
+    (void)argv;
+    if (argc > 1) return cmocka_run_group_tests(mpi_tests, join_mpi, leave_mpi); // under mpirun
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

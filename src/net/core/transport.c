@@ -40,7 +40,8 @@ strait_err strait_transport_open(const char *scheme, const struct strait_transpo
     for (int i = 0; strait_transports[i] != NULL; i++)
         if (strcmp(strait_transports[i]->scheme, scheme) == 0) ops = strait_transports[i];
     if (ops == NULL)
-        return STRAIT_FAIL(STRAIT_EINVAL, "unknown transport '%s': expected inproc or tls", scheme);
+        return STRAIT_FAIL(STRAIT_EINVAL, "unknown transport '%s': expected inproc, mpi or tls",
+                           scheme);
     STRAIT_TRY(check_config(config));
     void *memory = NULL;
     /* One zeroed allocation holds the transport and its private state. */

@@ -9,7 +9,8 @@
  * handler that is given an error reads strait_err_detail() for the reason, which names the peer's
  * address and, once it is known, its key.
  *
- * Addresses: a name for inproc, host:port for tls (port 0 lets the system choose). With
+ * Addresses: a name for inproc, rank-R:PORT for mpi, host:port for tls (port 0 lets the system
+ * choose). With
  * relay://host:port/token both sides of a tls link connect to a relay (relay.h), one of them by
  * listen().
  *
