@@ -43,6 +43,11 @@ same_as_honest() {
     ! grep -qE 'worker w.*(banned|violation)' "$1/events.log" || fail "$1: an honest worker was banned"
 }
 
+# A share is a part of the whole.
+for share in 2 -0.1; do
+    refuses 2 "audit-share $share: expected 0 to 1" host run.yaml --out refused --listen 127.0.0.1:0 --audit-share $share
+done
+
 # Nobody lies. The key of the draw is the host's alone.
 begin honest
 join_honest honest 1 2 3 4 5
@@ -86,6 +91,25 @@ for what in weights:10 squares:10; do
     says "$name/events.log" 'worker false-1 .*an audit found it at fault; banned'
     says "$name/events.log" 'returning to step [0-9]* or before'
 done
+
+# dispute NAME FIELD: the owner of the second stage states another digest of crossings than its neighbour.
+dispute() {
+    begin "$1"
+    join_honest "$1" 1
+    env STRAIT_CLI="$SCRATCH" "$LIAR" --lie "commitment.interval.$2=random" --from-step 10 --times 1 \
+        join "$(cat "$1.invite")" --keys "keys-$1-liar" --name liar --listen 127.0.0.1:0 --threads 1 \
+        >>"$1.false" 2>&1 </dev/null &
+    wait_for_text "$1/events.log" "liar .*joined"
+    join_honest "$1" 2 3 4 5
+    host_ends 0 "$1"
+    same_as_honest "$1"
+    says "$1.false" "liar: step"
+    says "$1/events.log" 'worker liar .*an audit found it at fault; banned'
+}
+
+# What one sent and its neighbour received must be the same: spares compute which of the two is right.
+dispute sender sent_next
+dispute receiver received_prev
 
 # Devices that round differently: snapshots are compared with a tolerance. One weight may hide in it; a
 # twentieth of a tensor may not.

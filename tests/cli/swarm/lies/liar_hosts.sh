@@ -10,6 +10,7 @@
 PEAK=$(dirname "$HELPER")/cli_peak
 MEGABYTES=${MEGABYTES:-64}
 WATCH=${WATCH:-3}
+PAIRS=0 # a run has one coordinator
 # Sizes that fit no memory.
 ALWAYS="task.assign.valid_windows=4000000 command.open.n_slots=1000000"
 
