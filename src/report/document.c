@@ -23,7 +23,8 @@ typedef struct sheet {
 } sheet;
 
 struct strait_document {
-    char folder[STRAIT_PATH_MAX];
+    char path[STRAIT_PATH_MAX]; // the folder, or the only file
+    int is_page;                // one file; the other formats are kept in memory and dropped
     sheet page, markdown, csv[TABLES_MAX];
     int n_csv;
     FILE *comma; // the CSV of the current table; NULL: it has none
@@ -35,6 +36,7 @@ static const char style[] =
     "table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\n"
     "th,td{border-bottom:1px solid #ddd;padding:3px 9px;text-align:right;white-space:nowrap}\n"
     "th:first-child,td:first-child{text-align:left}\n"
+    "pre{background:#f4f4f4;padding:.8em;overflow-x:auto;white-space:pre-wrap}\n"
     "th{background:#f4f4f4}svg{max-width:100%;height:auto;margin:1em 0}h2{margin-top:2em}\n";
 
 static strait_err open_sheet(sheet *s, const char *name) {
@@ -76,12 +78,13 @@ static void put_csv(FILE *to, const char *text) {
     fputc('"', to);
 }
 
-strait_err strait_document_open(const char *folder, const char *title,
+static strait_err open_document(const char *path, const char *title, int is_page,
                                 struct strait_document **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_document), "report", &memory));
     struct strait_document *d = memory;
-    strait_err err = strait_file_path(d->folder, "%s", folder);
+    d->is_page = is_page;
+    strait_err err = strait_file_path(d->path, "%s", path);
     if (err == STRAIT_OK) err = open_sheet(&d->page, "report.html");
     if (err == STRAIT_OK) err = open_sheet(&d->markdown, "table.md");
     if (err != STRAIT_OK) {
@@ -97,6 +100,16 @@ strait_err strait_document_open(const char *folder, const char *title,
     fprintf(d->markdown.stream, "# %s\n", title);
     *out = d;
     return STRAIT_OK;
+}
+
+strait_err strait_document_open(const char *folder, const char *title,
+                                struct strait_document **out) {
+    return open_document(folder, title, 0, out);
+}
+
+strait_err strait_document_open_page(const char *path, const char *title,
+                                     struct strait_document **out) {
+    return open_document(path, title, 1, out);
 }
 
 static void end_table(struct strait_document *d) {
@@ -126,10 +139,18 @@ void strait_document_text(struct strait_document *document, const char *format, 
     fprintf(document->markdown.stream, "\n%s\n", text);
 }
 
+void strait_document_verbatim(struct strait_document *document, const char *text) {
+    end_table(document);
+    fputs("<pre>", document->page.stream);
+    put_html(document->page.stream, text);
+    fputs("</pre>\n", document->page.stream);
+    fprintf(document->markdown.stream, "\n```\n%s\n```\n", text);
+}
+
 /* A document has few tables; those beyond the limit are in the page only. */
 static void begin_csv(struct strait_document *d, const char *name) {
     char file[64];
-    if (name == NULL || d->n_csv == TABLES_MAX) return;
+    if (name == NULL || d->is_page || d->n_csv == TABLES_MAX) return;
     (void)snprintf(file, sizeof file, "%s.csv", name);
     if (open_sheet(&d->csv[d->n_csv], file) != STRAIT_OK) return;
     d->comma = d->csv[d->n_csv++].stream;
@@ -207,21 +228,20 @@ strait_err strait_document_plot(struct strait_document *document, const char *na
     end_table(document);
     fwrite(svg, 1, bytes, document->page.stream);
     fprintf(document->markdown.stream, "\n![%s](%s.svg)\n", plot->title, name);
-    strait_err written = strait_file_path(path, "%s/%s.svg", document->folder, name);
-    if (written == STRAIT_OK) written = strait_file_replace(path, svg, bytes);
+    strait_err written = STRAIT_OK;
+    if (!document->is_page) written = strait_file_path(path, "%s/%s.svg", document->path, name);
+    if (written == STRAIT_OK && !document->is_page) written = strait_file_replace(path, svg, bytes);
     free(svg);
     return written;
 }
 
 /* The stream is closed first: only then is its text complete. */
-static strait_err close_sheet(sheet *s, const char *folder, int writes) {
-    char path[STRAIT_PATH_MAX];
+static strait_err close_sheet(sheet *s, const char *path, int writes) {
     strait_err err = STRAIT_OK;
     if (s->stream == NULL) return STRAIT_OK;
     const int failed = ferror(s->stream) != 0;
     if (fclose(s->stream) != 0 || failed)
         err = STRAIT_FAIL(STRAIT_ENOMEM, "no memory for %s", s->name);
-    if (err == STRAIT_OK && writes) err = strait_file_path(path, "%s/%s", folder, s->name);
     if (err == STRAIT_OK && writes) err = strait_file_replace(path, s->text, s->bytes);
     free(s->text);
     return err;
@@ -229,6 +249,7 @@ static strait_err close_sheet(sheet *s, const char *folder, int writes) {
 
 strait_err strait_document_close(struct strait_document **document, int writes) {
     struct strait_document *d = *document;
+    char path[STRAIT_PATH_MAX];
     strait_err first = STRAIT_OK;
     if (d == NULL) return STRAIT_OK;
     if (d->page.stream != NULL) {
@@ -237,7 +258,11 @@ strait_err strait_document_close(struct strait_document **document, int writes) 
     }
     for (int i = 0; i < d->n_csv + 2; i++) {
         sheet *s = i == 0 ? &d->page : i == 1 ? &d->markdown : &d->csv[i - 2];
-        const strait_err err = close_sheet(s, d->folder, writes && first == STRAIT_OK);
+        strait_err err = d->is_page ? strait_file_path(path, "%s", d->path)
+                                    : strait_file_path(path, "%s/%s", d->path, s->name);
+        const int is_written = writes && first == STRAIT_OK && err == STRAIT_OK;
+        const strait_err closed = close_sheet(s, path, is_written && (!d->is_page || i == 0));
+        if (err == STRAIT_OK) err = closed;
         if (first == STRAIT_OK) first = err;
     }
     strait_alloc_free(d);

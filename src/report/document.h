@@ -21,10 +21,17 @@ struct strait_document;
 strait_err strait_document_open(const char *folder, const char *title,
                                 struct strait_document **out);
 
+/* Begins a report that is one HTML page and nothing else, in the file `path`. */
+strait_err strait_document_open_page(const char *path, const char *title,
+                                     struct strait_document **out);
+
 /* A heading, and a paragraph. Text is escaped. */
 void strait_document_heading(struct strait_document *document, const char *text);
 void strait_document_text(struct strait_document *document, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Text with its own lines and spaces: a file, or what a program printed. */
+void strait_document_verbatim(struct strait_document *document, const char *text);
 
 /* Begins a table of n columns. It is also written to NAME.csv, except where name is NULL. Ends the
  * table before it. */
@@ -38,12 +45,12 @@ void strait_document_cell(struct strait_document *document, const char *format, 
 /* A number with the given format of one double, or a dash if it is not finite. */
 void strait_document_number(struct strait_document *document, const char *format, double value);
 
-/* Draws the plot into the page and into NAME.svg. A plot without a finite point is left out, with a
- * sentence that says so. */
+/* Draws the plot into the page and, of a report in a folder, into NAME.svg. A plot without a finite
+ * point is left out, with a sentence that says so. */
 strait_err strait_document_plot(struct strait_document *document, const char *name,
                                 const strait_plot *plot);
 
-/* Writes report.html, table.md and the CSV files if `writes` is set, releases the document and sets
- * *document to NULL. Accepts NULL in it. STRAIT_EIO, STRAIT_ENOMEM: a file was not written; each
- * file is replaced as a whole or not at all. */
+/* Writes the page or, of a report in a folder, report.html, table.md and the CSV files if `writes`
+ * is set, releases the document and sets *document to NULL. Accepts NULL in it. STRAIT_EIO,
+ * STRAIT_ENOMEM: a file was not written; each file is replaced as a whole or not at all. */
 strait_err strait_document_close(struct strait_document **document, int writes);

@@ -137,6 +137,23 @@ says target.svg '>6000</text>' # more validations than the plot has points per l
 echo '{"step":1,"loss":2}' >young.jsonl
 refuses 3 'no validation yet' compare run young.jsonl
 
+# A report: one file with the figures of metrics.jsonl, what was run, and nothing from elsewhere.
+printf 'sampled <b>text' >sample.txt
+runs report run/ cut --out both.html --title 'A & B' --text sample.txt
+says "$OUT" '^both.html$'
+says both.html '<h1>A &amp; B</h1>' '<tr><td>run</td><td>1</td><td>-</td><td>30</td>' '<tr><td>cut</td><td>2</td>' \
+    "<td>$(jq -r 'select(.step == 30 and .loss).loss' run/metrics.jsonl | xargs printf %.4f)</td>" \
+    '>training loss</text>' '>validation loss</text>' 'sampled &lt;b>text' '^  steps: 30$'
+! grep -qE '(src|href)=|https?://[^w]|<script|^ *#' both.html || fail "the report refers to other files, or has defaults"
+runs report run
+[ -s run/report.html ] || fail "report.html is not in the run's folder"
+rm run/report.html
+refuses 2 'corpus: not the folder of a run' report corpus
+refuses 2 'report needs 1 to 8 runs' report
+refuses 3 '--out /nowhere/x.html: folder /nowhere does not exist' report run --out /nowhere/x.html
+refuses 3 'none.txt' report run --text none.txt --out none.html
+[ ! -e none.html ] || fail "a report that failed left a file"
+
 # Scores: text and its tokens, one stage and two, agree.
 runs tokenize --tokenizer tokenizer.json --out plain.bin --no-eot text.txt
 runs eval run --text text.txt --json

@@ -54,9 +54,35 @@ static void test_closing_without_writing_leaves_no_file(void **state) {
     scratch_close(&dir);
 }
 
+/* A report of one file leaves nothing else beside it. */
+static void test_writes_one_page(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    struct strait_document *d = NULL;
+    const char *heads[] = {"name"};
+    const double x[] = {1, 2};
+    const strait_plot_line line = {"a", x, x, 2};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1};
+    CHECK_OK(strait_document_open_page(scratch_at(&dir, "one.html"), "t", &d));
+    strait_document_table(d, "table", heads, 1);
+    strait_document_cell(d, "x");
+    CHECK_OK(strait_document_plot(d, "curve", &plot));
+    strait_document_verbatim(d, "a: <b>\n  c");
+    CHECK_OK(strait_document_close(&d, 1));
+    char *html = file_of(&dir, "one.html");
+    CHECK(strstr(html, "<pre>a: &lt;b>\n  c</pre>") != NULL && strstr(html, "<svg") != NULL);
+    strait_alloc_free(html);
+    static const char *const others[] = {"report.html", "table.md", "table.csv", "curve.svg"};
+    for (int i = 0; i < 4; i++)
+        CHECK(!strait_file_exists(scratch_at(&dir, others[i])));
+    scratch_close(&dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escapes_cells_for_each_format),
+        cmocka_unit_test(test_writes_one_page),
         cmocka_unit_test(test_closing_without_writing_leaves_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
