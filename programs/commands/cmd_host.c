@@ -5,6 +5,7 @@
 #include "own_addresses.h"
 #include "page.h"
 #include "progress_log.h"
+#include "run_source.h"
 #include "signals.h"
 #include "swarm/host/host.h"
 #include "swarm/host/status.h"
@@ -50,7 +51,8 @@ static const strait_flag flags[] = {
      "workers may be strangers: audits their work (--audit-share 0.01)"},
     {"audit-share", 0, STRAIT_FLAG_REAL, &audit_share, "SHARE",
      "share of all stage-steps that spares compute again, 0 to 1 (default 0; with --public 0.01)"},
-    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
+    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL,
+     "continue the run in DIR from its last checkpoint, with its own run file or another"},
     {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
      "host even if memory or disk space seem too small"},
     {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_work_s, "SECONDS",
@@ -220,12 +222,6 @@ static int approves(void *user, const strait_fingerprint *key, const char *name)
     return 0;
 }
 
-/* The same default as of "strait train", so that either can continue a run. */
-static strait_err folder_of(const strait_run *run, char out[STRAIT_PATH_MAX]) {
-    if (out_folder != NULL) return strait_file_path(out, "%s", out_folder);
-    return strait_file_path(out, "runs/%s", run->name);
-}
-
 /* Creates the folder and checks that it is writable, before workers are invited. */
 static strait_err claim_folder(const char *folder, int *is_new) {
     *is_new = !strait_file_exists(folder);
@@ -235,11 +231,10 @@ static strait_err claim_folder(const char *folder, int *is_new) {
 }
 
 /* If no address is announced and the host listens on all interfaces, its own are found. */
-static strait_err host(const strait_run *run, const struct strait_identity *identity) {
-    char folder[STRAIT_PATH_MAX];
+static strait_err host(const strait_run *run, const char *folder,
+                       const struct strait_identity *identity) {
     char address[STRAIT_ADDRESS_MAX] = "";
     struct host_log log = {0};
-    STRAIT_TRY(folder_of(run, folder));
     int is_new = 0;
     STRAIT_TRY(claim_folder(folder, &is_new));
     STRAIT_TRY(strait_progress_log_init(&log.progress, run, folder));
@@ -350,23 +345,26 @@ static const strait_flag_rename renames[] = {
 
 static strait_err run_host(int n_args, const char **args) {
     static strait_run run; // large, and there is one
+    static strait_run_source source;
     struct strait_identity *identity = NULL;
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_host, "run file",
                                       "--set KEY=VALUE overrides keys of the file", n_args, args));
     STRAIT_TRY(check_flags());
     STRAIT_TRY(check_addresses());
     STRAIT_TRY(check_store_files());
-    STRAIT_TRY(strait_run_init_file(args[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
+    STRAIT_TRY(strait_run_init_file(source.file, sets.items, sets.n, &run));
+    STRAIT_TRY(strait_run_source_name(&source, run.name));
     strait_err err = strait_keys_open_host(key_folder, &identity);
     if (err != STRAIT_OK) strait_err_prefix("--keys DIR");
-    if (err == STRAIT_OK) err = host(&run, identity);
+    if (err == STRAIT_OK) err = host(&run, source.folder, identity);
     strait_identity_close(&identity);
     return err;
 }
 
 const strait_command strait_cmd_host = {
     .name = "host",
-    .usage = "RUN.yaml [flags]",
+    .usage = "RUN.yaml | --resume DIR [flags]",
     .summary = "coordinate a run on workers that join it",
     .about =
         "Prints an invite, one line to paste into \"strait join\" on the workers, and trains as\n"

@@ -5,6 +5,7 @@
 #include "files.h"
 #include "page.h"
 #include "progress_log.h"
+#include "run_source.h"
 #include "signals.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@ static strait_flag_list sets;
 static const strait_flag flags[] = {
     {"out", 'o', STRAIT_FLAG_TEXT, &out_folder, "DIR", "the run's folder (default runs/NAME)"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
-    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL, "continue from the last checkpoint in DIR"},
+    {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL,
+     "continue the run in DIR from its last checkpoint, with its own run file or another"},
     {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
      "check the run, print its plan and memory, and stop"},
     {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
@@ -84,12 +86,6 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
     }
 }
 
-/* The default is the same for train and host. */
-static strait_err folder_of(const run_facts *run, char out[STRAIT_FILES_PATH]) {
-    if (out_folder != NULL) return strait_files_path(out, "%s", out_folder);
-    return strait_files_path(out, "runs/%s", run->name);
-}
-
 /* Prints an argument so that a shell reads it back as the same word. */
 static void print_word(const char *word) {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -107,17 +103,11 @@ static void print_word(const char *word) {
     fputc('\'', stderr);
 }
 
-/* Printed after an interruption and after a lost stage, where resuming is the remedy. */
-static void print_resume_command(const char *path, const char *folder) {
-    fputs("to resume: strait train", stderr);
-    print_word(path);
-    fputs(" --out", stderr);
+/* Printed after an interruption and after a lost stage, where resuming is the remedy. The folder
+ * has the run file with all overrides. */
+static void print_resume_command(const char *folder) {
+    fputs("to resume: strait train --resume", stderr);
     print_word(folder);
-    fputs(" --resume", stderr);
-    for (int i = 0; i < sets.n; i++) {
-        fputs(" --set", stderr);
-        print_word(sets.items[i]);
-    }
     fputc('\n', stderr);
 }
 
@@ -136,7 +126,7 @@ static strait_err hint_at_force(strait_err err) {
 
 /* A stage that is lost before the first step is a fault of the configuration: resuming would fail
  * in the same way, so the command to resume is printed only after it. */
-static strait_err train(const char *path, const struct strait_run *run, const char *folder) {
+static strait_err train(const struct strait_run *run, const char *folder) {
     strait_progress_log log;
     struct strait_page *page = NULL;
     STRAIT_TRY(check_folder(folder));
@@ -152,8 +142,7 @@ static strait_err train(const char *path, const struct strait_run *run, const ch
     strait_page_close(&page, err);
     err = hint_at_force(err);
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
-    if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0))
-        print_resume_command(path, folder);
+    if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0)) print_resume_command(folder);
     if (err == STRAIT_OK) strait_progress_log_done(&log);
     strait_progress_log_close(&log);
     return err;
@@ -176,23 +165,26 @@ static strait_err run_train(int n_args, const char **args) {
                                       "--set KEY=VALUE overrides keys of the file", n_args, args));
     struct strait_run *run = NULL;
     run_facts facts;
-    char folder[STRAIT_FILES_PATH];
-    STRAIT_TRY(strait_run_load(args[0], sets.items, sets.n, &run));
+    static strait_run_source source; // large
+    STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
+    STRAIT_TRY(strait_run_load(source.file, sets.items, sets.n, &run));
     strait_err err = read_facts(run, &facts);
-    if (err == STRAIT_OK) err = folder_of(&facts, folder);
-    if (err == STRAIT_OK) err = is_dry ? plan(run, &facts, folder) : train(args[0], run, folder);
+    if (err == STRAIT_OK) err = strait_run_source_name(&source, facts.name);
+    if (err == STRAIT_OK)
+        err = is_dry ? plan(run, &facts, source.folder) : train(run, source.folder);
     strait_run_close(&run);
     return err;
 }
 
 const strait_command strait_cmd_train = {
     .name = "train",
-    .usage = "RUN.yaml [flags]",
+    .usage = "RUN.yaml | --resume DIR [flags]",
     .summary = "train the model a run file describes",
     .about =
         "Trains, validates and saves checkpoints into the run's folder. Ctrl-C finishes the\n"
-        "step, saves a checkpoint and prints the command that resumes. \"strait options\" lists\n"
-        "the keys of a run file.",
+        "step, saves a checkpoint and prints the command that resumes: \"strait train --resume\n"
+        "DIR\" takes the run file from the folder, --set changes it, and what changed is printed\n"
+        "and kept in DIR/changes.jsonl. \"strait options\" lists the keys of a run file.",
     .flags = flags,
     .run = run_train,
 };

@@ -47,13 +47,13 @@ static int mark_differences(const strait_run *run, const strait_run *loaded,
  * presets may then change other options, hence the loop, which ends because marks only grow. A text
  * that does not load, because a field was changed beyond its bounds, becomes one with every value.
  */
-static strait_err render_checked(const strait_run *run, strait_run *loaded, char **out,
-                                 size_t *out_bytes) {
+static strait_err render_checked(const char *name, const strait_run *run, strait_run *loaded,
+                                 char **out, size_t *out_bytes) {
     unsigned char is_given[STRAIT_RUN_OPTIONS];
     memcpy(is_given, run->is_given, sizeof is_given);
     for (;;) {
         STRAIT_TRY(render(run, is_given, out, out_bytes));
-        const strait_err err = strait_run_init_text(run->name, *out, *out_bytes, NULL, 0, loaded);
+        const strait_err err = strait_run_init_text(name, *out, *out_bytes, NULL, 0, loaded);
         if (err == STRAIT_OK && mark_differences(run, loaded, is_given) == 0) return STRAIT_OK;
         strait_alloc_free(*out);
         *out = NULL;
@@ -62,20 +62,26 @@ static strait_err render_checked(const strait_run *run, strait_run *loaded, char
     }
 }
 
-strait_err strait_run_render(const strait_run *run, char **out_text, size_t *out_bytes) {
+/* The text of a file that is called `name`: a run without a name of its own is called after it. */
+static strait_err render_as(const char *name, const strait_run *run, char **out_text,
+                            size_t *out_bytes) {
     void *loaded = NULL;
     char *text = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(strait_run), "run", &loaded));
-    const strait_err err = render_checked(run, loaded, &text, out_bytes);
+    const strait_err err = render_checked(name, run, loaded, &text, out_bytes);
     strait_alloc_free(loaded);
     if (err == STRAIT_OK) *out_text = text;
     return err;
 }
 
+strait_err strait_run_render(const strait_run *run, char **out_text, size_t *out_bytes) {
+    return render_as(run->name, run, out_text, out_bytes);
+}
+
 strait_err strait_run_save(const struct strait_run *run, const char *path) {
     char *text = NULL;
     size_t bytes = 0;
-    STRAIT_TRY(strait_run_render(run, &text, &bytes));
+    STRAIT_TRY(render_as(path, run, &text, &bytes));
     const strait_err err = strait_file_replace(path, text, bytes);
     strait_alloc_free(text);
     return err;

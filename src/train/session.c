@@ -6,6 +6,7 @@
 #include "metrics/metrics.h"
 #include "metrics/tensorboard.h"
 #include "store/checkpoint.h"
+#include "train/changes.h"
 #include "train/report_line.h"
 #include "train/start_from.h"
 
@@ -193,11 +194,20 @@ static strait_err start_from_source(struct session *s) {
     return STRAIT_OK;
 }
 
+/* Before run.yaml is replaced: says and records what this session does otherwise. */
+static void note_changes(const struct session *s) {
+    char text[STRAIT_CHANGES_TEXT];
+    note_fault(
+        s, strait_changes_record(s->run, s->folder, strait_trainer_step_count(s->trainer), text));
+    if (text[0] != '\0') note(s, text);
+}
+
 /* After the trainer, so that a run that cannot start leaves no files. */
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
+    if (s->spec->resumes && !s->had_no_run) note_changes(s);
     STRAIT_TRY(path_in(s->folder, copies[0], path));
     STRAIT_TRY(strait_run_save(s->run, path));
     STRAIT_TRY(copy_tokenizer(s));

@@ -69,17 +69,42 @@ esac
 for signal in $signals; do
     stop_at "$signal" 20 "$signal"
     [ "$code" -eq 130 ] || fail "exit code $code after $signal, expected 130"
-    says "$ERR" "to resume: strait train run.yaml --out $signal --resume" '^strait: stopped after'
-    runs train run.yaml --out "$signal" --resume
+    says "$ERR" "^to resume: strait train --resume $signal\$" '^strait: stopped after'
+    runs train --resume "$signal"
+    ! grep -q 'changed since' "$ERR" || fail "the run file of the folder is said to have changed"
     same_metrics straight "$signal"
     same_weights straight "$signal"
 done
 
 # The printed command is quoted for a shell.
 stop_at 'a folder' 20 INT --set 'stages.split=[2]'
-says "$ERR" "to resume: strait train run.yaml --out 'a folder' --resume --set 'stages.split=\[2\]'"
+says "$ERR" "to resume: strait train --resume 'a folder'\$"
 eval "runs $(sed -n 's/^to resume: strait //p' "$ERR")"
 same_metrics straight 'a folder'
+
+# A run.yaml inside a run's folder means that folder, whatever the name of the run is.
+stop_at inside 20 INT
+refuses 2 'inside already contains a run' train inside/run.yaml
+runs train inside/run.yaml --resume
+says "$ERR" 'resuming after step'
+[ ! -e runs ] || fail "a run.yaml inside a run's folder trained in another one"
+same_metrics straight inside
+refuses 2 'inside is a folder: give a run file, or --resume' train inside
+mkdir empty
+refuses 2 'empty contains no run: there is no run.yaml in it' train --resume empty
+refuses 2 '--out names another one' train --resume inside --out elsewhere
+
+# What changed is said and kept; what cannot change is refused, and then nothing is kept.
+before=$(sum_of inside)
+refuses 3 'model.ffn 48' train --resume inside --set model.ffn=64
+[ "$before" = "$(sum_of inside)" ] || fail "a change that was refused changed the folder"
+runs train --resume inside --set train.learning_rate=0.003 --set train.seed=7 --set train.steps=$((steps + 2))
+says "$ERR" "^note: changed since run.yaml was written, at step $steps: train.steps $steps -> $((steps + 2)), train.learning_rate 0.005 -> 0.003"
+jq -es --argjson at $steps 'map(select(.derived | not)) | map([.step, .key, .from, .to]) ==
+    [[$at, "train.steps", "\($at)", "\($at + 2)"], [$at, "train.learning_rate", "0.005", "0.003"],
+     [$at, "train.seed", "1", "7"]]' inside/changes.jsonl >/dev/null || fail "changes.jsonl is $(cat inside/changes.jsonl)"
+runs train --resume inside
+! grep -q 'changed since' "$ERR" || fail "the same run file is said to have changed"
 
 # A second interrupt stops at once, without finishing a step that would take minutes. TSan delays
 # signals during pure arithmetic, so it is excluded.

@@ -87,7 +87,7 @@ for signal in INT TERM; do
     kill -$signal $(our_processes)
     ends 130
     wait_all_exited
-    says "$ERR" 'to resume: strait train run.yaml'
+    says "$ERR" 'to resume: strait train --resume'
     runs train run.yaml --out $folder --resume $two
     same_metrics straight $folder
     same_weights straight $folder
