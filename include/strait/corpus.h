@@ -18,6 +18,7 @@ extern "C" {
 /* What tokenizing has read and written so far. */
 typedef struct strait_tokenize_counts {
     int64_t documents, bytes, tokens, shards;
+    int64_t trained;     // of a chat: tokens that are targets
     int64_t dropped;     // characters without a token; known at the end
     int64_t bytes_read;  // of the input files, compressed where they are
     int64_t bytes_total; // of all input files; 0: unknown
@@ -53,6 +54,7 @@ typedef struct strait_corpus_info {
     int64_t vocab;         // ids are smaller; 0: unknown
     const char *tokenizer; // fingerprint; empty: unknown
     int n_shards;
+    int64_t n_documents; // of fine-tuning data; 0: text without bounds
 } strait_corpus_info;
 
 typedef struct strait_corpus_shard_info {

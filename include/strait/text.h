@@ -17,6 +17,7 @@ typedef enum strait_text_format {
     STRAIT_TEXT_AUTO, // by the file's name; standard input is plain unless `field` is set
     STRAIT_TEXT_PLAIN,
     STRAIT_TEXT_JSONL,
+    STRAIT_TEXT_CHAT, // JSON Lines of fine-tuning data: "prompt" and "completion", or "messages"
 } strait_text_format;
 
 /* A question asked while files are read, also while reading blocks: should it stop? May be called
@@ -31,7 +32,8 @@ typedef struct strait_text_spec {
     const char *const *paths;
     int n_paths;
     strait_text_format format;
-    const char *field; // the key of JSON Lines; NULL: "text"
+    const char *field;         // the key of JSON Lines; NULL: "text"
+    const char *chat_template; // a message as text: "{role}: {content}\n"; NULL: one that suits
     strait_input_stop stop;
 } strait_text_spec;
 

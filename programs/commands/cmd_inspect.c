@@ -195,6 +195,7 @@ static strait_err inspect_corpus(const char *path) {
     strait_corpus_describe(corpus, &info);
     printf("%s: %lld tokens in %d shard%s\n", path, (long long)info.n_tokens, info.n_shards,
            strait_progress_plural(info.n_shards));
+    if (info.n_documents > 0) printf("  %lld documents\n", (long long)info.n_documents);
     printf("  vocabulary %lld\n  tokenizer %s\n", (long long)info.vocab,
            info.tokenizer[0] != '\0' ? info.tokenizer : "unknown");
     for (int i = 0; i < info.n_shards; i++) {

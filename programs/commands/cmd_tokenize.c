@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static const char *tokenizer_path, *out, *field, *format = "auto";
+static const char *tokenizer_path, *out, *field, *format = "auto", *chat_template;
 static int64_t n_threads, shard_tokens;
 static int has_no_end, is_forced;
 
@@ -19,7 +19,11 @@ static const strait_flag flags[] = {
     {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
      "the key of the text in JSON Lines (default text)"},
     {"format", 0, STRAIT_FLAG_TEXT, &format, "KIND",
-     "text, jsonl or auto (default): jsonl with --field, else by the file's name"},
+     "text, jsonl, chat or auto (default): jsonl with --field, else by the file's name; chat: "
+     "fine-tuning data, JSON Lines with prompt and completion, or with messages"},
+    {"template", 0, STRAIT_FLAG_TEXT, &chat_template, "TEXT",
+     "a message of a chat as text, such as '[{role}] {content}\\n'; default: that of ChatML where "
+     "the tokenizer has <|im_start|>, else '{role}: {content}\\n'"},
     {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "threads (default: one per core)"},
     {"shard-tokens", 0, STRAIT_FLAG_INT, &shard_tokens, "N",
      "split into NAME-00000.bin and so on, N tokens each"},
@@ -63,13 +67,13 @@ static int must_stop(void *arg) {
 
 /* The names are in the order of strait_text_format. */
 static strait_err choose_format(strait_text_format *chosen) {
-    static const char *const names[] = {"auto", "text", "jsonl"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"auto", "text", "jsonl", "chat"};
+    for (int i = 0; i < 4; i++) {
         if (strcmp(format, names[i]) != 0) continue;
         *chosen = (strait_text_format)i;
         return STRAIT_OK;
     }
-    return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text or jsonl", format);
+    return STRAIT_FAIL(STRAIT_ECONFIG, "--format %s: expected auto, text, jsonl or chat", format);
 }
 
 /* Everything that can be checked without reading the text, which may take hours. */
@@ -98,6 +102,10 @@ static void say_counts(display *d, const strait_tokenize_counts *counts) {
                         (double)counts->bytes / (double)counts->tokens, (long long)counts->shards,
                         strait_progress_plural(counts->shards), seconds,
                         (double)counts->bytes / 1e6 / seconds);
+    if (counts->trained > 0)
+        strait_progress_say(&d->progress, "%lld of the tokens are trained on, %.1f per document",
+                            (long long)counts->trained,
+                            (double)counts->trained / (double)counts->documents);
     if (counts->dropped > 0)
         strait_progress_say(&d->progress,
                             "warning: %lld characters have no token in %s and were dropped",
@@ -123,6 +131,9 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
         .progress = show,
         .arg = &d};
     STRAIT_TRY(choose_format(&spec.text.format));
+    if (chat_template != NULL && spec.text.format != STRAIT_TEXT_CHAT)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--template is for --format chat");
+    spec.text.chat_template = chat_template;
     if (!has_no_end && spec.end < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "%s has no end-of-text token: --no-eot tokenizes without one",
@@ -131,7 +142,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
     strait_tokenize_counts counts = {0};
     strait_signals_listen(1);
     const strait_err err = strait_tokenize_run(&spec, &counts);
-    if (err == STRAIT_ECONFIG && !is_forced)
+    if (err == STRAIT_ECONFIG && strstr(strait_err_detail(), "already exists") != NULL)
         return strait_args_hint(err, "--force replaces an existing corpus");
     STRAIT_TRY(err);
     say_counts(&d, &counts);
@@ -154,7 +165,10 @@ const strait_command strait_cmd_tokenize = {
     .summary = "turn text into token shards",
     .about =
         "Reads plain text (a file is a document) and JSON Lines (a line is a document),\n"
-        "compressed by gzip, xz or zstd or not, and writes a token shard and its manifest. \"-\"\n"
+        "compressed by gzip, xz or zstd or not, and writes a token shard and its manifest. With\n"
+        "--format chat a line is a prompt and its completion, or a list of messages; only\n"
+        "completions and messages of the assistant are trained on, and every document has a\n"
+        "sequence of its own. \"-\"\n"
         "is standard input. Output is written to NAME.bin.tmp and moved into place when it is\n"
         "complete; Ctrl-C removes it.",
     .flags = flags,

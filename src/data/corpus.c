@@ -40,7 +40,12 @@ static strait_err merge_header(struct strait_corpus *corpus, const struct strait
             STRAIT_EDATA,
             "%s: tokenized with tokenizer %s, but %s with %s; tokenize both with the same",
             shard->path, shard->tokenizer, corpus->name, corpus->tokenizer);
+    if (corpus->n_shards > 1 && (shard->is_tagged != 0) != (corpus->shards[0].is_tagged != 0))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: %s, unlike the files before it: make them two sources of a mixture",
+                           shard->path, shard->is_tagged ? "has documents" : "has no documents");
     if (shard->vocab != 0) corpus->vocab = shard->vocab;
+    corpus->n_documents += shard->n_documents;
     if (shard->tokenizer[0] != '\0')
         memcpy(corpus->tokenizer, shard->tokenizer, sizeof corpus->tokenizer);
     corpus->n_tokens += shard->n_tokens;
@@ -241,7 +246,8 @@ void strait_corpus_describe(const struct strait_corpus *corpus, strait_corpus_in
     *out = (strait_corpus_info){.n_tokens = corpus->n_tokens,
                                 .vocab = corpus->vocab,
                                 .tokenizer = corpus->tokenizer,
-                                .n_shards = corpus->n_shards};
+                                .n_shards = corpus->n_shards,
+                                .n_documents = corpus->n_documents};
 }
 
 void strait_corpus_describe_shard(const struct strait_corpus *corpus, int i,

@@ -24,6 +24,7 @@ struct strait_corpus {
     size_t capacity[3]; // of shards, paths and hashes
     strait_corpus_format format;
     int64_t n_tokens;
+    int64_t n_documents;              // of shards of documents; 0: text without bounds
     int64_t vocab;                    // every id is smaller; 0 if unknown
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };

@@ -54,6 +54,7 @@ static strait_err merge(struct strait_mixture *m, const struct strait_corpus *co
     if (corpus->vocab != 0) m->vocab = corpus->vocab;
     if (corpus->tokenizer[0] != '\0') m->tokenizer = corpus->tokenizer;
     m->n_tokens += corpus->n_tokens;
+    m->n_documents += corpus->n_documents;
     return STRAIT_OK;
 }
 
@@ -195,5 +196,19 @@ strait_err strait_mixture_fill(const struct strait_mixture *mixture, int64_t fir
         STRAIT_TRY(strait_sampler_fill(&mixture->sources[place.source].sampler, place.sequence, 1,
                                        inputs + row * context, targets + row * context));
     }
+    return STRAIT_OK;
+}
+
+strait_err strait_mixture_count_targets(const struct strait_mixture *mixture,
+                                        int64_t first_sequence, int64_t n, int64_t *out) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < n; row++) {
+        const strait_mixture_place place = strait_mixture_find(mixture, first_sequence + row);
+        int64_t some = 0;
+        STRAIT_TRY(strait_sampler_count_targets(&mixture->sources[place.source].sampler,
+                                                place.sequence, 1, &some));
+        count += some;
+    }
+    *out = count;
     return STRAIT_OK;
 }

@@ -35,6 +35,7 @@ struct strait_mixture {
     int64_t vocab;         // of the first source that states it; 0 if none does
     const char *tokenizer; // fingerprint, likewise; empty if none does
     int64_t n_tokens;
+    int64_t n_documents; // of all sources; 0: none has any
 };
 
 /* Opens all sources. They must agree on vocabulary and tokenizer where they state them. STRAIT_EIO
@@ -55,6 +56,10 @@ strait_err strait_mixture_start(struct strait_mixture *mixture, int64_t context,
 /* Fills rows as strait_sampler_fill does. Requires start. Never allocates. Any thread. */
 strait_err strait_mixture_fill(const struct strait_mixture *mixture, int64_t first_sequence,
                                int64_t n, int32_t *inputs, int32_t *targets);
+
+/* Counts targets as strait_sampler_count_targets does. */
+strait_err strait_mixture_count_targets(const struct strait_mixture *mixture,
+                                        int64_t first_sequence, int64_t n, int64_t *out);
 
 /* The source of a sequence, and the sequence's number within it. Requires start. */
 typedef struct strait_mixture_place {

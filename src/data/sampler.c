@@ -12,6 +12,7 @@ enum {
 static int64_t windows_in(const strait_sampler *sampler, const struct strait_shard *shard) {
     const int64_t n = shard->n_tokens;
     const int64_t context = sampler->context;
+    if (shard->is_tagged) return shard->n_documents;
     if (n <= context) return 0;
     if (sampler->is_in_order) return (n - 1) / context;
     return n < 2 * context ? 1 : (n - context) / context;
@@ -70,8 +71,63 @@ strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t 
         if (window < n) break;
         window -= n;
     }
+    const struct strait_shard *found = &sampler->corpus->shards[shard];
+    if (found->is_tagged)
+        return (strait_sampler_place){shard, found->documents[window],
+                                      strait_shard_document_end(found, window)};
     const int64_t first = phase_of(sampler, epoch, shard) + window * sampler->context;
-    return (strait_sampler_place){shard, first};
+    return (strait_sampler_place){shard, first, first + sampler->context + 1};
+}
+
+/* How many tokens of a document a row reads as inputs. */
+static int64_t n_inputs(const strait_sampler *sampler, const strait_sampler_place *place) {
+    const int64_t n = place->end - place->first - 1;
+    return n < sampler->context ? n : sampler->context;
+}
+
+/* A document has a row of its own, so that its tokens see no other one. What is left of the row has
+ * no target; causal attention keeps it from the document. */
+static strait_err fill_document(const strait_sampler *sampler, const strait_sampler_place *place,
+                                int32_t *inputs, int32_t *targets) {
+    const struct strait_corpus *corpus = sampler->corpus;
+    const struct strait_shard *shard = &corpus->shards[place->shard];
+    const int64_t n = n_inputs(sampler, place);
+    STRAIT_TRY(strait_shard_read(shard, place->first, n, corpus->vocab, inputs));
+    STRAIT_TRY(strait_shard_read_targets(shard, place->first + 1, n, corpus->vocab, targets));
+    for (int64_t i = n; i < sampler->context; i++) {
+        inputs[i] = 0;
+        targets[i] = -1;
+    }
+    return STRAIT_OK;
+}
+
+static strait_err count_document(const strait_sampler *sampler, const strait_sampler_place *place,
+                                 int64_t *count) {
+    const struct strait_corpus *corpus = sampler->corpus;
+    const int64_t n = n_inputs(sampler, place);
+    int32_t piece[512];
+    for (int64_t first = 0; first < n; first += 512) {
+        const int64_t some = n - first < 512 ? n - first : 512;
+        STRAIT_TRY(strait_shard_read_targets(&corpus->shards[place->shard],
+                                             place->first + 1 + first, some, corpus->vocab, piece));
+        for (int64_t i = 0; i < some; i++)
+            *count += piece[i] >= 0;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t first_sequence,
+                                        int64_t n, int64_t *out) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const strait_sampler_place place = strait_sampler_find(sampler, first_sequence + i);
+        if (sampler->corpus->shards[place.shard].is_tagged)
+            STRAIT_TRY(count_document(sampler, &place, &count));
+        else
+            count += sampler->context;
+    }
+    *out = count;
+    return STRAIT_OK;
 }
 
 static strait_err count_windows(strait_sampler *sampler) {
@@ -113,6 +169,10 @@ strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequ
         const struct strait_shard *shard = &corpus->shards[place.shard];
         int32_t *input = inputs + row * context;
         int32_t *target = targets + row * context;
+        if (shard->is_tagged) {
+            STRAIT_TRY(fill_document(sampler, &place, input, target));
+            continue;
+        }
         /* Targets are the inputs shifted by one; only the last target is not among the inputs. */
         STRAIT_TRY(strait_shard_read(shard, place.first, context, corpus->vocab, input));
         memcpy(target, input + 1, (size_t)(context - 1) * sizeof *target);

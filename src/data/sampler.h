@@ -7,7 +7,10 @@
  * a window reads context + 1 tokens and shares the last one with the window after it. Windows
  * never cross from one shard into the next. One epoch (pass over the data) visits every window
  * once, in an order drawn from the seed and the epoch. The offset of the first window in each shard
- * is drawn anew for every epoch, so that later epochs train on different windows. */
+ * is drawn anew for every epoch, so that later epochs train on different windows.
+ *
+ * A shard of documents (shard.h) has one window per document instead: the document from its first
+ * token on, cut off after context + 1 tokens, then padding without targets. */
 #pragma once
 
 #include "base/error.h"
@@ -35,15 +38,21 @@ strait_err strait_sampler_in_order(const struct strait_corpus *corpus, int64_t c
                                    strait_sampler *out);
 
 /* Fills n rows of `context` tokens with sequences first_sequence, first_sequence + 1, ...; both
- * arrays have n * context elements. Training passes step * sequences_per_step + row. STRAIT_EDATA
- * names shard, position and id if an id is outside the vocabulary. Never allocates. Any thread. */
+ * arrays have n * context elements. A target of -1 is none. Training passes step *
+ * sequences_per_step + row. STRAIT_EDATA names shard, position and id if an id is outside the
+ * vocabulary. Never allocates. Any thread. */
 strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequence, int64_t n,
                                int32_t *inputs, int32_t *targets);
+
+/* Counts the targets of n sequences, without those that are -1. Errors as fill. */
+strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t first_sequence,
+                                        int64_t n, int64_t *out);
 
 /* The first token of a sequence. */
 typedef struct strait_sampler_place {
     int shard;
     int64_t first; // token in that shard
+    int64_t end;   // after the last one of the window or of the document
 } strait_sampler_place;
 
 /* Locates a sequence >= 0 without reading its tokens. Any thread. */

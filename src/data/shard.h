@@ -4,14 +4,15 @@
  * little-endian:
  *
  *     word 0      magic 20240520
- *     word 1      version: 1 for two-byte ids, 2 for four-byte ids
+ *     word 1      version: 1 for two-byte ids, 2 for four-byte ids, 3 for documents
  *     word 2, 3   number of ids, low word first
  *     word 4      size of the vocabulary; 0 if unknown
  *     word 5..8   fingerprint of the tokenizer, 16 bytes; zeros if unknown
  *
- * The other words are zero. Files of other programs (llm.c) that fill only words 0 to 2 are read
- * too, as is their four-byte layout with magic 20240801 and version 7. docs/formats.md has the
- * details. */
+ * The other words are zero. A shard of documents has four-byte ids with two tags, below: documents
+ * are trained on one by one, and some of their tokens are not targets. Files of other programs
+ * (llm.c) that fill only words 0 to 2 are read too, as is their four-byte layout with magic
+ * 20240801 and version 7. docs/formats.md has the details. */
 #pragma once
 
 #include "base/error.h"
@@ -25,6 +26,13 @@ enum {
     STRAIT_SHARD_HEADER_BYTES = 1024
 };
 
+/* Tags of an id in a shard of documents. */
+enum {
+    STRAIT_TOKEN_UNTRAINED = 1 << 29, // part of a prompt: not a target
+    STRAIT_TOKEN_FIRST = 1 << 30,     // begins a document
+    STRAIT_TOKEN_TAGS = STRAIT_TOKEN_UNTRAINED | STRAIT_TOKEN_FIRST
+};
+
 /* An open shard, in the caller's memory. Any number of threads may read it at once. Ids are read
  * with pread instead of a mapping: a file that someone truncates during the run is then an error
  * with a name and not a SIGBUS. */
@@ -36,6 +44,9 @@ struct strait_shard {
     int header_bytes;         // before the first id in the file; 0: a raw file
     int id_bytes;             // per id: 2 or 4
     int64_t n_tokens;
+    int is_tagged;                    // of documents
+    int64_t *documents;               // the first token of each, ascending from 0; owned
+    int64_t n_documents;              // 0 unless is_tagged
     int64_t vocab;                    // 0 if unknown
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };
@@ -52,7 +63,7 @@ void strait_shard_fini(struct strait_shard *shard); // accepts a zeroed shard
 strait_err strait_shard_init_raw(struct strait_shard *shard, const char *path, int id_bytes);
 
 /* The same for a file in memory, which must stay valid while the shard is used; for tests. `path`
- * is the name that errors give. */
+ * is the name that errors give. Call fini here, too. */
 strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size_t bytes,
                               const char *path);
 
@@ -61,6 +72,13 @@ strait_err strait_shard_parse(struct strait_shard *shard, const void *data, size
  * the file shrank since it was opened. Never allocates. */
 strait_err strait_shard_read(const struct strait_shard *shard, int64_t first, int64_t n,
                              int64_t vocab, int32_t *out);
+
+/* The same, with -1 for tokens that are not trained on. */
+strait_err strait_shard_read_targets(const struct strait_shard *shard, int64_t first, int64_t n,
+                                     int64_t vocab, int32_t *out);
+
+/* The token after the last one of document i. */
+int64_t strait_shard_document_end(const struct strait_shard *shard, int64_t i);
 
 /* STRAIT_EDATA names both lengths if the file is shorter than when it was opened. Reads nothing. */
 strait_err strait_shard_check(const struct strait_shard *shard);
@@ -72,6 +90,7 @@ strait_err strait_shard_verify(const struct strait_shard *shard, int64_t vocab);
 typedef struct strait_shard_spec {
     int64_t vocab;         // also chooses the width of ids: two bytes up to 65536, else four
     const char *tokenizer; // fingerprint, 32 hexadecimal digits; NULL if unknown
+    int has_documents;     // ids have the tags of documents
 } strait_shard_spec;
 
 struct strait_shard_writer;

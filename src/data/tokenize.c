@@ -4,6 +4,7 @@
 #include "data/corpus.h"
 #include "data/corpus_writer.h"
 #include "data/shard.h"
+#include "data/text/chat.h"
 #include "data/text/chunks.h"
 #include "data/tokenizer/encoder.h"
 
@@ -22,6 +23,21 @@ struct job {
     strait_tokenize_counts counts;
 };
 
+static int is_chat(const struct job *job) {
+    return job->spec->text.format == STRAIT_TEXT_CHAT;
+}
+
+/* Tags the ids of a piece of a document, which are those from `first` on. */
+static strait_err tag_piece(strait_chunk *chunk, const strait_chunk_end *end, size_t first) {
+    if (end->begins_document && first == chunk->ids.n)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "a document begins with a text that has no token in this tokenizer");
+    for (size_t i = first; end->is_untrained && i < chunk->ids.n; i++)
+        chunk->ids.data[i] |= STRAIT_TOKEN_UNTRAINED;
+    if (end->begins_document) chunk->ids.data[first] |= STRAIT_TOKEN_FIRST;
+    return STRAIT_OK;
+}
+
 /* Encodes all pieces of a chunk into chunk->ids, with the end token after each document. Runs on
  * any worker; `worker` selects its encoder. */
 static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
@@ -32,6 +48,7 @@ static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped");
     for (size_t i = 0; i < chunk->n_ends; i++) {
         const strait_chunk_end *end = &chunk->ends[i];
+        const size_t first = chunk->ids.n;
         const int32_t *ids = NULL;
         size_t n = 0;
         STRAIT_TRY(strait_encoder_encode(job->encoders[worker], chunk->text.data + start,
@@ -39,6 +56,7 @@ static strait_err encode_chunk(void *arg, int worker, strait_chunk *chunk) {
         STRAIT_TRY(strait_ids_append(&chunk->ids, ids, n));
         if (end->ends_document && job->spec->end >= 0)
             STRAIT_TRY(strait_ids_append(&chunk->ids, &job->spec->end, 1));
+        if (is_chat(job)) STRAIT_TRY(tag_piece(chunk, end, first));
         start = end->at;
     }
     return STRAIT_OK;
@@ -54,7 +72,8 @@ static strait_err start_shard(struct job *job) {
     STRAIT_TRY(strait_alloc_string(path, &copy));
     job->shards[job->n_shards++] = (strait_corpus_shard){copy, 0};
     const strait_shard_spec spec = {strait_tokenizer_vocab(job->spec->tokenizer),
-                                    strait_tokenizer_fingerprint(job->spec->tokenizer)};
+                                    strait_tokenizer_fingerprint(job->spec->tokenizer),
+                                    is_chat(job)};
     return strait_shard_writer_open(path, spec, &job->writer);
 }
 
@@ -64,8 +83,29 @@ static strait_err end_shard(struct job *job) {
     return strait_shard_writer_finish(&job->writer);
 }
 
+/* Documents stay whole: a shard ends with the first one that fills it. */
+static strait_err write_documents(struct job *job, const int32_t *ids, size_t n) {
+    const int64_t limit = job->spec->shard_tokens;
+    while (n > 0) {
+        const int is_full = limit > 0 && job->writer != NULL &&
+                            strait_shard_writer_count(job->writer) >= limit;
+        if (is_full && (ids[0] & STRAIT_TOKEN_FIRST) != 0) STRAIT_TRY(end_shard(job));
+        if (job->writer == NULL) STRAIT_TRY(start_shard(job));
+        size_t some = 1;
+        while (some < n && (ids[some] & STRAIT_TOKEN_FIRST) == 0)
+            some++;
+        STRAIT_TRY(strait_shard_writer_append(job->writer, ids, some));
+        for (size_t i = 0; i < some; i++)
+            job->counts.trained += (ids[i] & STRAIT_TOKEN_TAGS) == 0;
+        ids += some;
+        n -= some;
+    }
+    return STRAIT_OK;
+}
+
 /* Writes ids to shards of exactly spec->shard_tokens tokens; the last one may be shorter. */
 static strait_err write_ids(struct job *job, const int32_t *ids, size_t n) {
+    if (is_chat(job)) return write_documents(job, ids, n);
     while (n > 0) {
         if (job->writer == NULL) STRAIT_TRY(start_shard(job));
         size_t some = n;
@@ -144,8 +184,19 @@ static strait_err start_job(struct job *job) {
     return STRAIT_OK;
 }
 
+/* ChatML's marks are single tokens where the tokenizer has them; elsewhere they would be spelled
+ * out letter by letter. */
+static const char *default_template(const struct strait_tokenizer *tokenizer) {
+    static const char mark[] = "<|im_start|>";
+    return strait_tokenizer_find(tokenizer, mark, sizeof mark - 1) >= 0 ? strait_chat_chatml
+                                                                        : strait_chat_plain;
+}
+
 static strait_err run_job(struct job *job) {
     const strait_tokenize_spec *spec = job->spec;
+    const char *shape = spec->text.chat_template != NULL ? spec->text.chat_template
+                                                         : default_template(spec->tokenizer);
+    STRAIT_TRY(strait_chat_check_template(shape));
     STRAIT_TRY(check_output(spec));
     STRAIT_TRY(start_job(job));
     strait_chunks_spec chunks = {.text = spec->text,
@@ -153,6 +204,7 @@ static strait_err run_job(struct job *job) {
                                  .work = encode_chunk,
                                  .after = write_chunk,
                                  .arg = job};
+    chunks.text.chat_template = shape;
     chunks.piece_bytes = strait_tokenizer_can_split_lines(spec->tokenizer) ? PIECE_BYTES : 0;
     STRAIT_TRY(strait_chunks_run(&chunks));
     if (job->counts.tokens == 0)

@@ -137,6 +137,11 @@ strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *
     strait_err err = strait_corpus_expect(corpus, t->plan.shape.vocab,
                                           t->fingerprint[0] != '\0' ? t->fingerprint : NULL);
     if (err == STRAIT_OK) err = check_length(path, n);
+    /* Prompts are not targets, and windows must not cross documents: the trainer knows both. */
+    if (err == STRAIT_OK && corpus->n_documents > 0)
+        err = STRAIT_FAIL(STRAIT_ECONFIG,
+                          "%s: fine-tuning data is scored with --device cpu or --device cuda",
+                          path);
     if (err == STRAIT_OK)
         err = evaluate(model, fetch_corpus, corpus, (struct progress_sink){progress, user, n}, out);
     strait_corpus_close(&corpus);

@@ -172,7 +172,11 @@ int64_t strait_loader_train_tokens(const struct strait_loader *loader) {
 
 void strait_loader_describe(const struct strait_loader *loader, char *out, size_t capacity) {
     out[0] = '\0';
-    if (loader->train == NULL || loader->train->n_sources < 2) return;
+    if (loader->train == NULL) return;
+    if (loader->train->n_sources == 1 && loader->train->n_documents > 0)
+        (void)snprintf(out, capacity, "%lld documents, one per sequence",
+                       (long long)loader->train->n_documents);
+    if (loader->train->n_sources == 1) return;
     for (int i = 0; i < loader->train->n_sources; i++) {
         const strait_mixture_source *source = &loader->train->sources[i];
         const size_t used = strlen(out);
@@ -275,6 +279,15 @@ strait_err strait_loader_draw(struct strait_loader *loader, int64_t step, int64_
     return strait_received_ids_get(&loader->received_train, microbatch, tokens, targets);
 }
 
+strait_err strait_loader_step_targets(const struct strait_loader *loader, int64_t step,
+                                      int64_t *out) {
+    const int64_t sequences = loader->plan.sequences;
+    *out = sequences * loader->plan.shape.context;
+    if (loader->is_remote) return strait_received_ids_targets(&loader->received_train, *out, out);
+    if (loader->train->n_documents == 0) return STRAIT_OK;
+    return strait_mixture_count_targets(loader->train, step * sequences, sequences, out);
+}
+
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
                               int64_t step, int64_t microbatch) {
     struct host_buffer *buffer = NULL;
@@ -300,6 +313,14 @@ int64_t strait_loader_valid_batches(const struct strait_loader *loader) {
 
 int64_t strait_loader_valid_tokens(const struct strait_loader *loader) {
     return strait_loader_valid_windows(loader) * loader->plan.shape.context;
+}
+
+strait_err strait_loader_valid_targets(const struct strait_loader *loader, int64_t *out) {
+    *out = strait_loader_valid_tokens(loader);
+    if (loader->is_remote) return strait_received_ids_targets(&loader->received_valid, *out, out);
+    if (loader->valid == NULL || loader->valid->n_documents == 0) return STRAIT_OK;
+    return strait_sampler_count_targets(&loader->valid_sampler, 0,
+                                        strait_loader_valid_windows(loader), out);
 }
 
 strait_err strait_loader_draw_valid(struct strait_loader *loader, int64_t batch, int32_t *tokens,

@@ -54,7 +54,8 @@ const char *strait_loader_tokenizer(const struct strait_loader *loader);
 /* Tokens in the training shards; 0 without shards. */
 int64_t strait_loader_train_tokens(const struct strait_loader *loader);
 
-/* Says which sources the training data is mixed from, with their shares; "" for one source. */
+/* Says which sources the training data is mixed from, with their shares, or how many documents it
+ * has; "" for one source of text. */
 void strait_loader_describe(const struct strait_loader *loader, char *out, size_t capacity);
 
 /* Sets how tokens are divided into sequences and microbatches; copies the plan. STRAIT_EDATA for
@@ -74,6 +75,13 @@ size_t strait_loader_bytes(const strait_run_plan *plan, int n_slots);
 /* Queues the copy of one microbatch of `step` into a slot on the device. Allocates nothing. */
 strait_err strait_loader_load(struct strait_loader *loader, struct strait_stream *stream, int slot,
                               int64_t step, int64_t microbatch);
+
+/* Counts the targets of a step that are not -1: all tokens, unless the data has documents with
+ * prompts. STRAIT_EPROTO: a remote loader has received only a part of such a step. */
+strait_err strait_loader_step_targets(const struct strait_loader *loader, int64_t step,
+                                      int64_t *out);
+/* The same of a validation. */
+strait_err strait_loader_valid_targets(const struct strait_loader *loader, int64_t *out);
 
 /* Microbatches of a validation, and the tokens in it that count; 0 without validation shards. */
 int64_t strait_loader_valid_batches(const struct strait_loader *loader);

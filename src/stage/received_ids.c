@@ -65,3 +65,22 @@ strait_err strait_received_ids_get(const strait_received_ids *received, int64_t 
     memcpy(targets, received->targets + batch * n, (size_t)n * sizeof *targets);
     return STRAIT_OK;
 }
+
+/* Text without prompts has a target at every position, also where it has not arrived: a replica
+ * receives its own microbatches only. */
+strait_err strait_received_ids_targets(const strait_received_ids *received, int64_t n,
+                                       int64_t *out) {
+    int64_t n_without = 0, n_missing = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int has_arrived = received->has_arrived[i / received->n_tokens];
+        n_missing += !has_arrived;
+        n_without += has_arrived && received->targets[i] < 0;
+    }
+    if (n_without > 0 && n_missing > 0)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "documents with prompts need the token ids of all microbatches on the "
+                           "last stage: %lld tokens have not been received",
+                           (long long)n_missing);
+    *out = n - n_without;
+    return STRAIT_OK;
+}

@@ -29,3 +29,8 @@ strait_err strait_received_ids_put(strait_received_ids *received, int64_t batch,
 /* Copies one microbatch out. STRAIT_EPROTO: it has not arrived. */
 strait_err strait_received_ids_get(const strait_received_ids *received, int64_t batch,
                                    int32_t *tokens, int32_t *targets);
+
+/* Counts the targets among the first n positions that are not -1. STRAIT_EPROTO: some are -1, and
+ * not all microbatches have arrived, so that the others cannot be counted. */
+strait_err strait_received_ids_targets(const strait_received_ids *received, int64_t n,
+                                       int64_t *out);

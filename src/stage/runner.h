@@ -55,6 +55,7 @@ struct strait_runner {
     struct strait_loader *loader; // borrowed
     int needs_tokens;             // whether this stage reads token ids at all
     float *losses;                // per token of a step, on the host; last stage only
+    int64_t n_targets;            // of the current step; last stage only
     float *squares;               // sum of squared gradients per parameter, on the host
     struct strait_event measured; // reached when losses and squares are on the host
     struct strait_mesh *mesh;     // borrowed; NULL when there is one stage

@@ -58,8 +58,15 @@ static strait_err finish_forward(struct strait_runner *runner, const strait_cros
                                           strait_tensor_bytes(output));
 }
 
+/* The mean of a step is over its targets, which positions after a document and prompts are not.
+ * Callers divide the sum by the number of all tokens, so it is scaled to give that mean. */
+static double scale_sum(double sum, int64_t n_tokens, int64_t n_targets) {
+    if (n_targets == n_tokens || n_targets == 0) return sum;
+    return sum * ((double)n_tokens / (double)n_targets);
+}
+
 static strait_err forward(struct strait_runner *runner, const strait_crossing *at) {
-    const int64_t n_tokens = runner->plan.sequences * runner->plan.shape.context;
+    const int64_t n_targets = runner->n_targets > 0 ? runner->n_targets : 1;
     if (runner->needs_tokens)
         STRAIT_TRY(
             strait_loader_load(runner->loader, at->stream, at->slot, at->step, at->microbatch));
@@ -67,7 +74,7 @@ static strait_err forward(struct strait_runner *runner, const strait_crossing *a
         STRAIT_TRY(receive_crossing(runner, runner->receiver, at,
                                     strait_stage_input(runner->model, at->slot)));
     STRAIT_TRY(strait_stage_forward(runner->model, at->slot, at->tokens));
-    return finish_forward(runner, at, 1.0f / (float)n_tokens);
+    return finish_forward(runner, at, 1.0f / (float)n_targets);
 }
 
 /* Computes the gradient of the stage's input and sends it at once: the previous stage waits for it,
@@ -276,6 +283,8 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     runner->times = (strait_step_times){0};
     runner->action_time = NULL;
     runner->has_initial_weights = 0; // an update may follow, or was queued already
+    if (runner->sender == NULL)
+        STRAIT_TRY(strait_loader_step_targets(runner->loader, step, &runner->n_targets));
     STRAIT_TRY(strait_runner_begin_live(runner, step));
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
@@ -289,7 +298,9 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     *loss_sum = 0.0;
     if (runner->sender == NULL) {
         strait_runner_sum_losses(runner);
-        *loss_sum = strait_runner_add_losses(runner);
+        *loss_sum = scale_sum(strait_runner_add_losses(runner),
+                              runner->plan.sequences * runner->plan.shape.context,
+                              runner->n_targets);
     }
     return STRAIT_OK;
 }
@@ -338,6 +349,8 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
         for (int64_t i = 0; i < tokens_of(runner); i++)
             sum += (double)runner->losses[i];
     }
-    *loss_sum = sum;
+    int64_t n_targets = 0;
+    if (runner->sender == NULL) STRAIT_TRY(strait_loader_valid_targets(runner->loader, &n_targets));
+    *loss_sum = scale_sum(sum, strait_loader_valid_tokens(runner->loader), n_targets);
     return flush(runner, 1);
 }

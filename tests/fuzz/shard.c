@@ -20,6 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (int64_t i = 0; i < n; i++)
             if (ids[i] < 0 || (shard.vocab > 0 && ids[i] >= shard.vocab)) abort();
     }
+    for (int64_t i = 0; i < shard.n_documents; i++)
+        if (strait_shard_document_end(&shard, i) <= shard.documents[i]) abort();
     (void)strait_shard_verify(&shard, 0);
+    strait_shard_fini(&shard);
     return 0;
 }

@@ -62,8 +62,9 @@ static strait_err fill_chunk(struct chunk_reader *reader, strait_chunk *chunk) {
         if (reader->is_over) break;
         STRAIT_TRY(strait_buffer_reserve((void **)&chunk->ends, &chunk->end_capacity,
                                          chunk->n_ends + 1, sizeof *chunk->ends));
-        chunk->ends[chunk->n_ends++] = (strait_chunk_end){chunk->text.n,
-                                                          reader->piece.ends_document};
+        chunk->ends[chunk->n_ends++] = (strait_chunk_end){
+            chunk->text.n, reader->piece.ends_document, reader->piece.begins_document,
+            reader->piece.is_untrained};
     }
     reader->n_bytes += (int64_t)chunk->text.n;
     if (reader->spec->limit_bytes > 0 && reader->n_bytes >= reader->spec->limit_bytes)

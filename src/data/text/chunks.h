@@ -13,8 +13,9 @@
 #include <stdint.h>
 
 typedef struct strait_chunk_end {
-    size_t at;         // offset in the chunk's text where a piece ends
-    int ends_document; // 0: the document goes on in the next piece
+    size_t at;                         // offset in the chunk's text where a piece ends
+    int ends_document;                 // 0: the document goes on in the next piece
+    int begins_document, is_untrained; // as in strait_text_piece
 } strait_chunk_end;
 
 typedef struct strait_chunk {

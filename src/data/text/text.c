@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "data/text/chat.h"
 #include "data/text/input.h"
 
 #include <errno.h>
@@ -27,6 +28,8 @@ struct strait_text {
     int64_t n_total;            // bytes of all files; 0 if one is unknown
     strait_buffer ahead;        // read but not yet returned: ahead.data[used..n)
     size_t used;
+    strait_chat chat; // of the current line, if the format is that; runs from next_run on are left
+    size_t next_run;
 };
 
 static int64_t size_of(const char *path) {
@@ -62,6 +65,7 @@ void strait_text_close(struct strait_text **text) {
     if (t == NULL) return;
     strait_input_close(&t->input);
     strait_alloc_free(t->ahead.data);
+    strait_chat_fini(&t->chat);
     strait_alloc_free(t);
     *text = NULL;
 }
@@ -90,7 +94,7 @@ static int is_named_lines(const char *path) {
 
 static strait_err start_file(struct strait_text *t) {
     t->path = t->spec.paths[t->next_path++];
-    t->is_lines = t->spec.format == STRAIT_TEXT_JSONL;
+    t->is_lines = t->spec.format == STRAIT_TEXT_JSONL || t->spec.format == STRAIT_TEXT_CHAT;
     if (t->spec.format == STRAIT_TEXT_AUTO)
         t->is_lines = t->spec.field != NULL || is_named_lines(t->path);
     t->line = 0;
@@ -162,6 +166,27 @@ static strait_err next_plain(struct strait_text *t, strait_text_piece *piece) {
     return STRAIT_OK;
 }
 
+/* The next run of the line that was read last. */
+static strait_err next_run(struct strait_text *t, strait_text_piece *piece) {
+    const size_t i = t->next_run++;
+    const size_t start = i == 0 ? 0 : t->chat.runs[i - 1].end;
+    piece->begins_document = i == 0;
+    piece->ends_document = t->next_run == t->chat.n_runs;
+    piece->is_untrained = !t->chat.runs[i].is_trained;
+    return strait_buffer_append(&piece->text, t->chat.text.data + start,
+                                t->chat.runs[i].end - start);
+}
+
+static strait_err read_chat(struct strait_text *t, const char *line, size_t n,
+                            strait_text_piece *piece) {
+    const char *shape = t->spec.chat_template != NULL ? t->spec.chat_template : strait_chat_plain;
+    const strait_err err = strait_chat_parse(&t->chat, line, n, shape);
+    if (err == STRAIT_EDATA) strait_err_prefix("%s:%lld", t->path, (long long)t->line);
+    STRAIT_TRY(err);
+    t->next_run = 0;
+    return next_run(t, piece);
+}
+
 /* Appends the text of one line of JSON. Integers are read as reals, so that a number too large for
  * int64_t in an unrelated key is not an error. */
 static strait_err read_line(struct strait_text *t, const char *line, size_t n,
@@ -212,7 +237,9 @@ static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int
         t->used += n + (feed != NULL);
         t->line++;
         searched = 0;
-        if (!is_blank(start, n)) return read_line(t, (const char *)start, n, piece);
+        if (!is_blank(start, n))
+            return t->spec.format == STRAIT_TEXT_CHAT ? read_chat(t, (const char *)start, n, piece)
+                                                      : read_line(t, (const char *)start, n, piece);
         if (feed == NULL) break;
     }
     *is_end = 1;
@@ -221,7 +248,9 @@ static strait_err next_line(struct strait_text *t, strait_text_piece *piece, int
 
 strait_err strait_text_next(struct strait_text *text, strait_text_piece *piece) {
     const size_t before = piece->text.n;
-    piece->is_over = 0;
+    piece->is_over = piece->is_untrained = 0;
+    piece->begins_document = 1; // of formats that need it, the others are whole
+    if (text->next_run < text->chat.n_runs) return next_run(text, piece);
     do {
         piece->ends_document = 0; // an empty document is skipped together with its end
         if (text->input == NULL) {

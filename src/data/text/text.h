@@ -17,8 +17,9 @@ struct strait_text;
 /* A document or a part of one. The caller owns text.data and may reuse it between calls. */
 typedef struct strait_text_piece {
     strait_buffer text;
-    int ends_document;
-    int is_over; // set after the last piece: nothing was appended
+    int begins_document, ends_document;
+    int is_untrained; // part of a prompt (STRAIT_TEXT_CHAT)
+    int is_over;      // set after the last piece: nothing was appended
 } strait_text_piece;
 
 /* Opens a reader. Files are opened one by one as they are needed, but a missing file is reported

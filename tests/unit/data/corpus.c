@@ -8,7 +8,7 @@ static const char print_b[] = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
 /* Three shards of 10, 7 and 5 tokens holding 0 to 21, and their manifest. */
 static void put_three(void) {
-    const strait_shard_spec spec = {50, print_a};
+    const strait_shard_spec spec = {50, print_a, 0};
     put_shard(in_folder("x-00000.bin"), 10, 0, spec);
     put_shard(in_folder("x-00001.bin"), 7, 10, spec);
     put_shard(in_folder("x-00002.bin"), 5, 17, spec);
@@ -67,7 +67,7 @@ static void test_pattern_gives_files_in_order_of_their_bytes(void **state) {
     CHECK_FAILS(strait_corpus_open(in_folder("y-*.bin"), &corpus), STRAIT_EIO,
                 "y-*.bin: no file matches");
     /* A file of that very name is no pattern. */
-    put_shard(in_folder("z[1].bin"), 9, 0, (strait_shard_spec){50, NULL});
+    put_shard(in_folder("z[1].bin"), 9, 0, (strait_shard_spec){50, NULL, 0});
     CHECK_OK(strait_corpus_open(in_folder("z[1].bin"), &corpus));
     assert_int_equal(corpus->n_tokens, 9);
     strait_corpus_close(&corpus);
@@ -85,7 +85,7 @@ static void test_reads_raw_ids(void **state) {
     put_file(in_folder("narrow.bin"), narrow, sizeof narrow);
     put_file(in_folder("wide.bin"), wide, sizeof wide);
     put_file(in_folder("odd.bin"), wide, 1001);
-    put_shard(in_folder("shard.bin"), 10, 0, (strait_shard_spec){2000, NULL});
+    put_shard(in_folder("shard.bin"), 10, 0, (strait_shard_spec){2000, NULL, 0});
     struct strait_corpus *corpus = NULL;
     char list[1024];
     (void)snprintf(list, sizeof list, "%s,%s", in_folder("narrow.bin"), in_folder("shard.bin"));
@@ -132,16 +132,16 @@ static void test_finds_damaged_shards(void **state) {
     (void)state;
     put_three();
     struct strait_corpus *corpus = NULL;
-    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, print_a});
+    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, print_a, 0});
     CHECK_OK(strait_corpus_open(in_folder("x.json"), &corpus));
     CHECK_FAILS(strait_corpus_verify(corpus), STRAIT_EDATA, "x-00001.bin: damaged");
     strait_corpus_close(&corpus);
-    put_shard(in_folder("x-00001.bin"), 8, 10, (strait_shard_spec){50, print_a});
+    put_shard(in_folder("x-00001.bin"), 8, 10, (strait_shard_spec){50, print_a, 0});
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA,
                 "x-00001.bin: 8 tokens, but the manifest");
-    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){51, print_a});
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){51, print_a, 0});
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, "vocabulary of 51");
-    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){50, print_b});
+    put_shard(in_folder("x-00001.bin"), 7, 10, (strait_shard_spec){50, print_b, 0});
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EDATA, print_b);
     CHECK_OK(strait_file_move(in_folder("x-00001.bin"), in_folder("gone.bin")));
     CHECK_FAILS(strait_corpus_open(in_folder("x.json"), &corpus), STRAIT_EIO, "x-00001.bin");

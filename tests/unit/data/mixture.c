@@ -13,9 +13,9 @@ static char names[512];
 
 static int put_sources(void **state) {
     if (make_folder(state) != 0) return 1;
-    put_shard(in_folder("a1.bin"), N_A / 2, 0, (strait_shard_spec){VOCAB, NULL});
-    put_shard(in_folder("a2.bin"), N_A / 2, N_A / 2, (strait_shard_spec){VOCAB, NULL});
-    put_shard(in_folder("b.bin"), 900, START_B, (strait_shard_spec){VOCAB, NULL});
+    put_shard(in_folder("a1.bin"), N_A / 2, 0, (strait_shard_spec){VOCAB, NULL, 0});
+    put_shard(in_folder("a2.bin"), N_A / 2, N_A / 2, (strait_shard_spec){VOCAB, NULL, 0});
+    put_shard(in_folder("b.bin"), 900, START_B, (strait_shard_spec){VOCAB, NULL, 0});
     (void)snprintf(names, sizeof names, "%s:0.3,%s:0.7", in_folder("a?.bin"), in_folder("b.bin"));
     return 0;
 }
@@ -116,7 +116,7 @@ static void test_refuses_what_cannot_be_mixed(void **state) {
     (void)snprintf(list, sizeof list, "%s:10000,%s:1", in_folder("a1.bin"), in_folder("b.bin"));
     check_refused(list, STRAIT_ECONFIG, "less than a thousandth");
     check_refused(in_folder("none.bin:1"), STRAIT_EIO, "none.bin");
-    put_shard(in_folder("c.bin"), 90, 0, (strait_shard_spec){500, NULL});
+    put_shard(in_folder("c.bin"), 90, 0, (strait_shard_spec){500, NULL, 0});
     (void)snprintf(list, sizeof list, "%s:1,%s:1", in_folder("b.bin"), in_folder("c.bin"));
     check_refused(list, STRAIT_EDATA, "vocabulary of 500");
     for (int n = 1; n < 14; n++) {

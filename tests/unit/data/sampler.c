@@ -17,7 +17,7 @@ static int open_corpus(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "s%zu.bin", i);
-        put_shard(in_folder(name), sizes[i], start, (strait_shard_spec){VOCAB, NULL});
+        put_shard(in_folder(name), sizes[i], start, (strait_shard_spec){VOCAB, NULL, 0});
         if (i > 0) add_text(list, sizeof list, ",");
         add_text(list, sizeof list, in_folder(name));
         start += sizes[i];
@@ -135,7 +135,7 @@ static void test_permutes_every_number_of_windows(void **state) {
     (void)state;
     for (int64_t n = 2; n < 200; n += n < 20 ? 1 : 17) {
         const char *path = in_folder("p.bin");
-        put_shard(path, n, 0, (strait_shard_spec){VOCAB, NULL});
+        put_shard(path, n, 0, (strait_shard_spec){VOCAB, NULL, 0});
         struct strait_corpus *one = NULL;
         CHECK_OK(strait_corpus_open(path, &one));
         strait_sampler sampler;

@@ -11,7 +11,7 @@ static void test_writes_exact_bytes_of_two_byte_shard(void **state) {
     (void)state;
     const char *path = in_folder("exact.bin");
     struct strait_shard_writer *writer = NULL;
-    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, fingerprint}, &writer));
+    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){300, fingerprint, 0}, &writer));
     CHECK_OK(strait_shard_writer_append(writer, (const int32_t[]){1, 258, 299}, 3));
     assert_int_equal(strait_shard_writer_count(writer), 3);
     CHECK(!strait_file_exists(path)); // the file appears only when it is complete
@@ -38,7 +38,7 @@ static void test_round_trips_both_id_widths(void **state) {
     for (int wide = 0; wide < 2; wide++) {
         const char *path = in_folder("trip.bin");
         const int64_t vocab = wide ? 65537 : 65536;
-        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, fingerprint});
+        put_shard(path, 40000, 60000, (strait_shard_spec){vocab, fingerprint, 0});
         struct strait_shard shard;
         CHECK_OK(strait_shard_init(&shard, path));
         assert_int_equal(shard.id_bytes, wide ? 4 : 2);
@@ -58,7 +58,7 @@ static void test_round_trips_both_id_widths(void **state) {
 static void test_reports_file_that_shrinks_while_in_use(void **state) {
     (void)state;
     const char *path = in_folder("shrinks.bin");
-    put_shard(path, 40000, 0, (strait_shard_spec){300, NULL});
+    put_shard(path, 40000, 0, (strait_shard_spec){300, NULL, 0});
     struct strait_shard shard;
     int32_t ids[100];
     CHECK_OK(strait_shard_init(&shard, path));
@@ -76,7 +76,7 @@ static void test_reports_file_that_shrinks_while_in_use(void **state) {
 static void test_rejects_ids_outside_the_vocabulary(void **state) {
     (void)state;
     const char *path = in_folder("large.bin");
-    put_shard(path, 100, 0, (strait_shard_spec){100, NULL});
+    put_shard(path, 100, 0, (strait_shard_spec){100, NULL, 0});
     struct strait_shard shard;
     CHECK_OK(strait_shard_init(&shard, path));
     assert_string_equal(shard.tokenizer, "");
@@ -86,7 +86,7 @@ static void test_rejects_ids_outside_the_vocabulary(void **state) {
     CHECK_FAILS(strait_shard_verify(&shard, 99), STRAIT_EDATA, "vocabulary of 99");
     strait_shard_fini(&shard);
     struct strait_shard_writer *writer = NULL;
-    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){10, NULL}, &writer));
+    CHECK_OK(strait_shard_writer_open(path, (strait_shard_spec){10, NULL, 0}, &writer));
     CHECK_FAILS(strait_shard_writer_append(writer, (const int32_t[]){3, 10}, 2), STRAIT_EINVAL,
                 "id 10");
     CHECK_FAILS(strait_shard_writer_append(writer, (const int32_t[]){-1}, 1), STRAIT_EINVAL,
@@ -118,7 +118,7 @@ static void test_reads_other_programs_shards_and_rejects_truncated_ones(void **s
     check_parse((const uint32_t[]){20240521, 1, 10, 0, 0}, 1044, "some.bin: not a token shard");
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 3, "not a token shard");
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1023, "inside the header");
-    check_parse((const uint32_t[]){20240520, 3, 10, 0, 0}, 1044, "shard version 3");
+    check_parse((const uint32_t[]){20240520, 4, 10, 0, 0}, 1044, "shard version 4");
     check_parse((const uint32_t[]){20240801, 1, 10, 0, 0}, 1044, "shard version 1");
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1043,
                 "announces 10 tokens, the file has 9");
@@ -152,17 +152,19 @@ static void test_rejects_negative_ids_despite_huge_vocabulary(void **state) {
 static void test_writer_reports_errors(void **state) {
     (void)state;
     struct strait_shard_writer *writer = NULL;
+    CHECK_FAILS(strait_shard_writer_open(in_folder("no/such.bin"), (strait_shard_spec){9, NULL, 0},
+                                         &writer),
+                STRAIT_EIO, "no/such.bin.tmp: cannot create");
     CHECK_FAILS(
-        strait_shard_writer_open(in_folder("no/such.bin"), (strait_shard_spec){9, NULL}, &writer),
-        STRAIT_EIO, "no/such.bin.tmp: cannot create");
-    CHECK_FAILS(strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){0, NULL}, &writer),
-                STRAIT_EINVAL, "vocabulary of 0");
+        strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){0, NULL, 0}, &writer),
+        STRAIT_EINVAL, "vocabulary of 0");
     CHECK_FAILS(
-        strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){9, "12z"}, &writer),
+        strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){9, "12z", 0}, &writer),
         STRAIT_EINVAL, "32 hexadecimal");
     strait_alloc_fail_at(1);
-    CHECK_FAILS(strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){9, NULL}, &writer),
-                STRAIT_ENOMEM, "shard writer");
+    CHECK_FAILS(
+        strait_shard_writer_open(in_folder("a.bin"), (strait_shard_spec){9, NULL, 0}, &writer),
+        STRAIT_ENOMEM, "shard writer");
     strait_alloc_fail_at(0);
 }
 

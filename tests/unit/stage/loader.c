@@ -150,6 +150,57 @@ static void stores_and_checks_received_ids(void **state) {
     strait_loader_close(&receiver);
 }
 
+/* Documents of three tokens whose first is a prompt: one target each, and the rest of a row none.
+ */
+static void counts_targets_of_documents(void **state) {
+    (void)state;
+    strait_run one = run;
+    struct strait_loader *loader = NULL, *receiver = NULL;
+    struct strait_shard_writer *writer = NULL;
+    const int32_t words[] = {1 | STRAIT_TOKEN_FIRST | STRAIT_TOKEN_UNTRAINED,
+                             2 | STRAIT_TOKEN_UNTRAINED, 3};
+    int64_t n = 0;
+    CHECK_OK(strait_loader_open(&one, &loader));
+    CHECK_OK(strait_run_plan_init(&one, strait_loader_vocab(loader), &plan));
+    CHECK_OK(strait_loader_configure(loader, &plan));
+    CHECK_OK(strait_loader_step_targets(loader, 0, &n));
+    assert_int_equal(n, plan.sequences * plan.shape.context); // text: every token
+    CHECK_OK(strait_loader_valid_targets(loader, &n));
+    assert_int_equal(n, strait_loader_valid_tokens(loader));
+    strait_loader_close(&loader);
+
+    (void)snprintf(one.data.train, sizeof one.data.train, "%s/chat.bin", folder.path);
+    CHECK_OK(strait_shard_writer_open(one.data.train, (strait_shard_spec){TINY_VOCAB, NULL, 1},
+                                      &writer));
+    for (int i = 0; i < 5; i++)
+        CHECK_OK(strait_shard_writer_append(writer, words, 3));
+    CHECK_OK(strait_shard_writer_finish(&writer));
+    CHECK_OK(strait_loader_open(&one, &loader));
+    CHECK_OK(strait_loader_configure(loader, &plan));
+    CHECK_OK(strait_loader_step_targets(loader, 2, &n));
+    assert_int_equal(n, plan.sequences);
+
+    /* A worker counts the same from what it receives, and only from all of it. */
+    CHECK_OK(strait_loader_open_remote(TINY_VOCAB, 0, &receiver));
+    CHECK_OK(strait_loader_configure(receiver, &plan));
+    CHECK_OK(strait_loader_step_targets(receiver, 2, &n));
+    assert_int_equal(n, plan.sequences * plan.shape.context); // nothing says otherwise yet
+    CHECK(plan.n_microbatches > 1);
+    for (int64_t i = 0; i < plan.n_microbatches; i++) {
+        int32_t ids[2][1024];
+        CHECK(plan.microbatch * plan.shape.context <= 1024);
+        CHECK_OK(strait_loader_draw(loader, 2, i, ids[0], ids[1]));
+        CHECK_OK(strait_loader_put(receiver, 2, i, ids[0], ids[1]));
+        if (i == 0)
+            CHECK_FAILS(strait_loader_step_targets(receiver, 2, &n), STRAIT_EPROTO,
+                        "documents with prompts");
+    }
+    CHECK_OK(strait_loader_step_targets(receiver, 2, &n));
+    assert_int_equal(n, plan.sequences);
+    strait_loader_close(&receiver);
+    strait_loader_close(&loader);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_the_microbatch_of_a_step_into_a_slot),
@@ -157,6 +208,7 @@ int main(void) {
         cmocka_unit_test(rejects_shards_that_do_not_match_the_run),
         cmocka_unit_test(stores_and_checks_received_ids),
         cmocka_unit_test(open_frees_everything_when_an_allocation_fails),
+        cmocka_unit_test(counts_targets_of_documents),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
