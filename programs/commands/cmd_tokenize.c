@@ -22,8 +22,8 @@ static const strait_flag flags[] = {
      "text, jsonl, chat or auto (default): jsonl with --field, else by the file's name; chat: "
      "fine-tuning data, JSON Lines with prompt and completion, or with messages"},
     {"template", 0, STRAIT_FLAG_TEXT, &chat_template, "TEXT",
-     "a message of a chat as text, such as '[{role}] {content}\\n'; default: that of ChatML where "
-     "the tokenizer has <|im_start|>, else '{role}: {content}\\n'"},
+     "a message of a chat as text, such as '{role}: {content}'; default: ChatML's where the "
+     "tokenizer has <|im_start|>, else that with a line feed"},
     {"threads", 0, STRAIT_FLAG_INT, &n_threads, "N", "threads (default: one per core)"},
     {"shard-tokens", 0, STRAIT_FLAG_INT, &shard_tokens, "N",
      "split into NAME-00000.bin and so on, N tokens each"},
