@@ -16,6 +16,7 @@
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "plan/groups.h"
+#include "plan/place.h"
 
 /* Bytes of text fields, with the final zero. */
 enum {

@@ -34,6 +34,8 @@ static const char *const pipelines[] = {[STRAIT_RUN_PIPELINE_AUTO] = "auto",
                                         [STRAIT_RUN_1F1B_WINDOW] = "1f1b-window",
                                         [STRAIT_RUN_1F1B_SPLIT] = "1f1b-split",
                                         NULL};
+static const char *const places[] = {
+    [STRAIT_PLACE_PACK] = "pack", [STRAIT_PLACE_SPREAD] = "spread", NULL};
 static const char *const transports[] = {
     [STRAIT_RUN_TLS] = "tls", [STRAIT_RUN_INPROC] = "inproc", NULL};
 static const char *const roundings[] = {[STRAIT_ROUND_AUTO] = "auto",
