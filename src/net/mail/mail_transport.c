@@ -344,7 +344,10 @@ static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
         t->events->writable(t->user, link);
         return now_ns; // the handler may have sent or closed: look again at once
     }
-    const int64_t tick_ns = now_ns + (int64_t)t->config.ping_ms * 1000000 / 2;
+    const struct strait_mail_transport *self = t->state;
+    int64_t tick_ms = t->config.ping_ms / 2;
+    if (self->post->check != NULL && tick_ms > CHECK_MS) tick_ms = CHECK_MS;
+    const int64_t tick_ns = now_ns + tick_ms * 1000000;
     return pump_ns < tick_ns ? pump_ns : tick_ns;
 }
 

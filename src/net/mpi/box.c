@@ -63,6 +63,17 @@ static void begin_sending(struct strait_mpi_box *box, struct strait_mpi_outgoing
     *at = o;
 }
 
+static int send_due(struct strait_mpi_box *box) {
+    int n = 0;
+    while (box->waiting != NULL && box->waiting->due_ns <= strait_clock_ns()) {
+        struct strait_mpi_outgoing *o = box->waiting;
+        box->waiting = o->next;
+        begin_sending(box, o);
+        n++;
+    }
+    return n;
+}
+
 strait_err strait_mpi_box_send(struct strait_mpi_box *box, uint64_t to, struct strait_mail *mail) {
     struct strait_mpi_outgoing *o = NULL;
     if (mail->due_ns == INT64_MAX) { // dropped by the emulated link
@@ -78,27 +89,14 @@ strait_err strait_mpi_box_send(struct strait_mpi_box *box, uint64_t to, struct s
     }
     o->to = to;
     o->due_ns = mail->due_ns;
-    if (o->due_ns <= strait_clock_ns()) {
-        begin_sending(box, o);
-        return STRAIT_OK;
-    }
+    /* Queued in any case: a mail that is due must not overtake those that became due just before. */
     struct strait_mpi_outgoing **at = &box->waiting;
     while (*at != NULL && (*at)->due_ns <= o->due_ns)
         at = &(*at)->next;
     o->next = *at;
     *at = o;
+    (void)send_due(box);
     return STRAIT_OK;
-}
-
-static int send_due(struct strait_mpi_box *box) {
-    int n = 0;
-    while (box->waiting != NULL && box->waiting->due_ns <= strait_clock_ns()) {
-        struct strait_mpi_outgoing *o = box->waiting;
-        box->waiting = o->next;
-        begin_sending(box, o);
-        n++;
-    }
-    return n;
 }
 
 static int finish_sends(struct strait_mpi_box *box) {
@@ -273,8 +271,15 @@ int64_t strait_mpi_box_next_due(const struct strait_mpi_box *box) {
     return box->waiting != NULL ? box->waiting->due_ns : INT64_MAX;
 }
 
+static int reaches_someone(const struct strait_mpi_outgoing *o) {
+    for (; o != NULL; o = o->next)
+        if (strait_mpi_check((int)(o->to >> 32)) == STRAIT_OK) return 1;
+    return 0;
+}
+
 int strait_mpi_box_is_sending(const struct strait_mpi_box *box) {
-    return box->broken == STRAIT_OK && (box->sending != NULL || box->waiting != NULL);
+    return box->broken == STRAIT_OK &&
+           (reaches_someone(box->sending) || reaches_someone(box->waiting));
 }
 
 /* ---- memory ---- */

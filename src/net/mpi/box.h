@@ -71,6 +71,7 @@ int strait_mpi_box_take(struct strait_mpi_box *box, struct strait_mail *out);
 
 /* When the next mail is due to be sent; INT64_MAX: none waits. */
 int64_t strait_mpi_box_next_due(const struct strait_mpi_box *box);
+/* Whether something remains to be sent to a rank that has not ended. */
 int strait_mpi_box_is_sending(const struct strait_mpi_box *box);
 
 /* Allocates ahead, so that the first messages of a measured step allocate nothing. */

@@ -223,19 +223,27 @@ static void nap(void) {
     (void)nanosleep(&time, NULL);
 }
 
+/* Who is waited for, and until when. */
+struct wait {
+    int rank, timeout_ms;
+    strait_err (*check)(void *user);
+    void *user;
+};
+
 /* Waits for a request without keeping a core busy: ranks may share cores. */
-static strait_err wait_for(strait_mpi_request *request, int rank, int timeout_ms, size_t *bytes) {
-    const int64_t until = timeout_ms < 0 ? INT64_MAX
-                                         : strait_clock_ns() + (int64_t)timeout_ms * 1000000;
+static strait_err wait_for(strait_mpi_request *request, const struct wait *w, size_t *bytes) {
+    const int64_t until = w->timeout_ms < 0 ? INT64_MAX
+                                            : strait_clock_ns() + (int64_t)w->timeout_ms * 1000000;
     for (;;) {
         const int state = world.module->test(request, NULL, bytes);
         if (state == 1) return STRAIT_OK;
         if (state < 0)
-            return STRAIT_FAIL(STRAIT_ECLOSED, "MPI: the exchange with rank %d failed", rank);
-        STRAIT_TRY(strait_mpi_check(rank));
+            return STRAIT_FAIL(STRAIT_ECLOSED, "MPI: the exchange with rank %d failed", w->rank);
+        STRAIT_TRY(strait_mpi_check(w->rank));
+        if (w->check != NULL) STRAIT_TRY(w->check(w->user));
         if (strait_clock_ns() > until)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "rank %d on %s did not answer within %d ms", rank,
-                               world.members[rank].host, timeout_ms);
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "rank %d on %s did not answer within %d ms",
+                               w->rank, world.members[w->rank].host, w->timeout_ms);
         nap();
     }
 }
@@ -244,10 +252,12 @@ strait_err strait_mpi_send_text(int rank, const char *text) {
     strait_mpi_request requests[2];
     if (!world.module->send(rank, TEXT_TAG, text, strlen(text) + 1, NULL, 0, requests))
         return STRAIT_FAIL(STRAIT_ECLOSED, "MPI: cannot send to rank %d", rank);
-    return wait_for(&requests[0], rank, -1, NULL);
+    return wait_for(&requests[0], &(struct wait){.rank = rank, .timeout_ms = -1}, NULL);
 }
 
-strait_err strait_mpi_receive_text(int rank, int timeout_ms, char **out) {
+strait_err strait_mpi_receive_text(int rank, int timeout_ms, strait_err (*check)(void *user),
+                                   void *user, char **out) {
+    const struct wait w = {rank, timeout_ms, check, user};
     strait_mpi_request request;
     char *text = NULL;
     size_t bytes = 0;
@@ -257,7 +267,7 @@ strait_err strait_mpi_receive_text(int rank, int timeout_ms, char **out) {
         strait_alloc_free(text);
         return STRAIT_FAIL(STRAIT_ECLOSED, "MPI: cannot receive from rank %d", rank);
     }
-    err = wait_for(&request, rank, timeout_ms, &bytes);
+    err = wait_for(&request, &w, &bytes);
     if (err == STRAIT_OK && (bytes == 0 || text[bytes - 1] != '\0'))
         err = STRAIT_FAIL(STRAIT_EPROTO, "rank %d sent a malformed text", rank);
     if (err == STRAIT_OK) {

@@ -53,5 +53,7 @@ strait_err strait_mpi_check(int rank);
 /* Sends a text to another rank and waits until it is on its way. STRAIT_ECLOSED. */
 strait_err strait_mpi_send_text(int rank, const char *text);
 /* Waits for a text of another rank, which the caller frees with strait_alloc_free; timeout_ms -1:
- * without limit. STRAIT_ECLOSED when the rank has ended, STRAIT_ETIMEDOUT. */
-strait_err strait_mpi_receive_text(int rank, int timeout_ms, char **out);
+ * without limit. STRAIT_ECLOSED when the rank has ended, STRAIT_ETIMEDOUT, or the error of
+ * `check`, which is asked every few milliseconds; NULL: nothing is asked. */
+strait_err strait_mpi_receive_text(int rank, int timeout_ms, strait_err (*check)(void *user),
+                                   void *user, char **out);

@@ -24,6 +24,10 @@ struct process {
 static strait_err listen_address(const struct process *p, int is_inproc,
                                  char out[STRAIT_STARTUP_LINE]) {
     char host[STRAIT_ADDRESS_MAX];
+    if (strcmp(p->start.scheme, "mpi") == 0) {
+        out[0] = '\0'; // the mailbox has an address already
+        return STRAIT_OK;
+    }
     STRAIT_TRY(strait_startup_expand(is_inproc ? "stage-{stage}" : p->run.stages.address,
                                      p->start.stage, host, sizeof host));
     (void)snprintf(out, STRAIT_STARTUP_LINE, "%s%s", host, is_inproc ? "" : ":0");
@@ -97,10 +101,10 @@ static strait_err wait_for_command(struct process *p) {
     return STRAIT_OK;
 }
 
-/* Stays until the coordinator closes the link: by then it has received the replies of all stages.
- * Neighbours may leave earlier. */
+/* Stays until the coordinator closes the link, unless it has: by then it has received the replies
+ * of all stages. Neighbours may leave earlier. */
 static void wait_for_goodbye(struct process *p) {
-    for (int is_over = 0; !is_over;) {
+    for (int is_over = !strait_mesh_is_up(p->mesh, p->coordinator); !is_over;) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(p->mesh, LEAVE_MS, &msg) != STRAIT_OK) return;
         is_over = msg->type == STRAIT_MSG_DOWN && msg->peer == p->coordinator;

@@ -8,6 +8,6 @@
 #include "stage/process/startup.h"
 
 /* `in` and `out` are the descriptors for the startup lines. `network` is where inproc meshes meet;
- * NULL: TLS. Returns STRAIT_OK after the command to leave, and after an error that was reported to
- * the coordinator; other errors could not be reported. */
+ * NULL: TLS or MPI, as the startup line says. Returns STRAIT_OK after the command to leave, and
+ * after an error that was reported to the coordinator; other errors could not be reported. */
 strait_err strait_stage_process_run(int in, int out, struct strait_inproc_network *network);

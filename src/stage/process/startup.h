@@ -20,7 +20,7 @@ typedef struct strait_startup {
     unsigned char run_id[STRAIT_RUN_BYTES];
     strait_fingerprint coordinator;
     char address[STRAIT_ADDRESS_MAX]; // the coordinator's
-    char scheme[8];                   // "tls" or "inproc"
+    char scheme[8];                   // "tls", "inproc" or "mpi"
     char run_path[STRAIT_PATH_MAX];   // of the run file with every option resolved
 } strait_startup;
 
