@@ -2,6 +2,7 @@
 #include <strait/program.h>
 
 #include "commands.h"
+#include "launcher.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -97,5 +98,6 @@ int main(int argc, char **argv) {
                             ? "not enough memory: "
                             : "";
     if (err != STRAIT_OK) fprintf(stderr, "strait: %s%s\n", about, strait_err_detail());
+    strait_launcher_leave(exit_code(err));
     return exit_code(err);
 }

@@ -3,6 +3,7 @@
  *     run.h          describe a run: load, build, change, save
  *     trainer.h      train it step by step
  *     session.h      train it in a folder, with metrics, validation and checkpoints
+ *     cluster.h      train it on the ranks of a job of mpirun or srun
  *     model.h        evaluate a trained model, sample text from it
  *     tokenizer.h    encode, decode, train a tokenizer
  *     corpus.h       tokenize text into shards, read shards
@@ -14,12 +15,14 @@
  *     error.h        error codes and details
  *
  * Handles are opened by strait_X_open(..., &x) and closed by strait_X_close(&x), which sets x to
- * NULL. The library prints nothing, never exits, and has no global state but strait_set_program.
+ * NULL. The library prints nothing, never exits, and has no global state but strait_set_program
+ * and the cluster that was joined.
  * It ignores no signal: a program that trains several stages should ignore SIGPIPE. */
 #pragma once
 
 #include <strait/api.h>
 #include <strait/checkpoint.h>
+#include <strait/cluster.h>
 #include <strait/convert.h>
 #include <strait/corpus.h>
 #include <strait/error.h>

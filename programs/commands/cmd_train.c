@@ -1,8 +1,10 @@
 /* cmd_train.c - strait train RUN.yaml */
+#include <strait/cluster.h>
 #include <strait/session.h>
 
 #include "commands.h"
 #include "files.h"
+#include "launcher.h"
 #include "page.h"
 #include "progress_log.h"
 #include "run_source.h"
@@ -106,7 +108,7 @@ static void print_word(const char *word) {
 /* Printed after an interruption and after a lost stage, where resuming is the remedy. The folder
  * has the run file with all overrides. */
 static void print_resume_command(const char *folder) {
-    fputs("to resume: strait train --resume", stderr);
+    fprintf(stderr, "to resume: %sstrait train --resume", strait_launcher_prefix());
     print_word(folder);
     fputc('\n', stderr);
 }
@@ -124,6 +126,18 @@ static strait_err hint_at_force(strait_err err) {
                                            : "--dry-run lists the memory; --force tries anyway");
 }
 
+/* Says where each stage is, so that a machine that fails is known by its stage. */
+static void note_ranks(const struct strait_run *run, strait_progress_log *log) {
+    const char *text = NULL;
+    if (strait_cluster_describe(run, &text) != STRAIT_OK) return; // the session reports it
+    for (size_t n = 0; *text != '\0'; text += n + (text[n] == '\n')) {
+        char line[256];
+        n = strcspn(text, "\n");
+        (void)snprintf(line, sizeof line, "%.*s", (int)n, text);
+        strait_progress_log_event(log, line);
+    }
+}
+
 /* A stage that is lost before the first step is a fault of the configuration: resuming would fail
  * in the same way, so the command to resume is printed only after it. */
 static strait_err train(const struct strait_run *run, const char *folder) {
@@ -132,6 +146,7 @@ static strait_err train(const struct strait_run *run, const char *folder) {
     STRAIT_TRY(check_folder(folder));
     STRAIT_TRY(strait_progress_log_init(&log, run, folder));
     STRAIT_TRY(strait_page_open(run, &log, &page));
+    if (strait_cluster_size() > 1) note_ranks(run, &log);
     strait_signals_listen(1);
     const strait_session_spec spec = {.run = run,
                                       .folder = folder,
@@ -161,6 +176,9 @@ static strait_err plan(const struct strait_run *run, const run_facts *facts, con
 
 /* The run is loaded once; dry runs and real ones then take the same path as far as possible. */
 static strait_err run_train(int n_args, const char **args) {
+    int rank = 0;
+    STRAIT_TRY(strait_launcher_join(&rank));
+    if (rank > 0) return strait_cluster_serve(); // rank 0 reads the run file for all
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_train, "run file",
                                       "--set KEY=VALUE overrides keys of the file", n_args, args));
     struct strait_run *run = NULL;

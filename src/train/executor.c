@@ -1,6 +1,7 @@
 #include "train/executor.h"
 
 #include "base/alloc.h"
+#include "train/cluster.h"
 
 #include <math.h>
 
@@ -9,6 +10,8 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out) {
     struct strait_executor *executor = NULL;
+    if (choice.ops == NULL && strait_cluster_is_joined())
+        STRAIT_TRY(strait_cluster_check(plan->n_stages));
     STRAIT_TRY(strait_alloc(1, sizeof *executor, "executor", (void **)&executor));
     executor->ops = choice.ops;
     if (executor->ops == NULL)

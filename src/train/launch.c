@@ -1,7 +1,10 @@
 #include "train/launch.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/program.h"
+#include "net/mpi/world.h"
+#include "train/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +34,7 @@ static void *thread_main(void *arg) {
                                    l->network); // errors reach the coordinator as replies
     close_fd(&l->ends[0]);
     close_fd(&l->ends[1]);
+    l->has_ended = 1;
     return NULL;
 }
 
@@ -93,17 +97,32 @@ static strait_err start_process(struct strait_launched *l, const char *prefix) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "stage %d: %s cannot be started", l->stage, argv[0]);
 }
 
+static strait_err start_thread(struct strait_launched *l) {
+    l->has_thread = pthread_create(&l->thread, NULL, thread_main, l) == 0;
+    if (!l->has_thread)
+        return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", l->stage);
+    return STRAIT_OK;
+}
+
 /* Without an in-process network a stage is a process, which can be killed and measured alone. */
 strait_err strait_launch(int stage, const char *prefix, struct strait_inproc_network *network,
                          struct strait_launched *out) {
     out->stage = stage;
     out->network = network;
     STRAIT_TRY(make_pipes(out));
-    if (network == NULL) return start_process(out, prefix);
-    out->has_thread = pthread_create(&out->thread, NULL, thread_main, out) == 0;
-    if (!out->has_thread)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "the thread of stage %d cannot be started", stage);
-    return STRAIT_OK;
+    return network == NULL ? start_process(out, prefix) : start_thread(out);
+}
+
+strait_err strait_launch_thread(int stage, struct strait_launched *out) {
+    out->stage = stage;
+    STRAIT_TRY(make_pipes(out));
+    return start_thread(out);
+}
+
+void strait_launch_at(int stage, int rank, struct strait_launched *out) {
+    out->stage = stage;
+    out->has_rank = 1;
+    out->rank = rank;
 }
 
 /* A write fails when the stage has closed its end, that is, when it has ended. */
@@ -112,10 +131,27 @@ static strait_err send_line(const struct strait_launched *l, const char *line) {
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d ended before it was connected", l->stage);
 }
 
+/* The rank answers for its stage, with an error where there is one. */
+static strait_err introduce_at(const struct strait_launched *l, const strait_startup *start,
+                               const char *line, strait_fingerprint *key,
+                               char address[STRAIT_ADDRESS_MAX]) {
+    char *answer = NULL;
+    STRAIT_TRY(strait_cluster_start(l->rank, line, start->run_path, &answer));
+    strait_err err = STRAIT_OK;
+    if (strncmp(answer, "error ", 6) == 0)
+        err = STRAIT_FAIL(STRAIT_ECLOSED, "%s: %.400s", strait_cluster_rank_text(l->rank),
+                          answer + 6);
+    else
+        err = strait_startup_parse_answer(answer, key, address);
+    strait_alloc_free(answer);
+    return err;
+}
+
 strait_err strait_launch_introduce(struct strait_launched *l, const strait_startup *start,
                                    strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
     char line[STRAIT_STARTUP_LINE];
     STRAIT_TRY(strait_startup_format(start, line));
+    if (l->has_rank) return introduce_at(l, start, line, key, address);
     STRAIT_TRY(send_line(l, line));
     STRAIT_TRY(strait_startup_read_line(l->from, line));
     return strait_startup_parse_answer(line, key, address);
@@ -124,6 +160,7 @@ strait_err strait_launch_introduce(struct strait_launched *l, const strait_start
 /* The pipes are closed now, since everything else goes over the mesh: the stage then notices by its
  * link when the coordinator ends. */
 strait_err strait_launch_go(struct strait_launched *l) {
+    if (l->has_rank) return strait_cluster_go(l->rank, l->stage);
     const strait_err err = send_line(l, "go\n");
     close_fd(&l->to);
     close_fd(&l->from);
@@ -138,8 +175,13 @@ static void pause_ms(long ms) {
 /* Polls, because waitpid has no timeout and a handler of SIGCHLD would concern the whole program
  * that embeds the library. */
 const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
-    static _Thread_local char reason[64];
+    static _Thread_local char reason[128];
     const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
+    if (l->has_rank && strait_mpi_check(l->rank) != STRAIT_OK) {
+        (void)snprintf(reason, sizeof reason, "(%s) was killed or failed",
+                       strait_cluster_rank_text(l->rank));
+        return reason;
+    }
     if (l->pid == 0) return NULL;
     for (;;) {
         int status = 0;

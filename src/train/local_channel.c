@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "train/cluster.h"
 #include "train/launch.h"
 
 #include <stdio.h>
@@ -20,7 +21,9 @@ struct local {
     int n_stages;
     struct strait_identity *identity;
     struct strait_mesh *mesh;
-    struct strait_inproc_network *network; // NULL: processes
+    struct strait_inproc_network *network; // NULL: processes or ranks
+    int is_cluster;                        // stages are put onto ranks[]
+    int ranks[STRAIT_RUN_STAGES];
     struct strait_launched stages[STRAIT_RUN_STAGES];
     int peers[STRAIT_RUN_STAGES];
     strait_stage_command queue[STRAIT_RUN_STAGES];
@@ -69,10 +72,13 @@ static strait_err take_reply(struct strait_stage_channel *channel, int stage,
 }
 
 static strait_err take_message(struct strait_stage_channel *channel, struct strait_msg **msg) {
-    const int stage = stage_of_peer(channel->state, (*msg)->peer);
+    const struct local *l = channel->state;
+    const int stage = stage_of_peer(l, (*msg)->peer);
     if (stage >= 0 && (*msg)->type == STRAIT_MSG_REPLY) return take_reply(channel, stage, msg);
     if ((*msg)->type == STRAIT_MSG_DOWN)
-        return STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator lost its link to stage %d: %.*s", stage,
+        return STRAIT_FAIL(STRAIT_ECLOSED, "the coordinator lost its link to stage %d%s%s: %.*s",
+                           stage, l->is_cluster ? " of " : "",
+                           l->is_cluster ? strait_cluster_rank_text(l->ranks[stage]) : "",
                            (int)(*msg)->size, (const char *)(*msg)->body);
     return STRAIT_OK; // a link came up
 }
@@ -88,6 +94,7 @@ static strait_err blame(struct local *l, strait_err err) {
     char symptom[400];
     (void)snprintf(symptom, sizeof symptom, "%s", strait_err_detail());
     l->has_failed = 1;
+    if (l->is_cluster) strait_cluster_set_lost();
     for (int attempt = 0; attempt < 2; attempt++) {
         for (int i = 0; i < l->n_stages; i++) {
             const char *ended = strait_launch_ended(&l->stages[i], attempt * END_MS);
@@ -143,14 +150,17 @@ static strait_err write_run(struct local *l) {
     char path[128];
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const long share = cores / l->n_stages;
-    if (l->run.device.threads == 0) l->run.device.threads = share < 1 ? 1 : share;
+    if (l->run.device.threads == 0 && !l->is_cluster) l->run.device.threads = share < 1 ? 1 : share;
     (void)snprintf(l->folder, sizeof l->folder, "/tmp/strait-run-XXXXXX");
     if (mkdtemp(l->folder) == NULL) {
         l->folder[0] = '\0';
         return STRAIT_FAIL(STRAIT_EIO, "/tmp: cannot create a folder for the run file");
     }
     (void)snprintf(path, sizeof path, "%s/run.yaml", l->folder);
-    return strait_run_save(&l->run, path);
+    STRAIT_TRY(strait_run_save(&l->run, path));
+    if (!l->is_cluster) return STRAIT_OK;
+    (void)snprintf(path, sizeof path, "%s/rank.yaml", l->folder);
+    return strait_cluster_write_run(&l->run, l->n_stages, path);
 }
 
 static void remove_run(struct local *l) {
@@ -161,9 +171,11 @@ static void remove_run(struct local *l) {
 static strait_err open_mesh(struct local *l, strait_startup *start) {
     STRAIT_TRY(strait_identity_random(start->run_id, sizeof start->run_id));
     STRAIT_TRY(strait_identity_generate(&l->identity));
-    const int is_inproc = l->run.link.transport == STRAIT_RUN_INPROC;
+    const int is_inproc = !l->is_cluster && l->run.link.transport == STRAIT_RUN_INPROC;
     if (is_inproc) STRAIT_TRY(strait_inproc_network_open(&l->network));
-    strait_mesh_config config = {.scheme = is_inproc ? "inproc" : "tls",
+    strait_mesh_config config = {.scheme = l->is_cluster ? "mpi"
+                                           : is_inproc   ? "inproc"
+                                                         : "tls",
                                  .transport = {.identity = l->identity,
                                                .name = "coordinator",
                                                .n_streams = 1,
@@ -173,9 +185,8 @@ static strait_err open_mesh(struct local *l, strait_startup *start) {
     STRAIT_TRY(strait_mesh_open(&config, &l->mesh));
     start->coordinator = *strait_identity_fingerprint(l->identity);
     (void)snprintf(start->scheme, sizeof start->scheme, "%s", config.scheme);
-    (void)snprintf(start->run_path, sizeof start->run_path, "%s/run.yaml", l->folder);
-    char listen[STRAIT_RUN_TEXT + 8];
-    (void)snprintf(listen, sizeof listen, "%s:0", l->run.stages.coordinator);
+    char listen[STRAIT_RUN_TEXT + 8] = "";
+    if (!l->is_cluster) (void)snprintf(listen, sizeof listen, "%s:0", l->run.stages.coordinator);
     return strait_mesh_listen(l->mesh, is_inproc ? "coordinator" : listen, start->address);
 }
 
@@ -225,16 +236,29 @@ static strait_err connect_neighbours(struct strait_stage_channel *channel,
     return STRAIT_OK;
 }
 
+/* On a cluster this process is rank 0, which computes its stages in threads. */
+static strait_err launch(struct local *l, int stage) {
+    struct strait_launched *out = &l->stages[stage];
+    if (!l->is_cluster) return strait_launch(stage, l->run.stages.launch, l->network, out);
+    if (l->ranks[stage] == 0) return strait_launch_thread(stage, out);
+    strait_launch_at(stage, l->ranks[stage], out);
+    return STRAIT_OK;
+}
+
 static strait_err start_stages(struct strait_stage_channel *channel, strait_fingerprint *keys,
                                char (*addresses)[STRAIT_ADDRESS_MAX]) {
     struct local *l = channel->state;
     strait_startup start = {0};
+    l->is_cluster = strait_cluster_is_joined();
+    if (l->is_cluster) STRAIT_TRY(strait_cluster_place(&l->run, l->n_stages, l->ranks));
     STRAIT_TRY(write_run(l));
     STRAIT_TRY(open_mesh(l, &start));
     for (int i = 0; i < l->n_stages; i++)
-        STRAIT_TRY(strait_launch(i, l->run.stages.launch, l->network, &l->stages[i]));
+        STRAIT_TRY(launch(l, i));
     for (int i = 0; i < l->n_stages; i++) {
         start.stage = i;
+        (void)snprintf(start.run_path, sizeof start.run_path, "%s/%s.yaml", l->folder,
+                       l->is_cluster && l->ranks[i] == 0 ? "rank" : "run");
         STRAIT_TRY(blame_start(l, i, introduce(l, &start, &keys[i], addresses[i])));
     }
     for (int i = 0; i < l->n_stages; i++)

@@ -7,6 +7,7 @@
 #include "stage/loader.h"
 #include "stage/runner_state.h"
 #include "store/checkpoint.h"
+#include "train/cluster.h"
 #include "train/fit.h"
 
 /* ---- memory ---- */
@@ -23,14 +24,17 @@ struct need {
     double host, device;
 };
 
-static struct need need_of(const strait_trainer_info *info, int is_on_host) {
+static struct need need_of(const strait_run *run, const strait_trainer_info *info, int is_on_host) {
     const strait_trainer_memory *m = &info->memory;
+    const double of_node = strait_cluster_share(run, info->n_stages, 0);
     const double all = (double)m->total - (double)m->cache;
-    struct need need = {.host = all};
+    struct need need = {.host = all * of_node};
     if (is_on_host) return need;
     for (int i = 0; i < info->n_stages; i++)
         need.device += (double)info->stages[i].planned;
+    need.device *= strait_cluster_share(run, info->n_stages, 1);
     need.host = (double)m->messages + (double)m->program + (double)m->data - (double)m->cache;
+    need.host *= of_node;
     return need;
 }
 
@@ -39,7 +43,7 @@ static strait_err measure(void *user, const strait_run *run, double *lacks, doub
     const struct machine *machine = user;
     strait_trainer_info info;
     STRAIT_TRY(strait_trainer_plan(run, &info));
-    const struct need need = need_of(&info, machine->device <= 0.0);
+    const struct need need = need_of(run, &info, machine->device <= 0.0);
     *lacks = machine->host.spare > 0.0 ? need.host - machine->host.spare : -need.host;
     *needs = need.host;
     if (machine->device <= 0.0 || need.device - machine->device < *lacks) return STRAIT_OK;

@@ -89,7 +89,8 @@ strait_err strait_mpi_box_send(struct strait_mpi_box *box, uint64_t to, struct s
     }
     o->to = to;
     o->due_ns = mail->due_ns;
-    /* Queued in any case: a mail that is due must not overtake those that became due just before. */
+    /* Queued in any case: a mail that is due must not overtake those that became due just before.
+     */
     struct strait_mpi_outgoing **at = &box->waiting;
     while (*at != NULL && (*at)->due_ns <= o->due_ns)
         at = &(*at)->next;
