@@ -1,8 +1,12 @@
 /* cmd_join.c - strait join INVITE */
+#include "background.h"
 #include "base/file.h"
 #include "commands.h"
 #include "confine.h"
+#include "device_auto.h"
 #include "invite_source.h"
+#include "join_control.h"
+#include "join_report.h"
 #include "lending.h"
 #include "net/core/reachability.h"
 #include "signals.h"
@@ -23,11 +27,16 @@ enum {
 static const char *key_folder, *worker_name, *listen_at = "0.0.0.0:0", *announced, *device = "cpu";
 static int64_t n_threads, ordinal;
 static double give_up = 600.0;
-static int cannot_listen, has_no_sandbox, is_forced;
+static int cannot_listen, has_no_sandbox, is_forced, in_background, must_show, must_end;
 static const char *invite_file;
 
 static strait_lending_flags lending_flags;
 static strait_lending lending;
+
+static strait_join_report report;
+static strait_background background = {.fd = -1};
+static char begun_text[STRAIT_PATH_MAX + 128]; // for the command that started it
+static int status_fd = -1;
 
 static const char *fault_text; // --fault, unparsed
 
@@ -44,7 +53,7 @@ static const strait_flag flags[] = {
     {"name", 'n', STRAIT_FLAG_TEXT, &worker_name, "NAME",
      "name of this worker in logs (default: the host name)"},
     {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND",
-     "the device that computes: cpu (default) or cuda"},
+     "the device that computes: cpu (default), cuda, or auto: a GPU if there is one"},
     {"ordinal", 0, STRAIT_FLAG_INT, &ordinal, "N", "which device of its kind, from 0"},
     {"threads", 't', STRAIT_FLAG_INT, &n_threads, "N",
      "threads on the cpu (default 0: one per core)"},
@@ -71,6 +80,12 @@ static const strait_flag flags[] = {
      "folder of this machine's key (default ~/.config/strait)"},
     {"give-up", 0, STRAIT_FLAG_REAL, &give_up, "SECONDS",
      "how long to wait for a lost coordinator (default 600; 0: forever)"},
+    {"background", 0, STRAIT_FLAG_SWITCH, &in_background, NULL,
+     "continue in the background, with a log in the folder of keys (node.log)"},
+    {"status", 0, STRAIT_FLAG_SWITCH, &must_show, NULL,
+     "print what the running workers with these keys do"},
+    {"stop", 0, STRAIT_FLAG_SWITCH, &must_end, NULL,
+     "let the running workers with these keys hand their stages over and leave"},
     {"fault", 0, STRAIT_FLAG_TEXT, &fault_text, "POINT:STAGE:STEP",
      "for tests: kill this process with SIGKILL at that point (CONTRIBUTING.md)"},
     {0},
@@ -79,7 +94,14 @@ static const strait_flag flags[] = {
 /* Standard error: standard output stays empty, as of any command without a result. */
 static void on_noted(void *user, const char *text) {
     (void)user;
-    fprintf(stderr, "%s\n", text);
+    strait_background_report(&background, STRAIT_OK, begun_text); // its device works
+    strait_join_report_note(&report, text);
+}
+
+static void on_status(void *user, const strait_worker_status *status) {
+    (void)user;
+    strait_join_report_status(&report, status);
+    strait_join_control_write(status_fd, &report);
 }
 
 /* Signal handlers only count; the worker asks at every poll. A signal counts more than the end of
@@ -154,7 +176,7 @@ static strait_err enter_sandbox(void) {
 
 /* All flags but the invite: a mistake in them is found before anything is opened. */
 static strait_err check_flags(void) {
-    STRAIT_TRY(strait_args_check_device(device));
+    if (strcmp(device, "auto") != 0) STRAIT_TRY(strait_args_check_device(device));
     const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
                                                : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
@@ -183,41 +205,96 @@ static void fill_spec(strait_worker_spec *spec) {
     spec->is_forced = is_forced;
     spec->up_bps = lending.up_bps;
     spec->down_bps = lending.down_bps;
-    spec->events = (strait_worker_events){.noted = on_noted, .must_stop = must_stop};
+    spec->events = (strait_worker_events){
+        .noted = on_noted, .must_stop = must_stop, .status = on_status};
     if (fault_text != NULL) spec->events.reached = on_reached;
 }
 
-/* The lock on the key keeps two workers with one identity from replacing each other for ever. */
-static strait_err run_join(int n_args, const char **args) {
-    static strait_worker_spec spec; // large
-    struct strait_identity *identity = NULL;
-    int lock = 0;
-    STRAIT_TRY(check_flags());
-    STRAIT_TRY(strait_invite_from(&strait_cmd_join, n_args, args, invite_file, &spec.invite));
-    const strait_err opened = strait_keys_open_worker(key_folder, &lock, &identity);
+/* Chosen before the process confines itself, and said, because the two differ a hundredfold. */
+static void choose_device(void) {
+    char reason[STRAIT_DEVICE_REASON];
+    if (strcmp(device, "auto") != 0) return;
+    device = strait_device_auto((int)ordinal, reason);
+    fprintf(stderr, "device: %s (%s)\n", device, reason);
+}
+
+/* Errors of the library advise to change a run file, which a worker has none of. */
+static strait_err adapt_advice(strait_err err) {
+    static const char advice[] = "set device.kind to cpu";
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s", strait_err_detail());
+    char *at = err != STRAIT_OK ? strstr(text, advice) : NULL;
+    if (at == NULL) return err;
+    *at = '\0';
+    return STRAIT_FAIL(err, "%suse --device cpu%s", text, at + sizeof advice - 1);
+}
+
+/* Everything that needs files is opened here, before the process confines itself. */
+static strait_err open_files(int *lock, struct strait_identity **identity) {
+    char path[STRAIT_PATH_MAX];
+    int number = 0;
+    const strait_err opened = strait_keys_open_worker(key_folder, &number, lock, identity);
     if (opened != STRAIT_OK) strait_err_prefix("--keys DIR");
     STRAIT_TRY(opened);
-    spec.identity = identity;
-    fill_spec(&spec);
+    STRAIT_TRY(strait_join_control_open(key_folder, number, &status_fd));
+    if (!in_background) return STRAIT_OK;
+    STRAIT_TRY(strait_keys_worker_file(key_folder, number, "log", path));
+    STRAIT_TRY(strait_background_log(path));
+    (void)snprintf(begun_text, sizeof begun_text,
+                   "worker %d runs in the background as process %d; its log is %s", number,
+                   (int)getpid(), path);
+    return STRAIT_OK;
+}
+
+/* The lock on the key keeps two workers with one identity from replacing each other for ever. */
+static strait_err join(strait_worker_spec *spec) {
+    struct strait_identity *identity = NULL;
+    int lock = 0;
+    strait_err err = open_files(&lock, &identity);
+    spec->identity = identity;
+    fill_spec(spec);
     strait_signals_listen(2); // the first hands the stage over, the second leaves at once
-    strait_err err = enter_sandbox();
-    if (err == STRAIT_OK) err = work(&spec);
+    strait_join_report_init(&report);
+    strait_join_control_write(status_fd, &report);
+    if (err == STRAIT_OK) err = enter_sandbox();
+    if (err == STRAIT_OK) err = work(spec);
+    err = adapt_advice(err);
     /* Another driver may need what the sandbox refuses. */
     if (err != STRAIT_OK && !has_no_sandbox && strncmp(strait_err_detail(), "device cuda", 11) == 0)
         strait_err_prefix("in the sandbox (--no-sandbox is without)");
+    if (err != STRAIT_OK) strait_background_report(&background, err, strait_err_detail());
+    strait_join_report_end(&report);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
     return err;
 }
 
+static strait_err run_join(int n_args, const char **args) {
+    static strait_worker_spec spec; // large
+    STRAIT_TRY(check_flags());
+    if (must_show) return strait_join_control_show(key_folder);
+    if (must_end) return strait_join_control_stop(key_folder);
+    STRAIT_TRY(strait_invite_from(&strait_cmd_join, n_args, args, invite_file, &spec.invite));
+    choose_device();
+    if (in_background) STRAIT_TRY(strait_background_begin(&background));
+    if (!background.is_parent) return join(&spec);
+    char text[STRAIT_PATH_MAX + 128];
+    STRAIT_TRY(strait_background_wait(&background, text, (int)sizeof text));
+    printf("%s\n\"strait join --status\" says what it does, \"strait join --stop\" ends it\n",
+           text);
+    return STRAIT_OK;
+}
+
 const strait_command strait_cmd_join = {
     .name = "join",
-    .usage = "[INVITE | -] [flags]",
+    .usage = "[INVITE | -] [flags]  |  --status | --stop",
     .summary = "contribute this machine to a run as a worker",
     .about = "Joins the run of an invite as a worker: computes the stage that the coordinator\n"
              "assigns, or waits as a spare. Needs no data and no run file. Ctrl-C hands the stage\n"
              "over before leaving; a second Ctrl-C leaves at once. The process confines itself:\n"
-             "it starts no program, reads no file of yours and writes none (--no-sandbox).\n"
+             "it starts no program, reads no file of yours and writes none but its status\n"
+             "(--no-sandbox). It says what the run needs, how far it is, and at the end what this\n"
+             "machine contributed.\n"
              "\n"
              "Other users of this machine can see the arguments of a program, and the invite is a\n"
              "secret: INVITE \"-\" reads it from standard input, --invite-file from a file, and\n"

@@ -1,6 +1,8 @@
-/* audit_messages.c - packing and unpacking of the messages of audits, by the tables of protocol.c.
- */
+/* audit_messages.c - packing and unpacking of the messages of audits and of the status of the run,
+ * by the tables of protocol.c. */
 #include "swarm/protocol.h"
+
+#include <math.h>
 
 static strait_err pack(struct strait_msg_pool *pool, uint8_t type, strait_swarm_layout_kind kind,
                        const void *object, struct strait_msg **out) {
@@ -60,4 +62,21 @@ strait_err strait_given_pack(struct strait_msg_pool *pool, const strait_given *g
 strait_err strait_given_unpack(const struct strait_msg *msg, strait_given *out) {
     return unpack(msg, STRAIT_LAYOUT_GIVEN, out) ? STRAIT_OK
                                                  : malformed("answer to a request of an audit");
+}
+
+strait_err strait_run_status_pack(struct strait_msg_pool *pool, const strait_run_status *status,
+                                  struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_RUN_STATUS, STRAIT_LAYOUT_RUN_STATUS, status, out);
+}
+
+/* Numbers are printed, so they must be numbers; a coordinator that exaggerates fools only itself.
+ */
+strait_err strait_run_status_unpack(const struct strait_msg *msg, strait_run_status *out) {
+    if (!unpack(msg, STRAIT_LAYOUT_RUN_STATUS, out) || out->step < 0 || out->n_steps < 0 ||
+        out->batch_tokens < 0 || out->n_stages < 0 || out->n_stages > STRAIT_RUN_STAGES ||
+        !isfinite(out->loss) || !(out->tokens_per_s >= 0.0 && out->tokens_per_s < 1e30) ||
+        !(out->left_s >= 0.0 && out->left_s < 1e12) ||
+        !(out->need_bytes >= 0.0 && out->need_bytes < 1e30))
+        return malformed("status of the run");
+    return STRAIT_OK;
 }

@@ -9,10 +9,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum {
-    WORKERS_MAX = 64 // of one user, at once
-};
-
 /* From the user database, not from $HOME: src/ reads no environment. */
 static strait_err home_folder(char out[STRAIT_PATH_MAX]) {
     struct passwd entry;
@@ -52,20 +48,37 @@ strait_err strait_keys_open_host(const char *folder, struct strait_identity **ou
     return open_key(path, out);
 }
 
-strait_err strait_keys_open_worker(const char *folder, int *lock, struct strait_identity **out) {
-    char found[STRAIT_PATH_MAX];
-    char path[STRAIT_PATH_MAX];
+strait_err strait_keys_worker_file(const char *folder, int i, const char *ending,
+                                   char out[STRAIT_PATH_MAX]) {
+    char found[STRAIT_PATH_MAX], number[16] = "";
     STRAIT_TRY(find_folder(folder, found));
-    for (int i = 1; i <= WORKERS_MAX; i++) {
-        char number[16] = "";
-        if (i > 1) (void)snprintf(number, sizeof number, "-%d", i);
-        STRAIT_TRY(strait_file_path(path, "%s/node%s.lock", found, number));
+    if (i > 1) (void)snprintf(number, sizeof number, "-%d", i);
+    return strait_file_path(out, "%s/node%s.%s", found, number, ending);
+}
+
+int strait_keys_is_running(const char *folder, int i) {
+    char path[STRAIT_PATH_MAX];
+    int lock = 0;
+    if (strait_keys_worker_file(folder, i, "lock", path) != STRAIT_OK || !strait_file_exists(path))
+        return 0;
+    if (strait_file_lock(path, &lock) != STRAIT_OK) return 1;
+    strait_file_unlock(&lock);
+    return 0;
+}
+
+strait_err strait_keys_open_worker(const char *folder, int *number, int *lock,
+                                   struct strait_identity **out) {
+    char path[STRAIT_PATH_MAX];
+    for (int i = 1; i <= STRAIT_KEYS_WORKERS; i++) {
+        STRAIT_TRY(strait_keys_worker_file(folder, i, "lock", path));
         if (strait_file_lock(path, lock) != STRAIT_OK) continue; // another worker uses it
-        STRAIT_TRY(strait_file_path(path, "%s/node%s.pem", found, number));
+        STRAIT_TRY(strait_keys_worker_file(folder, i, "pem", path));
         const strait_err err = open_key(path, out);
         if (err != STRAIT_OK) strait_file_unlock(lock);
+        *number = i;
         return err;
     }
-    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot lock a key there, or %d workers run already", found,
-                       WORKERS_MAX);
+    STRAIT_TRY(find_folder(folder, path));
+    return STRAIT_FAIL(STRAIT_EIO, "%s: cannot lock a key there, or %d workers run already", path,
+                       STRAIT_KEYS_WORKERS);
 }

@@ -17,6 +17,7 @@
 #define COMMITMENT(type, member) STRAIT_FIELD(type, strait_commitment_message, member)
 #define GIVE(type, member)       STRAIT_FIELD(type, strait_give, member)
 #define GIVEN(type, member)      STRAIT_FIELD(type, strait_given, member)
+#define RUN_STATUS(type, member) STRAIT_FIELD(type, strait_run_status, member)
 
 /* The fields of strait_snapshot_set. Unused entries are sent too, so that the size is fixed. */
 /* NOLINTBEGIN(bugprone-macro-parentheses): the arguments name members */
@@ -104,6 +105,12 @@ static const strait_field give_fields[] = {GIVE(U32, audit),       GIVE(I64, fro
                                            GIVE(FLAG, wants_prev), GIVE(FLAG, wants_next)};
 static const strait_field given_fields[] = {GIVEN(U32, audit), GIVEN(INT, err)};
 
+static const strait_field run_status_fields[] = {
+    RUN_STATUS(NAME, name),        RUN_STATUS(NAME, model),    RUN_STATUS(INT, n_stages),
+    RUN_STATUS(INT, n_workers),    RUN_STATUS(I64, step),      RUN_STATUS(I64, n_steps),
+    RUN_STATUS(I64, batch_tokens), RUN_STATUS(F64, loss),      RUN_STATUS(F64, tokens_per_s),
+    RUN_STATUS(F64, left_s),       RUN_STATUS(F64, need_bytes)};
+
 static const strait_layout layouts[STRAIT_LAYOUTS] = {
     [STRAIT_LAYOUT_JOIN] = STRAIT_LAYOUT("join", join_fields),
     [STRAIT_LAYOUT_HEARTBEAT] = STRAIT_LAYOUT("heartbeat", heartbeat_fields),
@@ -115,6 +122,7 @@ static const strait_layout layouts[STRAIT_LAYOUTS] = {
     [STRAIT_LAYOUT_COMMITMENT] = STRAIT_LAYOUT("commitment", commitment_fields),
     [STRAIT_LAYOUT_GIVE] = STRAIT_LAYOUT("give", give_fields),
     [STRAIT_LAYOUT_GIVEN] = STRAIT_LAYOUT("given", given_fields),
+    [STRAIT_LAYOUT_RUN_STATUS] = STRAIT_LAYOUT("run_status", run_status_fields),
 };
 
 static const strait_layout tasks[STRAIT_TASK_KINDS] = {

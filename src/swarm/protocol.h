@@ -34,6 +34,7 @@ enum {
     STRAIT_MSG_COMMITMENT = STRAIT_MSG_FIRST + 13, // worker: an interval has ended
     STRAIT_MSG_GIVE = STRAIT_MSG_FIRST + 14,  // coordinator: asks for what was kept of an interval
     STRAIT_MSG_GIVEN = STRAIT_MSG_FIRST + 15, // worker: that was all, or it cannot
+    STRAIT_MSG_RUN_STATUS = STRAIT_MSG_FIRST + 20, // coordinator: about the run, for people
 
     STRAIT_TASK_TEXT = 64 * 1024,    // bytes of a run file, with the ending zero
     STRAIT_PIECE_BYTES = 256 * 1024, // of a snapshot, in one message
@@ -188,6 +189,18 @@ typedef struct strait_given {
     strait_err err; // it no longer has all of it
 } strait_given;
 
+/* What the run is and how far it is: sent to a worker when it is admitted, and about once a second.
+ * Only shown to people, except for need_bytes. */
+typedef struct strait_run_status {
+    char name[STRAIT_NAME_MAX], model[STRAIT_NAME_MAX];
+    int n_stages, n_workers; // workers that are connected
+    int64_t step, n_steps, batch_tokens;
+    double loss;         // of the last step; 0: none yet
+    double tokens_per_s; // 0: unknown
+    double left_s;       // seconds until the end of the run; 0: unknown
+    double need_bytes;   // of memory, to serve the smallest stage
+} strait_run_status;
+
 /* The list of tensors (snapshot/header.h) that a worker needs from the checkpoint. */
 typedef struct strait_snapshot_request {
     uint32_t generation;
@@ -237,6 +250,10 @@ strait_err strait_given_pack(struct strait_msg_pool *pool, const strait_given *g
                              struct strait_msg **out);
 strait_err strait_given_unpack(const struct strait_msg *msg, strait_given *out);
 
+strait_err strait_run_status_pack(struct strait_msg_pool *pool, const strait_run_status *status,
+                                  struct strait_msg **out);
+strait_err strait_run_status_unpack(const struct strait_msg *msg, strait_run_status *out);
+
 /* Returns whether a worker replies to a task of this kind. */
 int strait_task_is_answered(strait_task_kind kind);
 
@@ -254,6 +271,7 @@ typedef enum strait_swarm_layout_kind {
     STRAIT_LAYOUT_COMMITMENT,
     STRAIT_LAYOUT_GIVE,
     STRAIT_LAYOUT_GIVEN,
+    STRAIT_LAYOUT_RUN_STATUS,
     STRAIT_LAYOUTS
 } strait_swarm_layout_kind;
 const strait_layout *strait_swarm_layout(int i);

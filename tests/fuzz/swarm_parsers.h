@@ -120,6 +120,11 @@ static strait_err parse_given(const struct strait_msg *msg) {
     return strait_given_unpack(msg, &given);
 }
 
+static strait_err parse_run_status(const struct strait_msg *msg) {
+    strait_run_status status;
+    return strait_run_status_unpack(msg, &status);
+}
+
 /* The error of the parser of this type; STRAIT_EINVAL where there is none. */
 static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg *msg) {
     switch (msg->type) {
@@ -136,6 +141,7 @@ static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg 
     case STRAIT_MSG_COMMITMENT: return parse_commitment(msg);
     case STRAIT_MSG_GIVE: return parse_give(msg);
     case STRAIT_MSG_GIVEN: return parse_given(msg);
+    case STRAIT_MSG_RUN_STATUS: return parse_run_status(msg);
     default: return STRAIT_FAIL(STRAIT_EINVAL, "no parser for messages of type %d", msg->type);
     }
 }

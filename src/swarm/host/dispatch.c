@@ -71,6 +71,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
     }
     h->links.of_worker[connection->worker] = (int)(connection - h->links.items);
     connection->link->message_max = h->t->config.message_max;
+    strait_host_send_run_status(h, connection->worker); // before its first task
     strait_host_feed_coordinator(h, &event);
     return STRAIT_OK;
 }

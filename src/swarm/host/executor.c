@@ -173,6 +173,9 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         if (err == STRAIT_OK) note_times(executor, began);
         if (err == STRAIT_OK) err = verify(executor, step, 0);
     }
+    if (err == STRAIT_OK)
+        strait_host_note_progress(h, step + 1,
+                                  out->loss_sum / (double)executor->run.train.batch_tokens);
     if (err == STRAIT_OK) strait_host_keep_result(h, step, out);
     if (err == STRAIT_OK) strait_host_note_step(h, step, out);
     if (err == STRAIT_OK) err = strait_host_audit_gradients(h, step);

@@ -155,6 +155,7 @@ strait_err strait_host_pump(struct host *h, int timeout_ms) {
         if (err != STRAIT_OK) strait_host_fail(h, err);
     }
     strait_host_report_status_if_due(h, now);
+    strait_host_send_run_status_if_due(h, now);
     if (h->failure.err == STRAIT_OK) return STRAIT_OK;
     return STRAIT_FAIL(h->failure.err, "%s", h->failure.reason);
 }
@@ -221,22 +222,6 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     return STRAIT_OK;
 }
 
-/* Estimates the memory of a layer, as the average over the model and its snapshots, and the compute
- * time of the head in units of one layer. */
-static strait_err plan_layers(const strait_run_plan *plan, double *layer_bytes, double *head_cost) {
-    double sum = 0.0;
-    for (int i = 0; i < plan->n_stages; i++) {
-        strait_budget budget;
-        const int n_slots = strait_budget_least_slots(plan, i);
-        STRAIT_TRY(strait_budget_plan(plan, i, n_slots, 0, &budget));
-        sum += strait_budget_sum(&budget);
-    }
-    *layer_bytes = sum / (double)plan->shape.layers;
-    *head_cost = (double)(plan->shape.vocab * plan->shape.width) /
-                 (double)strait_shape_block_params(&plan->shape);
-    return STRAIT_OK;
-}
-
 /* Chooses the split of layers and the workers that it fits, which START gives to the coordinator.
  */
 static strait_err assign(struct host *h, strait_assign_spec *spec, int split[STRAIT_RUN_STAGES]) {
@@ -267,7 +252,7 @@ static strait_err choose_split(struct host *h, const strait_run_plan *plan) {
     strait_assign_spec spec = {.n_stages = plan->n_stages,
                                .n_layers = plan->shape.layers,
                                .stride = plan->shape.local_every};
-    STRAIT_TRY(plan_layers(plan, &spec.layer_bytes, &spec.head_cost));
+    STRAIT_TRY(strait_host_plan_layers(plan, &spec.layer_bytes, &spec.head_cost));
     for (int i = 0; i < h->run.stages.split.n; i++)
         wanted[i] = (int)h->run.stages.split.items[i];
     if (h->run.stages.split.n > 0) spec.split = wanted;
@@ -315,6 +300,8 @@ static strait_err prepare(struct host *h, int *is_finished) {
     strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
     if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
+    if (err == STRAIT_OK)
+        err = strait_host_describe_run(h, &plan, strait_loader_valid_windows(loader));
     strait_loader_close(&loader);
     if (err == STRAIT_OK) err = strait_host_open_metastore(h);
     /* A run of "strait train" is continued only on request. Checked before any worker joins. */

@@ -18,6 +18,22 @@ static strait_err stage_need(const struct strait_executor *executor, int stage, 
     return STRAIT_OK;
 }
 
+/* As the average over the model and its snapshots. */
+strait_err strait_host_plan_layers(const strait_run_plan *plan, double *layer_bytes,
+                                   double *head_cost) {
+    double sum = 0.0;
+    for (int i = 0; i < plan->n_stages; i++) {
+        strait_budget budget;
+        const int n_slots = strait_budget_least_slots(plan, i);
+        STRAIT_TRY(strait_budget_plan(plan, i, n_slots, 0, &budget));
+        sum += strait_budget_sum(&budget);
+    }
+    *layer_bytes = sum / (double)plan->shape.layers;
+    *head_cost = (double)(plan->shape.vocab * plan->shape.width) /
+                 (double)strait_shape_block_params(&plan->shape);
+    return STRAIT_OK;
+}
+
 strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         const int least = strait_budget_least_slots(&executor->plan, i);

@@ -160,6 +160,12 @@ struct host {
     } checkpoint;
     struct strait_replay_check replay;
     struct host_history history;
+    struct {
+        strait_run_status message; // as workers get it
+        double began_s;            // when the first step of this coordinator ended; 0: not yet
+        int64_t first_step;        // that step
+        int64_t sent_ns;
+    } run_status;
     struct host_audits *audits; // NULL: nothing is audited
     struct {
         int64_t tick_ns, status_ns, pumped_ns, trim_ns; // when each was last run
@@ -234,6 +240,16 @@ strait_err strait_host_continue_snapshot(struct host *h, struct connection *conn
 /* Closes the checkpoint that workers restore from once no more of it has to be sent. */
 void strait_host_close_source(struct host *h);
 
+/* ---- run_status.c ---- */
+/* Fills in what workers are told of the run; `valid_windows` are the sequences of a validation. */
+strait_err strait_host_describe_run(struct host *h, const strait_run_plan *plan,
+                                    int64_t valid_windows);
+/* A step has ended. */
+void strait_host_note_progress(struct host *h, int64_t step, double loss);
+/* Sends one worker the status of the run; _if_due: all of them, once a second. */
+void strait_host_send_run_status(struct host *h, int worker);
+void strait_host_send_run_status_if_due(struct host *h, int64_t now_ns);
+
 /* ---- routes.c ---- */
 /* Describes one end of boundary `i` to the other: with is_next the next stage to the previous one,
  * else the reverse. In phase LISTEN it chooses the route between them. */
@@ -292,6 +308,9 @@ strait_err strait_host_open_run_id(struct host *h, char out[STRAIT_HOST_RUN_ID])
 void strait_host_discard_run_id(struct host *h);
 
 /* ---- memory.c ---- */
+/* Estimates the memory of a layer, and the compute time of the head in units of one layer. */
+strait_err strait_host_plan_layers(const strait_run_plan *plan, double *layer_bytes,
+                                   double *head_cost);
 /* Computes the memory of each stage with its snapshots and window, for the choice of workers. */
 strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor);
 /* Shrinks the windows of stages whose owners lend too little memory for them. */

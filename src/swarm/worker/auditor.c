@@ -110,5 +110,6 @@ strait_err strait_worker_audit(struct worker *w, const strait_task *task) {
     if (reply.err == STRAIT_EINTERRUPTED)
         return w->next != NULL || w->control.refusal != STRAIT_OK ? STRAIT_OK : reply.err;
     if (reply.err != STRAIT_OK) strait_worker_note(w, "audit: %s", strait_err_detail());
+    w->account.n_audits += reply.err == STRAIT_OK && task->kind == STRAIT_TASK_AUDIT_END;
     return strait_worker_send_task_reply(w, &reply);
 }

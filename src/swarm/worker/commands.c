@@ -72,6 +72,7 @@ static strait_err after_update(struct worker *w, const strait_stage_command *com
                                strait_stage_reply *reply) {
     const int64_t step = command->update.step;
     w->step = step + 1;
+    strait_worker_count_step(w);
     strait_worker_reach(w, STRAIT_WORKER_APPLIED, step);
     if (command->update.keep_snapshot) {
         STRAIT_TRY(strait_worker_keep_snapshot(w, 0));

@@ -70,6 +70,16 @@ struct worker_giving {
     size_t at;      // bytes of the snapshot that were sent
 };
 
+/* What people are told; status.c. */
+struct worker_account {
+    strait_run_status run;
+    int is_admitted; // `run` was received
+    int64_t n_steps, tokens, n_audits;
+    int n_lost;
+    strait_link_stats traffic; // of links that were closed
+    int64_t told_ns;
+};
+
 struct worker {
     const strait_worker_spec *spec;
     strait_swarm_report report;
@@ -100,6 +110,7 @@ struct worker {
     struct worker_snapshots snapshots;
     struct worker_interval interval;
     struct worker_giving giving;
+    struct worker_account account;
     uint32_t progress; // grows with all work done; heartbeats report it
     int is_over, has_left;
     int64_t left_ns; // when we asked to leave
@@ -209,6 +220,16 @@ int strait_worker_may_give(const struct worker *w, const struct strait_snapshot 
 strait_err strait_worker_audit(struct worker *w, const strait_task *task);
 /* Takes a crossing of the next step to be audited. */
 strait_err strait_worker_audit_crossing(struct worker *w, struct strait_msg **msg);
+
+/* ---- status.c: what people are told ---- */
+/* The status of the run arrived. STRAIT_ENOMEM: no stage of it fits this machine. */
+strait_err strait_worker_take_run_status(struct worker *w, const struct strait_msg *msg);
+/* Calls events.status, at most once a second unless `is_due`. */
+void strait_worker_tell_status(struct worker *w, int is_due);
+/* Counts the bytes of the links to the neighbours before they are closed. */
+void strait_worker_count_traffic(struct worker *w);
+/* A step was applied. */
+void strait_worker_count_step(struct worker *w);
 
 /* ---- worker.c ---- */
 /* Handles received messages and sends a heartbeat when one is due. STRAIT_EINTERRUPTED when the

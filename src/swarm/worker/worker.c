@@ -19,13 +19,34 @@ enum {
 
 /* ---- receiving ---- */
 
+/* A worker that leaves is disconnected once its stage was handed over: nothing was lost. */
+static void say_lost(struct worker *w, const struct strait_msg *msg) {
+    const double limit_s = (double)w->spec->give_up_ms * 1e-3;
+    char limit[64] = "";
+    if (w->has_left) return;
+    if (limit_s > 0.0) (void)snprintf(limit, sizeof limit, " for up to %.0f s", limit_s);
+    w->account.n_lost++;
+    strait_worker_note(
+        w,
+        "lost the connection to the coordinator (%.*s): trying again%s; the run goes "
+        "on, and this machine continues once it is back",
+        (int)msg->size, (const char *)msg->body, limit);
+}
+
+static void say_reached(struct worker *w) {
+    if (w->account.n_lost == 0)
+        strait_worker_note(w, "reached the coordinator: asking to join");
+    else
+        strait_worker_note(w, "connected again after %.0f s: asking to join",
+                           (double)(strait_clock_ns() - w->control.down_ns) * 1e-9);
+}
+
 /* The mesh dials again by itself, unless the coordinator refused us. */
 static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
     struct worker_control *c = &w->control;
     if (c->down_ns == 0) {
         c->down_ns = strait_clock_ns();
-        strait_worker_note(w, "lost the coordinator: %.*s", (int)msg->size,
-                           (const char *)msg->body);
+        say_lost(w, msg);
     }
     c->is_joined = 0;
     if (msg->why != STRAIT_EAUTH && msg->why != STRAIT_EPROTO) return STRAIT_OK;
@@ -53,7 +74,7 @@ static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
 static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     switch ((*msg)->type) {
     case STRAIT_MSG_UP:
-        strait_worker_note(w, "reached the coordinator: asking to join");
+        say_reached(w);
         strait_worker_send_join(w);
         return STRAIT_OK;
     case STRAIT_MSG_DOWN: return on_down(w, *msg);
@@ -61,6 +82,7 @@ static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     case STRAIT_MSG_SNAPSHOT: return strait_worker_receive_piece(w, *msg, 1);
     case STRAIT_MSG_CROSSING: return strait_worker_audit_crossing(w, msg);
     case STRAIT_MSG_GIVE: return strait_worker_give(w, *msg);
+    case STRAIT_MSG_RUN_STATUS: return strait_worker_take_run_status(w, *msg);
     case STRAIT_MSG_TASK:
     case STRAIT_MSG_COMMAND:
         strait_msg_close(&w->next);
@@ -117,6 +139,7 @@ static strait_err keep_alive(struct worker *w) {
         strait_worker_send_heartbeat(w);
     strait_worker_send_copy(w);
     strait_worker_continue_giving(w);
+    strait_worker_tell_status(w, 0);
     if (w->spec->events.must_stop(w->spec->events.user) > 1)
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
     return STRAIT_OK;
@@ -143,6 +166,7 @@ strait_err strait_worker_poll(struct worker *w) {
  * us again. */
 static void release_stage(struct worker *w) {
     if (w->service != NULL) strait_service_set_links(w->service, NULL, -1, -1);
+    strait_worker_count_traffic(w);
     strait_mesh_close(&w->mesh);
     w->snapshots.sending = NULL;
     w->has_stage = 0;
@@ -157,6 +181,7 @@ static strait_err assign(struct worker *w, const strait_task *task,
     STRAIT_TRY(err);
     strait_worker_note(w, "generation %u: serving stage %d of %d", w->generation, w->stage,
                        strait_service_plan(w->service)->n_stages);
+    strait_worker_tell_status(w, 1);
     return STRAIT_OK;
 }
 
@@ -192,6 +217,7 @@ static int execute_unanswered(struct worker *w, const strait_task *task) {
         w->generation = task->generation;
         release_stage(w);
         strait_worker_note(w, "waiting as a spare: no stage is free");
+        strait_worker_tell_status(w, 1);
         return 1;
     case STRAIT_TASK_END: w->is_over = 1; return 1;
     default: return 0;
@@ -366,6 +392,9 @@ strait_err strait_worker_run(const strait_worker_spec *spec) {
     strait_err err = measure(w);
     if (err == STRAIT_OK) err = open_control(w);
     if (err == STRAIT_OK) err = run_loop(w);
+    char reason[512]; // copied, because closing may overwrite the error detail
+    (void)snprintf(reason, sizeof reason, "%s", strait_err_detail());
+    strait_worker_tell_status(w, 1);
     close_worker(w);
-    return err;
+    return err == STRAIT_OK ? STRAIT_OK : STRAIT_FAIL(err, "%s", reason);
 }

@@ -9,6 +9,7 @@
 
 #include "config/run.h"
 #include "swarm/invite.h"
+#include "swarm/protocol.h"
 
 /* Points in the life of a stage at which tests inject faults. */
 typedef enum strait_worker_point {
@@ -30,12 +31,28 @@ typedef enum strait_worker_point {
 /* Returns the name of a point, as in "strait join --fault": "begin" and so on. */
 const char *strait_worker_point_name(strait_worker_point point);
 
+/* What a worker does and has done, for the person who lends the machine. */
+typedef struct strait_worker_status {
+    const strait_run_status *run; // as the coordinator tells; NULL: not admitted yet
+    int is_connected;             // the link to the coordinator is up
+    int stage;                    // that it serves; -1: none, it waits as a spare
+    double need_bytes;            // of memory, for that stage
+    double bytes_per_hour;        // that crossings take, sent and received: an estimate
+    int64_t n_steps, tokens;      // that it has computed a stage of, since it was started
+    int64_t n_audits;             // intervals that it has audited
+    int n_lost;                   // times that the link to the coordinator was lost
+    double sent_bytes, received_bytes;
+} strait_worker_status;
+
 /* All but must_stop may be NULL. Called from the worker's thread. */
 typedef struct strait_worker_events {
     void *user;
     void (*noted)(void *user, const char *text); // one line for the log
     int (*must_stop)(void *user); // 1: hand the stage over, then leave; 2: leave at once. Called at
                                   // every poll
+    /* About once a second, and when the worker is admitted, gets a stage or loses it; once more at
+     * the end. Borrowed during the call. */
+    void (*status)(void *user, const strait_worker_status *status);
     /* A point was reached; for tests that inject faults. */
     void (*reached)(void *user, strait_worker_point point, int stage, int64_t step);
 } strait_worker_events;
@@ -58,5 +75,6 @@ typedef struct strait_worker_spec {
 } strait_worker_spec;
 
 /* Serves until the run has ended: STRAIT_OK. STRAIT_EINTERRUPTED after must_stop. STRAIT_EAUTH when
- * the coordinator refuses us, STRAIT_ETIMEDOUT when it is unreachable for too long. */
+ * the coordinator refuses us, STRAIT_ETIMEDOUT when it is unreachable for too long, STRAIT_ENOMEM
+ * when no stage of the run fits the memory of this machine. */
 strait_err strait_worker_run(const strait_worker_spec *spec);

@@ -209,11 +209,11 @@ int main(int argc, char **argv) {
                                       .give_up_ms = 60000,
                                       .events = {.must_stop = never_stops}};
     struct strait_identity *identity = NULL;
-    int lock = -1;
+    int lock = -1, number = 0;
     if (argc < 5 || strait_invite_parse(argv[2], &spec.invite) != STRAIT_OK) return 2;
     mode = argv[1];
     n_honest = (int)strtol(argv[4], NULL, 10);
-    strait_err err = strait_keys_open_worker(argv[3], &lock, &identity);
+    strait_err err = strait_keys_open_worker(argv[3], &number, &lock, &identity);
     spec.identity = identity;
     if (err == STRAIT_OK) err = strait_worker_run(&spec);
     printf("%s: %s\n", strait_err_text(err), err == STRAIT_OK ? "" : strait_err_detail());

@@ -25,6 +25,6 @@ host_kill
 host_begin swarm run.yaml $sets
 join_begin swarm 2
 host_ends 0 "with a worker that has no snapshot"
-[ "$(grep -c 'lost the coordinator' join-2.err)" -eq 0 ] || fail "the worker was disconnected: $(tail -n 3 join-2.err)"
+[ "$(grep -c 'lost the connection to the coordinator' join-2.err)" -eq 0 ] || fail "the worker was disconnected: $(tail -n 3 join-2.err)"
 same_metrics straight swarm
 same_weights straight swarm

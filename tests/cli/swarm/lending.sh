@@ -28,13 +28,13 @@ refuses 2 '--memory: "lots" is not a size' join nobody --memory lots
 refuses 2 '--rate-up: "5" is not a rate' join nobody --rate-up 5
 refuses 2 "--hours: '7': expected two times of the day, such as 22-7" join nobody --hours 7
 
-# A worker that lends too little memory gets no stage: the coordinator waits for another one.
+# A worker that lends too little memory for any stage is told so and ends; with --force it may have one.
 host_begin small run.yaml $sets
-join_begin small 1 --memory 5MiB
+refuses 5 'the smallest stage of this run needs [0-9]+ MB of memory, and this machine lends 5 MB: lend more \(--memory\), join from a machine with more, or ask for more stages' \
+    join "$(cat small.invite)" --keys keys-1 --listen 127.0.0.1:0 --threads 1 --memory 5MiB
+cp "$ERR" join-1.err
 join_begin small 2
-wait_joined small 2
-wait_for_text small/events.log 'waiting: .*memory'
-join_begin small 3
+join_begin small 3 --memory 5MiB --force
 host_ends 0 small
 same_metrics straight small
 same_weights straight small

@@ -39,6 +39,6 @@ done
 
 # Longer than the 15 s after which a worker gives up on a silent coordinator.
 hosts slow POWERCUT_FILE=metrics.jsonl POWERCUT_SLOW=2 POWERCUT_SECONDS=16
-grep -q 'lost the coordinator' join-*.err && fail "a slow sync kept the host from serving its links"
+grep -q 'lost the connection to the coordinator' join-*.err && fail "a slow sync kept the host from serving its links"
 grep -qE 'lost|disconnected' slow/run/events.log && fail "the host lost a worker during a slow sync"
 exit 0

@@ -86,13 +86,13 @@ paused() {
 paused 'paused until the metastore is back, for 600 s at most: .*none of 3 members answered'
 wait_for_text swarm/swarm.json '"phase": *"paused"' # written after the log line
 lines=$(wc -l <swarm/metrics.jsonl)
-lost=$(cat join-*.err | grep -c 'lost the coordinator')
+lost=$(cat join-*.err | grep -c 'lost the connection to the coordinator')
 sleep 8 # longer than the timeout of a silent link
 [ "$(wc -l <swarm/metrics.jsonl)" -eq "$lines" ] || fail "steps were made while the metastore was unreachable"
 for i in 0 1 2; do start_member $i; done
 goes_on 2 "after etcd came back"
 says swarm/events.log 'continuing: the metastore is back'
-[ "$(cat join-*.err | grep -c 'lost the coordinator')" -eq "$lost" ] ||
+[ "$(cat join-*.err | grep -c 'lost the connection to the coordinator')" -eq "$lost" ] ||
     fail "workers lost a coordinator that only waited for etcd"
 kill -INT "$HOST"
 host_ends 130 "asked to stop"

@@ -12,8 +12,8 @@
 /* Returns the key that a new worker gets. */
 static strait_fingerprint key_of_worker(const char *place) {
     struct strait_identity *identity = NULL;
-    int lock = 0;
-    CHECK_OK(strait_keys_open_worker(place, &lock, &identity));
+    int lock = 0, number = 0;
+    CHECK_OK(strait_keys_open_worker(place, &number, &lock, &identity));
     const strait_fingerprint key = *strait_identity_fingerprint(identity);
     strait_identity_close(&identity);
     strait_file_unlock(&lock);
@@ -49,8 +49,8 @@ static void each_running_worker_gets_its_own_key(void **state) {
     const pid_t other = fork();
     if (other == 0) {
         struct strait_identity *identity = NULL;
-        int lock = 0;
-        const strait_err err = strait_keys_open_worker(place, &lock, &identity);
+        int lock = 0, number = 0;
+        const strait_err err = strait_keys_open_worker(place, &number, &lock, &identity);
         const int is_good = err == STRAIT_OK &&
                             strait_fingerprint_equal(strait_identity_fingerprint(identity), &first);
         (void)!write(ready[1], &byte, 1);

@@ -135,6 +135,11 @@ static strait_err each_swarm_sample(struct strait_msg_pool *pool, sample_values 
     fill(strait_swarm_layout(STRAIT_LAYOUT_GIVEN), values, &given);
     STRAIT_TRY(strait_given_pack(pool, &given, &msg));
     STRAIT_TRY(take(&msg, with));
+    strait_run_status status = {0};
+    fill(strait_swarm_layout(STRAIT_LAYOUT_RUN_STATUS), values, &status);
+    if (values == SMALL_VALUES) status.n_stages = 2;
+    STRAIT_TRY(strait_run_status_pack(pool, &status, &msg));
+    STRAIT_TRY(take(&msg, with));
     const strait_piece piece = {1, 2, 3, 1, 4, 9, (const unsigned char *)"piece", 5};
     STRAIT_TRY(strait_piece_pack(pool, &piece, &msg));
     STRAIT_TRY(take(&msg, with));

@@ -1,0 +1,118 @@
+/* status.c - what the person who lends this machine is told: the run, this worker's part in it, and
+ * what it costs. */
+#include "base/clock.h"
+#include "config/flops.h"
+#include "net/core/frame.h"
+#include "swarm/budget.h"
+#include "swarm/worker/state.h"
+
+enum {
+    TELL_MS = 1000
+};
+
+static const double hour_s = 3600.0;
+
+/* Adds the counters of the open links to the neighbours. */
+static void add_neighbours(struct worker *w, strait_link_stats *sum) {
+    const int peers[] = {w->prev, w->next_peer};
+    for (int i = 0; w->mesh != NULL && i < 2; i++) {
+        strait_link_stats stats;
+        if (peers[i] >= 0 && strait_mesh_stats(w->mesh, peers[i], &stats) == STRAIT_OK)
+            strait_stats_add(sum, &stats);
+    }
+}
+
+void strait_worker_count_traffic(struct worker *w) {
+    add_neighbours(w, &w->account.traffic);
+}
+
+void strait_worker_count_step(struct worker *w) {
+    const strait_run_plan *plan = strait_service_plan(w->service);
+    w->account.n_steps++;
+    w->account.tokens += plan->n_microbatches * plan->microbatch * plan->shape.context;
+}
+
+/* Of closed links, of the open ones to the neighbours, and of that to the coordinator. */
+static strait_link_stats traffic(struct worker *w) {
+    strait_link_stats sum = w->account.traffic, stats;
+    add_neighbours(w, &sum);
+    if (w->control.mesh != NULL && strait_mesh_stats(w->control.mesh, 0, &stats) == STRAIT_OK)
+        strait_stats_add(&sum, &stats);
+    return sum;
+}
+
+/* Seconds of a step: as the coordinator measured, or else as this machine alone would need. */
+static double step_seconds(const struct worker *w, const strait_run_plan *plan) {
+    const strait_run_status *run = &w->account.run;
+    double flops = 0.0;
+    if (run->tokens_per_s > 0.0) return (double)run->batch_tokens / run->tokens_per_s;
+    if (strait_flops_train(plan, &flops) != STRAIT_OK || w->report.flops <= 0.0) return 0.0;
+    return flops * (double)run->batch_tokens / plan->n_stages / w->report.flops;
+}
+
+/* Both directions of both boundaries; copies of snapshots are limited to a share of the link and
+ * not counted. */
+static double crossing_bytes_per_hour(const struct worker *w, const strait_run_plan *plan) {
+    const double step_s = step_seconds(w, plan);
+    const int n_boundaries = (w->stage > 0) + (w->stage + 1 < plan->n_stages);
+    double bytes = 0.0;
+    for (int k = 0; k < 2 && plan->n_stages > 1; k++)
+        bytes += (double)strait_codec_wire_bytes(&plan->codec, (strait_direction)k) +
+                 STRAIT_FRAME_HEADER;
+    return step_s > 0.0 ? n_boundaries * bytes * (double)plan->n_microbatches * hour_s / step_s
+                        : 0.0;
+}
+
+static void describe_stage(const struct worker *w, strait_worker_status *out) {
+    const strait_run_plan *plan = strait_service_plan(w->service);
+    const struct strait_runner *runner = strait_service_runner(w->service);
+    strait_budget budget;
+    const int n_slots = runner != NULL ? runner->n_slots
+                                       : strait_budget_least_slots(plan, w->stage);
+    out->stage = w->stage;
+    out->bytes_per_hour = crossing_bytes_per_hour(w, plan);
+    if (strait_budget_plan(plan, w->stage, n_slots, w->valid_windows, &budget) == STRAIT_OK)
+        out->need_bytes = strait_budget_sum(&budget);
+}
+
+void strait_worker_tell_status(struct worker *w, int is_due) {
+    const strait_worker_events *events = &w->spec->events;
+    const int64_t now = strait_clock_ns();
+    if (events->status == NULL) return;
+    if (!is_due && now - w->account.told_ns < TELL_MS * INT64_C(1000000)) return;
+    w->account.told_ns = now;
+    const strait_link_stats sum = traffic(w);
+    strait_worker_status status = {.run = w->account.is_admitted ? &w->account.run : NULL,
+                                   .is_connected = w->control.down_ns == 0,
+                                   .stage = -1,
+                                   .n_steps = w->account.n_steps,
+                                   .tokens = w->account.tokens,
+                                   .n_audits = w->account.n_audits,
+                                   .n_lost = w->account.n_lost,
+                                   .sent_bytes = (double)sum.sent_bytes,
+                                   .received_bytes = (double)sum.received_bytes};
+    if (w->has_stage && w->service != NULL) describe_stage(w, &status);
+    events->status(events->user, &status);
+}
+
+/* A worker that fits no stage would wait as a spare until the end without ever being used. */
+static strait_err check_memory(const struct worker *w) {
+    const double needs = w->account.run.need_bytes, lent = w->report.memory_bytes;
+    if (w->spec->is_forced || w->has_stage || lent <= 0.0 || needs <= lent) return STRAIT_OK;
+    return STRAIT_FAIL(
+        STRAIT_ENOMEM,
+        "the smallest stage of this run needs %.0f MB of memory, and this machine %s "
+        "%.0f MB: lend more%s, join from a machine with more, or ask for more stages "
+        "(stages.count) in the run",
+        needs / 1e6, w->spec->memory_bytes > 0.0 ? "lends" : "has", lent / 1e6,
+        w->spec->memory_bytes > 0.0 ? " (--memory)" : " by ending other programs");
+}
+
+strait_err strait_worker_take_run_status(struct worker *w, const struct strait_msg *msg) {
+    const int is_first = !w->account.is_admitted;
+    STRAIT_TRY(strait_run_status_unpack(msg, &w->account.run));
+    w->account.is_admitted = 1;
+    STRAIT_TRY(check_memory(w));
+    strait_worker_tell_status(w, is_first);
+    return STRAIT_OK;
+}
