@@ -7,7 +7,7 @@
  *     strait_model_close(&model);
  *
  * The model computes what its pipeline computed, codecs between the stages included, in this
- * process and on the CPU. One thread at a time uses a model. */
+ * process. One thread at a time uses a model. */
 #pragma once
 
 #include <strait/error.h>
@@ -26,13 +26,16 @@ struct strait_model;
 /* Everything may be zero. */
 typedef struct strait_model_params {
     const char *tokenizer; // path of a tokenizer.json; NULL: the copy in the run's folder
-    int n_threads;         // 0: one per core
+    int n_threads;         // of the CPU; 0: one per core
+    const char *device;    // "cpu", "cuda", or "auto": cuda where there is one; NULL: cpu
+    const char *precision; // of activations: "fp32", "bf16" or "auto"; NULL: auto, the device's own
 } strait_model_params;
 
 /* Opens a trained model. `folder` is a run, whose newest undamaged checkpoint is used, or a single
  * checkpoint, which must be undamaged. A run without a tokenizer opens too, but only for tokens.
  * STRAIT_EDATA: there is no such checkpoint, or the tokenizer is not the one that the model was
- * trained with. `params` may be NULL. */
+ * trained with. STRAIT_ECONFIG: there is no such device or precision; STRAIT_ENOTSUP: this machine
+ * has no such device. `params` may be NULL. */
 STRAIT_API strait_err strait_model_open(const char *folder, const strait_model_params *params,
                                         struct strait_model **out);
 
@@ -45,6 +48,7 @@ typedef struct strait_model_info {
     const char *note;       // why newer checkpoints were skipped, for people; NULL: none were
     int64_t step;           // steps trained
     int64_t vocab, context;
+    const char *device; // what it computes on, for people: "cpu: 2 threads, avx512"
     const struct strait_tokenizer *tokenizer; // NULL: there is none
 } strait_model_info;
 
@@ -71,6 +75,12 @@ STRAIT_API strait_err strait_model_evaluate_corpus(struct strait_model *model, c
                                                    strait_model_progress progress, void *user,
                                                    strait_model_score *out);
 
+/* Why a text ended. */
+typedef enum strait_generate_end {
+    STRAIT_GENERATE_FULL,    // n_tokens were added
+    STRAIT_GENERATE_STOPPED, // by an end of text, or by a stop string
+} strait_generate_end;
+
 /* How to sample text. */
 typedef struct strait_generate_params {
     const char *prompt; // NULL or empty: start after an end of text
@@ -84,13 +94,26 @@ typedef struct strait_generate_params {
      * incomplete. The text is valid during the call. An error stops the generation. */
     strait_err (*on_text)(void *user, const char *text, size_t n, int is_prompt);
     void *user;
+    double min_p;              // only tokens at least this likely, relative to the most likely one
+    double repetition_penalty; // divides positive logits of tokens that occurred and multiplies
+                               // negative ones; 0 and 1: none
+    const char *const *stops;  // text that ends the generation, and is not delivered
+    int n_stops;
+    /* Called once after the last text, with the number of tokens that were added. May be NULL. */
+    strait_err (*on_end)(void *user, strait_generate_end why, int64_t n_tokens);
 } strait_generate_params;
 
-/* Samples text until n_tokens are added or the end of text is sampled. When the context is full,
- * its older half is dropped. STRAIT_ECONFIG: a parameter is out of its bounds, or the model has no
- * tokenizer. */
+/* Samples text until n_tokens are added, or the end of text or a stop string is sampled. When the
+ * context is full, its older half is dropped. STRAIT_ECONFIG: a parameter is out of its bounds, or
+ * the model has no tokenizer. */
 STRAIT_API strait_err strait_model_generate(struct strait_model *model,
                                             const strait_generate_params *params);
+
+/* The same for n prompts, n_at_once at a time: more at a time take more memory and less time. Each
+ * text is the one that the prompt would get alone. Callbacks of different prompts alternate. */
+STRAIT_API strait_err strait_model_generate_batch(struct strait_model *model,
+                                                  const strait_generate_params *params, int n,
+                                                  int n_at_once);
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,32 @@ typedef struct strait_matmul_params {
     int transpose_a, transpose_b;
     float alpha, beta;
     int is_exact; // f32 factors keep all their bits, also where a device would round them to tf32
+    /* On a cpu a row of y has the same bits however many rows there are. A device promises that
+     * only for products of equal numbers of rows. */
+    int is_rowwise;
 } strait_matmul_params;
+
+/* Which token each row of a call is, where tokens of several sequences are generated at once. */
+typedef struct strait_cached_rows {
+    strait_tensor sequences, positions; // [N x 1] i32; a negative sequence: the row is not used
+} strait_cached_rows;
+
+/* How the next token is drawn from one row of logits. Tokens are ordered by their logit, the first
+ * of equals first, after the soft cap and the penalty; all limits keep the first ones. */
+typedef struct strait_sample_row {
+    float temperature; // 0: takes the first token
+    float top_p;       // keeps the fewest tokens that together reach this probability; 1: all
+    float min_p;       // keeps tokens at least this likely, relative to the first; 0: all
+    float penalty;     // of tokens seen: divides their logits above 0, multiplies the others; 1: no
+    float random;      // in [0, 1): chooses among what is kept
+    float softcap;     // as strait_loss_params
+    int32_t top_k;     // keeps the first k; 0: all
+    int32_t sequence;  // row of `seen`; negative: this row is not sampled
+} strait_sample_row;
+
+/* Probabilities are compared as whole numbers of this fraction of the first token's: sums of them
+ * do not depend on their order. */
+#define STRAIT_SAMPLE_UNIT 0x1p40f
 
 /* A root-mean-square norm. */
 typedef struct strait_norm_params {
@@ -104,5 +129,6 @@ typedef struct strait_norm_silu_grads {
 
 /* CUDA kernels take these by value: the host passes their bytes to the device. */
 static_assert(sizeof(strait_pack_params) == 32, "host and device layouts agree");
+static_assert(sizeof(strait_sample_row) == 32, "host and device layouts agree");
 static_assert(sizeof(strait_regroup_params) == 48, "host and device layouts agree");
 static_assert(sizeof(strait_window_params) == 32, "host and device layouts agree");

@@ -91,12 +91,18 @@ struct strait_kernels {
     strait_err (*attention_back)(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
                                  strait_tensor y, strait_tensor qkv, strait_tensor lse,
                                  strait_heads heads);
-    /* One new token per row of qkv [B x ...], attending to `past` earlier positions and itself.
-     * keys and values are [B seq_len x n_key P]; the new key and value are stored at row `past`
-     * of each sequence. */
+    /* One new token per row of qkv [N x ...]; `at` says of which sequence and at which position.
+     * keys and values are [S seq_len x n_key P]: those of all rows are stored first, then each row
+     * attends to the positions of its sequence up to its own, so that a call may hold several
+     * tokens of one sequence. A row of no sequence is left alone, and so is its y. */
     strait_err (*attention_cached)(struct strait_stream *s, strait_tensor y, strait_tensor keys,
-                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_tensor values, strait_tensor qkv, strait_cached_rows at,
                                    strait_heads heads);
+    /* tokens [N x 1] i32: one of each row of logits [N x V], which are f32, drawn as the N structs
+     * strait_sample_row in rows [N x 32] i8 say. seen [S x V] i8 has 1 for each token that occurred
+     * in a sequence, and the token drawn is added to it; absent: no row has a penalty. */
+    strait_err (*sample)(struct strait_stream *s, strait_tensor tokens, strait_tensor seen,
+                         strait_tensor logits, strait_tensor rows);
 
     /* y [N x F] = silu(gate) * up; gate_up [N x 2F], gate first. */
     strait_err (*swiglu)(struct strait_stream *s, strait_tensor y, strait_tensor gate_up);

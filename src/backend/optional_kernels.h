@@ -31,8 +31,10 @@ enum strait_kernel_need {
     STRAIT_NEEDS_AUTOENCODER = 1 << 7,
 };
 
-/* The most rows that a convolution reads. */
+/* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
+ * taps and the rows of one call. */
 #define STRAIT_CONV_TAPS 4
+#define STRAIT_CONV_RING 64
 
 /* Local convolution of the model (model.conv, model.qkv_conv): causal, each column by itself. */
 struct strait_conv_kernels {
@@ -43,6 +45,13 @@ struct strait_conv_kernels {
     /* Writes d_x; adds to d_w. */
     strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_w,
                        strait_tensor d_y, strait_tensor x, strait_tensor w, int64_t seq_len);
+    /* forward for single tokens: `at` says of which sequence, and at which position, each row is.
+     * ring [S STRAIT_CONV_RING x D], of the type of x, holds the last inputs of each sequence, that
+     * of position p in row p % STRAIT_CONV_RING; those of all rows are stored first. At most
+     * STRAIT_CONV_RING - STRAIT_CONV_TAPS rows may be of one sequence. Rows of no sequence are left
+     * alone. */
+    strait_err (*cached)(struct strait_stream *s, strait_tensor y, strait_tensor ring,
+                         strait_tensor x, strait_tensor w, strait_cached_rows at);
 };
 
 /* Sparse payload of codec topk. */

@@ -57,6 +57,11 @@ strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *b
     return STRAIT_OK;
 }
 
+void strait_slab_set_rows(struct strait_slab *slab, int first, int end, int64_t rows) {
+    for (int i = first; i < end; i++)
+        slab->tensors[i]->rows = rows;
+}
+
 /* A slab that was only planned has no memory to release. */
 void strait_slab_fini(struct strait_slab *slab) {
     if (slab->memory != NULL) slab->backend->ops->release(slab->backend, slab->memory);

@@ -9,7 +9,7 @@
 #include "tensor/tensor.h"
 
 struct strait_slab {
-    strait_tensor **tensors; // tensors whose data commit sets; borrowed until then
+    strait_tensor **tensors; // tensors whose data commit sets; borrowed until then, see set_rows
     size_t *offsets;
     int n_tensors, capacity;
     size_t bytes; // size of the allocation as planned so far
@@ -37,5 +37,9 @@ void strait_slab_close_overlay(struct strait_slab *slab);
 /* Allocates the memory on `backend`, zeroed, and sets the data of every tensor. The slab keeps the
  * backend until fini. */
 strait_err strait_slab_commit(struct strait_slab *slab, struct strait_backend *backend);
+
+/* Sets the rows of the tensors that were added as numbers first to end - 1, to no more than each
+ * was planned with: a part of each, in the same memory. The tensors must not have moved. */
+void strait_slab_set_rows(struct strait_slab *slab, int first, int end, int64_t rows);
 
 void strait_slab_fini(struct strait_slab *slab); // releases everything; accepts a zeroed slab

@@ -26,3 +26,7 @@ strait_err strait_json_string(const json_t *object, const char *key, const char 
 strait_err strait_json_int(const json_t *object, const char *key, int64_t *out);
 strait_err strait_json_array(const json_t *object, const char *key, const json_t **out);
 strait_err strait_json_object(const json_t *object, const char *key, const json_t **out);
+
+/* A string of n bytes of text; bytes that are not UTF-8 become U+FFFD, since JSON has no place for
+ * them. NULL: no memory. */
+json_t *strait_json_text(const char *text, size_t n);

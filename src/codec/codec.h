@@ -94,7 +94,7 @@ typedef struct strait_codec_spec {
 #define MEMBER(type, member, format) type member;
     STRAIT_CODEC_SETTINGS(MEMBER)
 #undef MEMBER
-    int is_stepwise; // rows is 1, and a sequence crosses token by token
+    int is_stepwise; // rows is 1, and a sequence crosses token by token, in a slot of its own
     int bits;        // per value on the wire: 32, 16, 8 or 4
     int grad_bits;   // the same backward; 0: bits
     strait_codec_rounding rounding;

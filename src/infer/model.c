@@ -6,19 +6,61 @@
 #include "data/text/text.h"
 #include "data/tokenizer/encoder.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
-    SCORED_TOKENS = 2048 // per batch, in whole contexts: enough to occupy the kernels of a CPU
+    SCORED_TOKENS = 2048, // per batch, in whole contexts: enough to occupy the kernels of a CPU
+    DEVICE_TOKENS = 32768 // and of a GPU
 };
+
+/* Whether a device of this kind opens, to choose one. */
+static int is_there(const char *name, strait_dtype precision) {
+    struct strait_backend *backend = NULL;
+    const int opens = strait_backend_open(
+                          (strait_backend_spec){.name = name, .precision = precision}, &backend) ==
+                      STRAIT_OK;
+    strait_backend_close(&backend);
+    return opens;
+}
+
+static strait_err choose_precision(const char *name, const char *device, strait_dtype *out) {
+    const char *why = NULL;
+    if (name == NULL || strcmp(name, "auto") == 0)
+        *out = strait_backend_precision(device, 0, &why);
+    else if (strcmp(name, "fp32") == 0)
+        *out = STRAIT_F32;
+    else if (strcmp(name, "bf16") == 0)
+        *out = STRAIT_BF16;
+    else
+        return STRAIT_FAIL(STRAIT_ECONFIG, "precision '%s': expected auto, fp32 or bf16", name);
+    return STRAIT_OK;
+}
+
+static strait_err choose_backend(const strait_model_params *params, strait_backend_spec *out) {
+    const char *name = params->device != NULL ? params->device : "cpu";
+    const int is_auto = strcmp(name, "auto") == 0;
+    strait_dtype precision = STRAIT_F32;
+    if (is_auto) name = "cuda";
+    STRAIT_TRY(strait_backend_check_name(name));
+    STRAIT_TRY(choose_precision(params->precision, name, &precision));
+    if (is_auto && !is_there(name, precision)) {
+        name = "cpu";
+        STRAIT_TRY(choose_precision(params->precision, name, &precision));
+    }
+    *out = (strait_backend_spec){
+        .name = name, .n_threads = params->n_threads, .precision = precision};
+    return STRAIT_OK;
+}
 
 /* Buffers are prepared on first use, because scoring and generating need different ones. */
 strait_err strait_model_open(const char *folder, const strait_model_params *params,
                              struct strait_model **out) {
     static const strait_model_params none = {0};
     if (params == NULL) params = &none;
-    const strait_backend_spec backend = {.name = "cpu", .n_threads = params->n_threads};
+    strait_backend_spec backend = {0};
     struct strait_model *model = NULL;
+    STRAIT_TRY(choose_backend(params, &backend));
     STRAIT_TRY(strait_alloc(1, sizeof *model, "model", (void **)&model));
     const strait_err err = strait_trained_model_open(folder, params->tokenizer, backend,
                                                      STRAIT_TRAINED_MODEL_LATER, &model->trained);
@@ -26,6 +68,9 @@ strait_err strait_model_open(const char *folder, const strait_model_params *para
         strait_model_close(&model);
         return err;
     }
+    const struct strait_backend *be = model->trained->backend;
+    (void)snprintf(model->device, sizeof model->device, "%s: %s", be->ops->name,
+                   be->ops->describe(be));
     *out = model;
     return STRAIT_OK;
 }
@@ -44,6 +89,7 @@ void strait_model_describe(const struct strait_model *model, strait_model_info *
                                .step = t->step,
                                .vocab = t->plan.shape.vocab,
                                .context = t->plan.shape.context,
+                               .device = model->device,
                                .tokenizer = t->tokenizer};
 }
 
@@ -68,7 +114,10 @@ static void report(void *arg, int64_t n) {
 /* The model is prepared here, on first use, because generating needs other buffers. */
 static strait_err evaluate(struct strait_model *model, strait_trained_model_fetch fetch, void *from,
                            struct progress_sink sink, strait_model_score *out) {
-    STRAIT_TRY(strait_trained_model_prepare(model->trained, SCORED_TOKENS));
+    struct strait_trained_model *t = model->trained;
+    const int64_t n = t->backend->ops->is_host ? SCORED_TOKENS : DEVICE_TOKENS;
+    STRAIT_TRY(
+        strait_trained_model_prepare(t, strait_trained_model_scoring(n, t->plan.shape.context)));
     const strait_trained_model_progress progress = {report, &sink};
     return strait_trained_model_evaluate(model->trained, fetch, from, sink.n_total, progress, out);
 }

@@ -7,6 +7,7 @@
 
 struct strait_model {
     struct strait_trained_model *trained; // prepared for whatever was used last
+    char device[256];                     // a description for people
 };
 
 /* STRAIT_ECONFIG unless the model has a tokenizer. */

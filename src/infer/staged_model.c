@@ -18,26 +18,33 @@ struct strait_staged_model {
     struct staged stages[STRAIT_RUN_STAGES];
     struct strait_slab slab; // owns wire
     strait_tensor wire;      // bytes of one crossing; all boundaries use it in turn
-    int generates;
+    strait_staged_use use;
     int64_t n_crossings; // so far: each crossing counts as a microbatch of its own
+    int64_t n_fed;       // tokens of sequence 0, see strait_staged_model_feed
 };
+
+static int generates(const struct strait_staged_model *m) {
+    return m->use.n_rows > 0;
+}
 
 /* Opens one side of a boundary; leaves *out alone where there is no boundary. */
 static strait_err open_codec(struct strait_staged_model *m, int boundary, strait_codec_side side,
                              struct strait_codec **out) {
     if (boundary < 0 || boundary >= m->plan.n_stages - 1) return STRAIT_OK;
-    const strait_codec_spec spec = strait_run_plan_codec(&m->plan, boundary, 1);
+    const int n_slots = generates(m) ? (int)m->use.n_sequences : 1;
+    const strait_codec_spec spec = strait_run_plan_codec(&m->plan, boundary, n_slots);
     return strait_codec_open(&spec, side, m->backend, out);
 }
 
 /* Opens stage i with its codec sides. There is no backward pass: recomputes saves the memory of its
  * activations. */
-static strait_err open_stage(struct strait_staged_model *m, int i, int64_t n_sequences) {
+static strait_err open_stage(struct strait_staged_model *m, int i) {
     struct staged *s = &m->stages[i];
     const strait_stage_spec spec = {.shape = m->plan.shape,
                                     .layers = m->plan.stage_layers[i],
-                                    .n_sequences = m->generates ? 1 : n_sequences,
-                                    .seq_len = m->generates ? 1 : m->plan.shape.context,
+                                    .n_sequences = generates(m) ? m->use.n_rows
+                                                                : m->use.n_sequences,
+                                    .seq_len = generates(m) ? 1 : m->use.seq_len,
                                     .n_slots = 1,
                                     .recomputes = 1,
                                     .logit_bytes = m->plan.logit_bytes};
@@ -52,16 +59,20 @@ static strait_err open_stage(struct strait_staged_model *m, int i, int64_t n_seq
         STRAIT_TRY(strait_codec_basis_view(s->sender, &basis, &fixed));
         STRAIT_TRY(strait_stage_set_basis(s->stage, basis, fixed));
     }
-    if (!m->generates) return STRAIT_OK;
-    return strait_generator_open(s->stage, &s->generator);
+    if (!generates(m)) return STRAIT_OK;
+    return strait_generator_open(s->stage,
+                                 (strait_generator_spec){.n_sequences = m->use.n_sequences,
+                                                         .n_positions = m->use.n_positions,
+                                                         .n_rows = m->use.n_rows},
+                                 &s->generator);
 }
 
-static strait_err open_into(struct strait_staged_model *m, int64_t n_sequences) {
-    m->plan.codec.rows = n_sequences * m->plan.shape.context;
-    m->plan.codec.seq_len = m->plan.shape.context;
+static strait_err open_into(struct strait_staged_model *m) {
+    m->plan.codec.rows = m->use.n_sequences * m->use.seq_len;
+    m->plan.codec.seq_len = m->use.seq_len;
     m->plan.codec.is_stepwise = 0;
     /* Generation sends one token at a time, for which a codec may need another spec. */
-    if (m->generates) m->plan.codec = strait_codec_for_generation(&m->plan.codec);
+    if (generates(m)) m->plan.codec = strait_codec_for_generation(&m->plan.codec);
     if (m->plan.n_stages > 1) {
         STRAIT_TRY(strait_codec_check(&m->plan.codec));
         const size_t bytes = strait_codec_wire_bytes(&m->plan.codec, STRAIT_FORWARD);
@@ -69,18 +80,18 @@ static strait_err open_into(struct strait_staged_model *m, int64_t n_sequences) 
         STRAIT_TRY(strait_slab_commit(&m->slab, m->backend));
     }
     for (int i = 0; i < m->plan.n_stages; i++)
-        STRAIT_TRY(open_stage(m, i, n_sequences));
+        STRAIT_TRY(open_stage(m, i));
     return STRAIT_OK;
 }
 
 strait_err strait_staged_model_open(const strait_run_plan *plan, struct strait_backend *backend,
-                                    int64_t n_sequences, struct strait_staged_model **out) {
+                                    strait_staged_use use, struct strait_staged_model **out) {
     struct strait_staged_model *m = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *m, "staged model", (void **)&m));
     m->plan = *plan;
     m->backend = backend;
-    m->generates = n_sequences == 0;
-    const strait_err err = open_into(m, n_sequences);
+    m->use = use;
+    const strait_err err = open_into(m);
     if (err != STRAIT_OK) {
         strait_staged_model_close(&m);
         return err;
@@ -124,21 +135,20 @@ struct strait_stream *strait_staged_model_stream(struct strait_staged_model *mod
 }
 
 /* Sends the output of stage i to the input of stage i + 1, through both sides of their codec. */
-static strait_err cross(struct strait_staged_model *m, int i, strait_tensor tokens,
-                        strait_tensor output, strait_tensor input, strait_tensor next) {
-    const strait_crossing at = {
-        .stream = strait_stage_stream(m->stages[i].stage),
-        .step = 0,
-        .microbatch = m->n_crossings++,
-        .tokens = tokens,
-        .input = input,
-        .past = m->generates ? strait_generator_position(m->stages[i].generator) - 1 : 0,
-        .is_evaluation = 1};
+static strait_err cross(struct strait_staged_model *m, int i, const strait_crossing *what,
+                        strait_tensor output, strait_tensor next) {
+    strait_crossing at = *what;
+    at.stream = strait_stage_stream(m->stages[i].stage);
+    at.microbatch = m->n_crossings++;
+    at.is_evaluation = 1;
     STRAIT_TRY(strait_codec_act_pack(m->stages[i].sender, &at, m->wire, output));
-    STRAIT_TRY(strait_codec_act_unpack(m->stages[i + 1].receiver, &at, next, m->wire));
-    /* Stage i + 1 reads its input and the tokens on a stream of its own, which does not wait for
-     * this one. */
-    return m->backend->ops->wait(at.stream);
+    return strait_codec_act_unpack(m->stages[i + 1].receiver, &at, next, m->wire);
+}
+
+/* Each stage has a stream of its own: lets that of stage `to` wait for that of stage `from`. */
+static strait_err order(struct strait_staged_model *m, int from, int to) {
+    return m->backend->ops->order(strait_stage_stream(m->stages[from].stage),
+                                  strait_stage_stream(m->stages[to].stage));
 }
 
 strait_err strait_staged_model_score(struct strait_staged_model *m, strait_tensor tokens,
@@ -148,36 +158,70 @@ strait_err strait_staged_model_score(struct strait_staged_model *m, strait_tenso
         struct strait_stage *stage = m->stages[i].stage;
         strait_tensor output;
         STRAIT_TRY(strait_stage_forward(stage, 0, tokens));
-        if (i == last) return strait_stage_loss(stage, targets, 0.0f, losses);
+        if (i == last) break;
+        const strait_crossing at = {.tokens = tokens,
+                                    .input = strait_stage_first_block_input(stage, 0)};
         STRAIT_TRY(strait_stage_output(stage, &output));
-        STRAIT_TRY(cross(m, i, tokens, output, strait_stage_first_block_input(stage, 0),
-                         strait_stage_input(m->stages[i + 1].stage, 0)));
+        STRAIT_TRY(cross(m, i, &at, output, strait_stage_input(m->stages[i + 1].stage, 0)));
+        STRAIT_TRY(order(m, i, i + 1));
+    }
+    STRAIT_TRY(strait_stage_loss(m->stages[last].stage, targets, 0.0f, losses));
+    return order(m, last, 0); // on whose stream the losses are downloaded
+}
+
+/* Row by row: rows of a payload share a scale, and a row must not depend on the others. The slot is
+ * where a codec keeps what it needs of earlier tokens of the sequence. */
+static strait_err cross_rows(struct strait_staged_model *m, int i, const strait_token_row *rows,
+                             int64_t n) {
+    struct strait_generator *g = m->stages[i].generator;
+    const strait_tensor input = strait_generator_first_block_input(g);
+    const strait_tensor tokens = strait_generator_tokens(g);
+    const strait_tensor next = strait_generator_input(m->stages[i + 1].generator);
+    strait_tensor output;
+    STRAIT_TRY(strait_generator_output(g, &output));
+    for (int64_t r = 0; r < n; r++) {
+        const strait_crossing at = {.tokens = strait_tensor_rows(tokens, r, 1),
+                                    .input = strait_tensor_rows(input, r, 1),
+                                    .slot = rows[r].sequence,
+                                    .past = rows[r].position};
+        STRAIT_TRY(
+            cross(m, i, &at, strait_tensor_rows(output, r, 1), strait_tensor_rows(next, r, 1)));
+    }
+    return order(m, i, i + 1);
+}
+
+strait_err strait_staged_model_step(struct strait_staged_model *m, const strait_token_row *rows,
+                                    int64_t n) {
+    const int last = m->plan.n_stages - 1;
+    /* The boundaries of the step before may still read the wire. */
+    if (last > 0) STRAIT_TRY(m->backend->ops->wait(strait_stage_stream(m->stages[last].stage)));
+    for (int i = 0; i <= last; i++)
+        STRAIT_TRY(strait_generator_begin(m->stages[i].generator, rows, n));
+    for (int i = 0; i <= last; i++) {
+        STRAIT_TRY(strait_generator_run(m->stages[i].generator));
+        if (i < last) STRAIT_TRY(cross_rows(m, i, rows, n));
     }
     return STRAIT_OK;
+}
+
+static struct strait_generator *last_generator(struct strait_staged_model *m) {
+    return m->stages[m->plan.n_stages - 1].generator;
+}
+
+strait_err strait_staged_model_sample(struct strait_staged_model *m, const strait_sample_row *how,
+                                      int64_t n, int32_t *tokens) {
+    return strait_generator_sample(last_generator(m), how, n, tokens);
+}
+
+strait_err strait_staged_model_set_seen(struct strait_staged_model *m, int64_t sequence,
+                                        const unsigned char *seen) {
+    return strait_generator_set_seen(last_generator(m), sequence, seen);
 }
 
 strait_err strait_staged_model_feed(struct strait_staged_model *m, int32_t token,
                                     const float **logits) {
-    const int last = m->plan.n_stages - 1;
-    for (int i = 0; i <= last; i++) {
-        struct strait_generator *g = m->stages[i].generator;
-        strait_tensor output;
-        STRAIT_TRY(strait_generator_embed(g, token));
-        STRAIT_TRY(strait_generator_run(g));
-        if (i == last) return strait_generator_logits(g, logits);
-        STRAIT_TRY(strait_generator_output(g, &output));
-        STRAIT_TRY(cross(m, i, strait_generator_token(g), output,
-                         strait_generator_first_block_input(g),
-                         strait_generator_input(m->stages[i + 1].generator)));
-    }
-    return STRAIT_OK;
-}
-
-void strait_staged_model_reset(struct strait_staged_model *model) {
-    for (int i = 0; i < model->plan.n_stages; i++)
-        strait_generator_reset(model->stages[i].generator);
-}
-
-int64_t strait_staged_model_position(const struct strait_staged_model *model) {
-    return strait_generator_position(model->stages[0].generator);
+    const strait_token_row row = {.token = token, .position = (int32_t)m->n_fed};
+    STRAIT_TRY(strait_staged_model_step(m, &row, 1));
+    m->n_fed++;
+    return strait_generator_logits(last_generator(m), 1, logits);
 }

@@ -11,11 +11,18 @@
 
 struct strait_staged_model;
 
-/* Prepares to score n_sequences at a time, each of a whole context; with 0, to generate token by
- * token instead. Reads only shape, stage_layers and codec of the plan. Borrows `backend` until
- * close. The caller closes the model. */
+/* What a model is prepared for: scoring n_sequences of seq_len tokens at a time or, where n_rows is
+ * not 0, generating (model/generator.h has the meaning of the numbers). */
+typedef struct strait_staged_use {
+    int64_t n_sequences;
+    int64_t seq_len;             // scoring
+    int64_t n_rows, n_positions; // generating
+} strait_staged_use;
+
+/* Reads only shape, stage_layers, codec and logit_bytes of the plan. Borrows `backend` until close.
+ * The caller closes the model. */
 strait_err strait_staged_model_open(const strait_run_plan *plan, struct strait_backend *backend,
-                                    int64_t n_sequences, struct strait_staged_model **out);
+                                    strait_staged_use use, struct strait_staged_model **out);
 void strait_staged_model_close(struct strait_staged_model **model); // accepts NULL; sets it to NULL
 
 /* Reads the weights of all stages and codecs. STRAIT_EDATA if a tensor is missing or has another
@@ -31,10 +38,16 @@ struct strait_stream *strait_staged_model_stream(struct strait_staged_model *mod
 strait_err strait_staged_model_score(struct strait_staged_model *model, strait_tensor tokens,
                                      strait_tensor targets, strait_tensor *losses);
 
-/* Feeds the next token of the sequence and returns the logits of the one after it; they are valid
- * until the next call. See model/generator.h. */
+/* One step of generation through all stages. See model/generator.h, also for what follows it: the
+ * tokens drawn after the first n rows, or their logits. */
+strait_err strait_staged_model_step(struct strait_staged_model *model, const strait_token_row *rows,
+                                    int64_t n);
+strait_err strait_staged_model_sample(struct strait_staged_model *model,
+                                      const strait_sample_row *how, int64_t n, int32_t *tokens);
+strait_err strait_staged_model_set_seen(struct strait_staged_model *model, int64_t sequence,
+                                        const unsigned char *seen);
+
+/* Feeds the next token of sequence 0 and returns the logits of the one after it; they are valid
+ * until the next call. */
 strait_err strait_staged_model_feed(struct strait_staged_model *model, int32_t token,
                                     const float **logits);
-/* Starts a new sequence; the number of tokens fed since then. */
-void strait_staged_model_reset(struct strait_staged_model *model);
-int64_t strait_staged_model_position(const struct strait_staged_model *model);

@@ -8,6 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    DEVICE_LOGITS = 256 << 20 // bytes of logits that a device computes at a time
+};
+
 /* The tokenizer.json of the run that the checkpoint belongs to; "" if there is none. */
 static strait_err find_tokenizer(const char *checkpoint, char out[STRAIT_PATH_MAX]) {
     STRAIT_TRY(strait_file_path(out, "%s/../../tokenizer.json", checkpoint));
@@ -34,15 +38,33 @@ static strait_err open_tokenizer(struct strait_trained_model *t, const char *cho
     return STRAIT_OK;
 }
 
-strait_err strait_trained_model_prepare(struct strait_trained_model *t, int64_t n_tokens) {
-    const int64_t whole = n_tokens / t->plan.shape.context;
-    const int64_t n_sequences = n_tokens == 0 ? 0 : whole > 0 ? whole : 1;
-    if (t->stages != NULL && t->n_sequences == n_sequences) return STRAIT_OK;
-    strait_staged_model_close(&t->stages); // first: weights must not be in memory twice
-    STRAIT_TRY(strait_staged_model_open(&t->plan, t->backend, n_sequences, &t->stages));
-    t->n_sequences = n_sequences;
-    const strait_err err = strait_staged_model_load(t->stages, t->checkpoint);
-    if (err != STRAIT_OK) strait_staged_model_close(&t->stages);
+strait_staged_use strait_trained_model_scoring(int64_t n_tokens, int64_t seq_len) {
+    const int64_t whole = n_tokens / seq_len;
+    return (strait_staged_use){.n_sequences = whole > 0 ? whole : 1, .seq_len = seq_len};
+}
+
+static void close_stages(struct strait_trained_model *t) {
+    strait_slab_fini(&t->ids);
+    strait_staged_model_close(&t->stages);
+}
+
+/* Device memory for the ids of a batch to score. */
+static strait_err plan_ids(struct strait_trained_model *t) {
+    const int64_t n = t->use.n_sequences * t->use.seq_len;
+    if (t->use.n_rows > 0) return STRAIT_OK;
+    STRAIT_TRY(strait_slab_add(&t->ids, STRAIT_I32, n, 1, &t->d_tokens));
+    STRAIT_TRY(strait_slab_add(&t->ids, STRAIT_I32, n, 1, &t->d_targets));
+    return strait_slab_commit(&t->ids, t->backend);
+}
+
+strait_err strait_trained_model_prepare(struct strait_trained_model *t, strait_staged_use use) {
+    if (t->stages != NULL && memcmp(&t->use, &use, sizeof use) == 0) return STRAIT_OK;
+    close_stages(t); // first: weights must not be in memory twice
+    STRAIT_TRY(strait_staged_model_open(&t->plan, t->backend, use, &t->stages));
+    t->use = use;
+    strait_err err = strait_staged_model_load(t->stages, t->checkpoint);
+    if (err == STRAIT_OK) err = plan_ids(t);
+    if (err != STRAIT_OK) close_stages(t);
     return err;
 }
 
@@ -68,7 +90,17 @@ static strait_err open_model(struct strait_trained_model *t, const char *folder,
     /* A checkpoint is f32; the device decides the precision to compute in. */
     t->plan.shape.precision = backend.precision;
     t->plan.codec.precision = backend.precision;
-    return strait_backend_open(backend, &t->backend);
+    STRAIT_TRY(strait_backend_open(backend, &t->backend));
+    if (!t->backend->ops->is_host) t->plan.logit_bytes = DEVICE_LOGITS;
+    return STRAIT_OK;
+}
+
+static strait_err prepare_tokens(struct strait_trained_model *t, int64_t n_tokens) {
+    if (n_tokens == STRAIT_TRAINED_MODEL_LATER) return STRAIT_OK;
+    if (n_tokens == 0)
+        return strait_trained_model_prepare(t, (strait_staged_use){.n_sequences = 1, .n_rows = 1});
+    return strait_trained_model_prepare(
+        t, strait_trained_model_scoring(n_tokens, t->plan.shape.context));
 }
 
 strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
@@ -76,10 +108,8 @@ strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
                                      struct strait_trained_model **out) {
     struct strait_trained_model *t = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *t, "trained model", (void **)&t));
-    t->n_sequences = -1;
     strait_err err = open_model(t, folder, tokenizer, backend);
-    if (err == STRAIT_OK && n_tokens != STRAIT_TRAINED_MODEL_LATER)
-        err = strait_trained_model_prepare(t, n_tokens);
+    if (err == STRAIT_OK) err = prepare_tokens(t, n_tokens);
     if (err != STRAIT_OK) {
         strait_trained_model_close(&t);
         return err;
@@ -91,7 +121,7 @@ strait_err strait_trained_model_open(const char *folder, const char *tokenizer,
 void strait_trained_model_close(struct strait_trained_model **trained) {
     struct strait_trained_model *t = *trained;
     if (t == NULL) return;
-    strait_staged_model_close(&t->stages);
+    close_stages(t);
     strait_tokenizer_close(&t->tokenizer);
     strait_backend_close(&t->backend);
     strait_checkpoint_close(&t->checkpoint);
@@ -99,30 +129,23 @@ void strait_trained_model_close(struct strait_trained_model **trained) {
     *trained = NULL;
 }
 
-/* Buffers for one microbatch of ids and losses, on the host and on the device. */
+/* Buffers for one microbatch of ids and losses. */
 struct batch {
     int32_t *tokens, *targets, *window;
     float *losses;
-    struct strait_slab slab; // owns d_tokens and d_targets
-    strait_tensor d_tokens, d_targets;
 };
 
-static strait_err batch_init(struct batch *batch, struct strait_trained_model *t) {
-    const int64_t context = t->plan.shape.context;
-    const size_t n = (size_t)(t->n_sequences * context);
+static strait_err batch_init(struct batch *batch, const struct strait_trained_model *t) {
+    const size_t n = (size_t)(t->use.n_sequences * t->use.seq_len);
     STRAIT_TRY(strait_alloc(n, sizeof *batch->tokens, "ids", (void **)&batch->tokens));
     STRAIT_TRY(strait_alloc(n, sizeof *batch->targets, "ids", (void **)&batch->targets));
-    STRAIT_TRY(
-        strait_alloc((size_t)context + 1, sizeof *batch->window, "ids", (void **)&batch->window));
-    STRAIT_TRY(strait_alloc(n, sizeof *batch->losses, "losses", (void **)&batch->losses));
-    STRAIT_TRY(strait_slab_add(&batch->slab, STRAIT_I32, (int64_t)n, 1, &batch->d_tokens));
-    STRAIT_TRY(strait_slab_add(&batch->slab, STRAIT_I32, (int64_t)n, 1, &batch->d_targets));
-    return strait_slab_commit(&batch->slab, t->backend);
+    STRAIT_TRY(strait_alloc((size_t)t->use.seq_len + 1, sizeof *batch->window, "ids",
+                            (void **)&batch->window));
+    return strait_alloc(n, sizeof *batch->losses, "losses", (void **)&batch->losses);
 }
 
 /* Also after a failed init. */
 static void batch_fini(struct batch *batch) {
-    strait_slab_fini(&batch->slab);
     strait_alloc_free(batch->tokens);
     strait_alloc_free(batch->targets);
     strait_alloc_free(batch->window);
@@ -164,20 +187,25 @@ static strait_err fill_row(struct batch *batch, const struct text *text, const s
     return STRAIT_OK;
 }
 
+strait_err strait_trained_model_score(struct strait_trained_model *t, const int32_t *tokens,
+                                      const int32_t *targets, float *losses) {
+    const struct strait_backend_ops *ops = t->backend->ops;
+    struct strait_stream *stream = strait_staged_model_stream(t->stages);
+    const size_t bytes = strait_tensor_bytes(t->d_tokens);
+    strait_tensor computed;
+    STRAIT_TRY(ops->upload(stream, t->d_tokens.data, tokens, bytes));
+    STRAIT_TRY(ops->upload(stream, t->d_targets.data, targets, bytes));
+    STRAIT_TRY(strait_staged_model_score(t->stages, t->d_tokens, t->d_targets, &computed));
+    STRAIT_TRY(ops->download(stream, losses, computed.data, strait_tensor_bytes(computed)));
+    return ops->wait(stream);
+}
+
 /* Padding has no target and a loss of 0, so all rows can be added up. */
 static strait_err score_batch(struct strait_trained_model *t, struct batch *batch,
                               double *loss_sum) {
-    const struct strait_backend_ops *ops = t->backend->ops;
-    struct strait_stream *stream = strait_staged_model_stream(t->stages);
-    const size_t bytes = strait_tensor_bytes(batch->d_tokens);
-    strait_tensor losses;
-    STRAIT_TRY(ops->upload(stream, batch->d_tokens.data, batch->tokens, bytes));
-    STRAIT_TRY(ops->upload(stream, batch->d_targets.data, batch->targets, bytes));
-    STRAIT_TRY(strait_staged_model_score(t->stages, batch->d_tokens, batch->d_targets, &losses));
-    STRAIT_TRY(ops->download(stream, batch->losses, losses.data, strait_tensor_bytes(losses)));
-    STRAIT_TRY(ops->wait(stream));
-    for (int64_t i = 0; i < losses.rows; i++)
-        *loss_sum += (double)batch->losses[i]; // 0 where there is no target
+    STRAIT_TRY(strait_trained_model_score(t, batch->tokens, batch->targets, batch->losses));
+    for (int64_t i = 0; i < t->use.n_sequences * t->use.seq_len; i++)
+        *loss_sum += (double)batch->losses[i];
     return STRAIT_OK;
 }
 
@@ -190,8 +218,7 @@ strait_err strait_trained_model_evaluate(struct strait_trained_model *t,
         return STRAIT_FAIL(STRAIT_EDATA,
                            "the text has %lld tokens; at least 2 are needed to score one",
                            (long long)n_tokens);
-    const int64_t rows = t->n_sequences;
-    const int64_t context = t->plan.shape.context;
+    const int64_t rows = t->use.n_sequences, context = t->use.seq_len;
     strait_model_score score = {0};
     const struct text text = {.fetch = fetch, .user = user, .n_tokens = n_tokens};
     struct batch batch = {0};

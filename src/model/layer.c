@@ -4,8 +4,9 @@
 
 strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_tensor x,
                                strait_tensor weight) {
-    return work->kernels->matmul(work->stream, y, x, weight,
-                                 (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f});
+    return work->kernels->matmul(
+        work->stream, y, x, weight,
+        (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .is_rowwise = work->is_rowwise});
 }
 
 strait_err strait_layer_linear_backward(const strait_work *work, strait_tensor d_x,
@@ -27,15 +28,17 @@ strait_tensor strait_layer_code_rows(const strait_work *work, int64_t rows) {
 }
 
 strait_err strait_layer_to_basis(const strait_work *work, strait_tensor code, strait_tensor x) {
-    return work->kernels->matmul(work->stream, code, x, work->basis,
-                                 (strait_matmul_params){.alpha = 1.0f});
+    return work->kernels->matmul(
+        work->stream, code, x, work->basis,
+        (strait_matmul_params){.alpha = 1.0f, .is_rowwise = work->is_rowwise});
 }
 
 strait_err strait_layer_from_basis(const strait_work *work, strait_tensor y, strait_tensor code,
                                    float beta) {
     return work->kernels->matmul(
         work->stream, y, code, work->basis,
-        (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .beta = beta});
+        (strait_matmul_params){
+            .transpose_b = 1, .alpha = 1.0f, .beta = beta, .is_rowwise = work->is_rowwise});
 }
 
 strait_err strait_layer_residual_out(const strait_work *work, strait_tensor y, strait_tensor x,
@@ -74,27 +77,11 @@ strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, str
     return work->kernels->embed(work->stream, *out, table, work->tokens);
 }
 
-/* Drops the oldest input and appends x: a ring buffer would need a kernel of its own, and there are
- * only a few taps. */
-static strait_err shift_past(const strait_work *work, strait_tensor past, int64_t taps,
-                             strait_tensor x) {
-    for (int64_t i = 0; i + 1 < taps; i++)
-        STRAIT_TRY(work->kernels->cast(work->stream, strait_tensor_rows(past, i, 1),
-                                       strait_tensor_rows(past, i + 1, 1)));
-    return work->kernels->cast(work->stream, strait_tensor_rows(past, taps - 1, 1), x);
-}
-
 strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,
                              strait_tensor taps, strait_tensor past) {
-    const struct strait_kernels *k = work->kernels;
-    const int64_t n = taps.rows;
-    if (past.data == NULL) return k->conv->forward(work->stream, y, x, taps, work->seq_len);
-    /* The first half of `past` is a sequence of n tokens that ends with x; the second half gets its
-     * convolution, of which only the last row is wanted. */
-    STRAIT_TRY(shift_past(work, past, n, x));
-    STRAIT_TRY(k->conv->forward(work->stream, strait_tensor_rows(past, n, n),
-                                strait_tensor_rows(past, 0, n), taps, n));
-    return k->cast(work->stream, y, strait_tensor_rows(past, 2 * n - 1, 1));
+    const struct strait_conv_kernels *conv = work->kernels->conv;
+    if (past.data == NULL) return conv->forward(work->stream, y, x, taps, work->seq_len);
+    return conv->cached(work->stream, y, past, x, taps, work->at);
 }
 
 strait_tensor strait_layer_join(const strait_tensor *matrices, int n) {

@@ -25,6 +25,10 @@ typedef struct strait_work {
     /* Only in a shape with token tables or value tables. */
     strait_tensor tokens;     // [N x 1], of the current microbatch
     strait_tensor table_rows; // [N x widest row], scratch
+    /* Only in generation: which token of which sequence each row is, and that a row must not depend
+     * on how many there are. */
+    strait_cached_rows at;
+    int is_rowwise;
 } strait_work;
 
 /* y = x W^T, W [outputs x inputs]. */
@@ -60,8 +64,8 @@ strait_norm_params strait_layer_norm(const strait_work *work, const strait_param
 strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out);
 
 /* Depthwise causal convolution with a residual: y_i = x_i + sum over j of taps_j x_{i-j}. When
- * tokens are generated one by one, `past` [2 taps x D] holds the last inputs and space for the
- * result; it is absent otherwise. */
+ * tokens are generated, `past` holds the last inputs of every sequence (conv->cached); it is absent
+ * otherwise. */
 strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,
                              strait_tensor taps, strait_tensor past);
 

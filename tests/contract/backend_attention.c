@@ -95,15 +95,23 @@ static void repeats_its_bits(void **state) {
     check_case(run_again, attention_shape(groups[1], 128, rig_is_quick() ? 65 : 300, 1), 2e-5);
 }
 
-/* variant: number of cached tokens; rows: sequences */
+/* variant: number of cached tokens; rows: sequences, which are in the opposite order of the rows.
+ * The last row is of no sequence: its y stays as it is. */
 static void run_cached(struct rig *rig, shape s) {
     const strait_heads h = s.heads;
     const int64_t y_cols = (int64_t)h.n_query * h.head_dim, width = (int64_t)h.n_key * h.head_dim;
     const strait_tensor keys = rig_act(rig, s.rows * h.seq_len, width, 1);
     const strait_tensor values = rig_act(rig, s.rows * h.seq_len, width, 2);
-    const strait_tensor qkv = rig_act(rig, s.rows, y_cols + 2 * width, 3);
-    const strait_tensor y = rig_act_output(rig, s.rows, y_cols);
-    CHECK_OK(rig->k->attention_cached(&rig->stream, y, keys, values, qkv, s.variant, h));
+    const strait_tensor qkv = rig_act(rig, s.rows + 1, y_cols + 2 * width, 3);
+    const strait_tensor y = rig_act(rig, s.rows + 1, y_cols, 4);
+    int32_t sequences[4] = {0}, positions[4] = {0};
+    for (int32_t i = 0; i <= s.rows; i++) {
+        sequences[i] = (int32_t)s.rows - 1 - i;
+        positions[i] = i < s.rows ? s.variant : 0;
+    }
+    const strait_cached_rows at = {rig_ints(rig, s.rows + 1, sequences),
+                                   rig_ints(rig, s.rows + 1, positions)};
+    CHECK_OK(rig->k->attention_cached(&rig->stream, y, keys, values, qkv, at, h));
     rig_keep(rig, y);
     rig_keep(rig, keys);
     rig_keep(rig, values);
@@ -122,31 +130,61 @@ static void matches_reference_with_cache(void **state) {
             }
 }
 
-/* Feeding a sequence token by token gives the rows of the whole sequence. */
-static void cached_tokens_equal_whole_sequence(void **state) {
-    (void)state;
-    const int64_t length = 40, dim = 8;
+/* Feeding two sequences, `step` tokens of each at a time, gives the rows of the whole ones, and the
+ * same bits for any step. */
+static void check_steps(struct rig *rig, int64_t step, int is_first, float *first) {
+    enum {
+        LENGTH = 40,
+        DIM = 8,
+        WIDTH = 4 * DIM
+    };
     const strait_heads h = {
-        .n_query = 4, .n_key = 2, .head_dim = (int)dim, .seq_len = length, .scale = 0.35f};
-    for (int i = 0; strait_backends[i] != NULL; i++) {
-        if (!rig_is_available(i)) continue;
-        struct rig rig;
-        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
-        const strait_tensor qkv = rig_input(&rig, length, 8 * dim, 1), absent = {0};
-        const strait_tensor whole = rig_output(&rig, length, 4 * dim);
-        const strait_tensor steps = rig_output(&rig, length, 4 * dim);
-        const strait_tensor keys = rig_output(&rig, length, 2 * dim);
-        const strait_tensor values = rig_output(&rig, length, 2 * dim);
-        CHECK_OK(rig.k->attention(&rig.stream, whole, absent, qkv, h));
-        for (int64_t t = 0; t < length; t++)
-            CHECK_OK(rig.k->attention_cached(&rig.stream, strait_tensor_rows(steps, t, 1), keys,
-                                             values, strait_tensor_rows(qkv, t, 1), t, h));
-        rig_keep(&rig, whole);
-        rig_keep(&rig, steps);
-        for (int64_t v = 0; v < length * 4 * dim; v++)
-            CHECK_NEAR(rig.kept[v], rig.kept[length * 4 * dim + v], 1e-5);
-        rig_close(&rig);
+        .n_query = 4, .n_key = 2, .head_dim = DIM, .seq_len = LENGTH, .scale = 0.35f};
+    const strait_tensor qkv = rig_input(rig, 2 * LENGTH, 8 * DIM, 1), absent = {0};
+    const strait_tensor whole = rig_output(rig, 2 * LENGTH, WIDTH);
+    const strait_tensor keys = rig_output(rig, 2 * LENGTH, 2 * DIM);
+    const strait_tensor values = rig_output(rig, 2 * LENGTH, 2 * DIM);
+    float mixed[LENGTH * 2 * 8 * DIM], from[LENGTH * 2 * 8 * DIM];
+    CHECK_OK(rig->k->attention(&rig->stream, whole, absent, qkv, h));
+    rig_keep(rig, whole);
+    rig_read(rig, qkv, from);
+    for (int64_t t = 0; t < LENGTH; t += step) {
+        int32_t sequences[2 * LENGTH], positions[2 * LENGTH];
+        for (int64_t i = 0; i < 2 * step; i++) {
+            sequences[i] = (int32_t)(i % 2);
+            positions[i] = (int32_t)(t + i / 2);
+            memcpy(mixed + i * 8 * DIM, from + (i % 2 * LENGTH + t + i / 2) * 8 * DIM,
+                   8 * DIM * sizeof *mixed);
+        }
+        const strait_tensor y = rig_output(rig, 2 * step, WIDTH);
+        const strait_cached_rows at = {rig_ints(rig, 2 * step, sequences),
+                                       rig_ints(rig, 2 * step, positions)};
+        CHECK_OK(rig->k->attention_cached(&rig->stream, y, keys, values,
+                                          rig_values(rig, 2 * step, 8 * DIM, mixed), at, h));
+        float ours[2 * LENGTH * WIDTH];
+        rig_read(rig, y, ours);
+        for (int64_t i = 0; i < 2 * step; i++)
+            for (int64_t c = 0; c < WIDTH; c++) {
+                const int64_t row = i % 2 * LENGTH + t + i / 2;
+                CHECK_NEAR(rig->kept[row * WIDTH + c], ours[i * WIDTH + c], 1e-5);
+                if (is_first) first[row * WIDTH + c] = ours[i * WIDTH + c];
+                assert_memory_equal(&first[row * WIDTH + c], &ours[i * WIDTH + c], sizeof *ours);
+            }
     }
+}
+
+static void cached_tokens_equal_whole_sequences(void **state) {
+    (void)state;
+    static float first[2 * 40 * 32];
+    static const int64_t steps[] = {4, 20, 40};
+    for (int i = 0; strait_backends[i] != NULL; i++)
+        for (size_t j = 0; j < COUNT(steps); j++) {
+            if (!rig_is_available(i)) continue;
+            struct rig rig;
+            rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+            check_steps(&rig, steps[j], j == 0, first);
+            rig_close(&rig);
+        }
 }
 
 static void rejects_wide_heads(void **state) {
@@ -167,7 +205,7 @@ int main(void) {
         cmocka_unit_test(computes_y_without_lse),
         cmocka_unit_test(repeats_its_bits),
         cmocka_unit_test(matches_reference_with_cache),
-        cmocka_unit_test(cached_tokens_equal_whole_sequence),
+        cmocka_unit_test(cached_tokens_equal_whole_sequences),
         cmocka_unit_test(rejects_wide_heads),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);

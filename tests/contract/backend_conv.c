@@ -17,15 +17,15 @@ static void run_conv(struct rig *rig, shape s) {
     rig_keep(rig, d_w);
 }
 
-static const int64_t sequences[] = {1, 2, 7}, lengths[] = {1, 2, 3, 5, 31}, widths[] = {1, 8, 133};
+static const int64_t counts[] = {1, 2, 7}, lengths[] = {1, 2, 3, 5, 31}, widths[] = {1, 8, 133};
 
 static void over_sequences(rig_case run, int least, int most, double tolerance) {
-    for (size_t n = 0; n < COUNT(sequences); n++)
+    for (size_t n = 0; n < COUNT(counts); n++)
         for (size_t l = 0; l < COUNT(lengths); l++)
             for (size_t c = 0; c < COUNT(widths); c++)
                 for (int variant = least; variant <= most; variant++)
                     check_one_of_many(run,
-                                      (shape){.rows = sequences[n],
+                                      (shape){.rows = counts[n],
                                               .inner = lengths[l],
                                               .cols = widths[c],
                                               .variant = variant},
@@ -37,6 +37,70 @@ static void matches_reference_convolution(void **state) {
     over_sequences(run_conv, 1, STRAIT_CONV_TAPS, 1e-5);
     /* More rows than a device has shares of, and shares that begin inside a sequence. */
     check_case(run_conv, (shape){.rows = 3, .inner = 705, .cols = 24, .variant = 4}, 1e-5);
+}
+
+/* Two sequences, `inner` tokens of each in a call from position `rows` on; a row of none between
+ * them. variant: taps. */
+static void run_cached(struct rig *rig, shape s) {
+    const int32_t n = (int32_t)s.inner, n_rows = 2 * n + 1;
+    int32_t sequences[64], positions[64];
+    for (int32_t i = 0; i < n_rows; i++) {
+        sequences[i] = i < n ? 1 : i == n ? -1 : 0;
+        positions[i] = (int32_t)s.rows + (i <= n ? i : i - n - 1);
+    }
+    const strait_tensor ring = rig_act(rig, (int64_t)2 * STRAIT_CONV_RING, s.cols, 1);
+    const strait_tensor x = rig_act(rig, n_rows, s.cols, 2), y = rig_act(rig, n_rows, s.cols, 3);
+    const strait_tensor w = rig_input(rig, s.variant, s.cols, 4);
+    const strait_cached_rows at = {rig_ints(rig, n_rows, sequences),
+                                   rig_ints(rig, n_rows, positions)};
+    CHECK_OK(rig->k->conv->cached(&rig->stream, y, ring, x, w, at));
+    rig_keep(rig, y);
+    rig_keep(rig, ring);
+}
+
+static void matches_reference_with_cache(void **state) {
+    (void)state;
+    static const int64_t first[] = {0, 1, 2, 61, 64, 200};
+    for (size_t f = 0; f < COUNT(first); f++)
+        for (int64_t n = 1; n <= 31; n += 10)
+            for (size_t c = 0; c < COUNT(widths); c++)
+                check_one_of_many(
+                    run_cached,
+                    (shape){.rows = first[f], .inner = n, .cols = widths[c], .variant = 4}, 1e-5);
+}
+
+/* A sequence that is fed in pieces gives the rows of the whole one. */
+static void check_pieces(void) {
+    enum {
+        LENGTH = 100,
+        COLS = 5
+    };
+    struct rig *rig = rig_under_test();
+    const strait_tensor x = rig_input(rig, LENGTH, COLS, 1), w = rig_input(rig, 4, COLS, 2);
+    const strait_tensor whole = rig_output(rig, LENGTH, COLS), y = rig_output(rig, LENGTH, COLS);
+    const strait_tensor ring = rig_output(rig, STRAIT_CONV_RING, COLS); // never read before written
+    int32_t zeros[LENGTH] = {0}, numbers[LENGTH];
+    for (int32_t i = 0; i < LENGTH; i++)
+        numbers[i] = i;
+    const strait_tensor sequences = rig_ints(rig, LENGTH, zeros);
+    const strait_tensor positions = rig_ints(rig, LENGTH, numbers);
+    CHECK_OK(rig->k->conv->forward(&rig->stream, whole, x, w, LENGTH));
+    for (int64_t i = 0, n = 1; i < LENGTH; i += n, n = n * 3 % 59 + 1) {
+        if (n > LENGTH - i) n = LENGTH - i;
+        const strait_cached_rows at = {strait_tensor_rows(sequences, i, n),
+                                       strait_tensor_rows(positions, i, n)};
+        CHECK_OK(rig->k->conv->cached(&rig->stream, strait_tensor_rows(y, i, n), ring,
+                                      strait_tensor_rows(x, i, n), w, at));
+    }
+    rig_keep(rig, whole);
+    rig_keep(rig, y);
+    for (int64_t i = 0; i < LENGTH * COLS; i++)
+        CHECK_NEAR(rig->kept[i], rig->kept[LENGTH * COLS + i], 1e-5);
+}
+
+static void pieces_equal_the_whole_sequence(void **state) {
+    (void)state;
+    on_every_device(check_pieces);
 }
 
 /* variant: how many rows a window has */
@@ -155,6 +219,8 @@ static void gradients_match_central_differences(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference_convolution),
+        cmocka_unit_test(matches_reference_with_cache),
+        cmocka_unit_test(pieces_equal_the_whole_sequence),
         cmocka_unit_test(matches_reference_window),
         cmocka_unit_test(matches_reference_row),
         cmocka_unit_test(matches_reference_columns),

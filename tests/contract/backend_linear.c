@@ -221,6 +221,32 @@ static void embedding_gradient_sums_frequent_tokens(void **state) {
     check_case(run_common_token, (shape){.rows = 30000, .cols = 64, .inner = 300, .variant = 1}, 0);
 }
 
+/* A row of a product has the same bits whatever the number of rows; a device promises it only for
+ * equal numbers. cols: of both sides; inner: depth; variant: transpose_b. */
+static void run_rowwise(struct rig *rig, shape s) {
+    const strait_tensor a = rig_act(rig, 40, s.inner, 1);
+    const strait_tensor b = s.variant ? rig_act(rig, s.cols, s.inner, 2)
+                                      : rig_act(rig, s.inner, s.cols, 2);
+    const strait_tensor whole = rig_act_output(rig, 40, s.cols);
+    const strait_matmul_params params = {.transpose_b = s.variant, .alpha = 1.0f, .is_rowwise = 1};
+    CHECK_OK(rig->k->matmul(&rig->stream, whole, a, b, params));
+    rig_keep(rig, whole);
+    for (int64_t n = 1; rig->be->ops->is_host && n <= 33; n += 8) {
+        const strait_tensor y = rig_act_output(rig, n, s.cols);
+        float ours[33 * 70];
+        CHECK_OK(rig->k->matmul(&rig->stream, y, strait_tensor_rows(a, 7, n), b, params));
+        rig_read(rig, y, ours);
+        for (int64_t i = 0; i < n * s.cols; i++)
+            assert_memory_equal(&rig->kept[7 * s.cols + i], &ours[i], sizeof *ours);
+    }
+}
+
+static void rows_do_not_depend_on_their_number(void **state) {
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++)
+        check_case(run_rowwise, (shape){.cols = 70, .inner = 129, .variant = transposed}, 2e-5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference_elementwise),
@@ -231,6 +257,7 @@ int main(void) {
         cmocka_unit_test(sum_of_squares_keeps_small_addends),
         cmocka_unit_test(matches_reference_embedding),
         cmocka_unit_test(embedding_gradient_sums_frequent_tokens),
+        cmocka_unit_test(rows_do_not_depend_on_their_number),
     };
     return cmocka_run_group_tests(tests, open_rigs, close_rigs);
 }

@@ -196,7 +196,8 @@ static void check_logits(const variant *v) {
     set_up(&setup, v);
     check_losses_of_all_targets(&setup);
     (void)ids_of(&setup, "tokens", 0, capacity);
-    CHECK_OK(strait_generator_open(setup.stage, &generator));
+    CHECK_OK(strait_generator_open(
+        setup.stage, (strait_generator_spec){.n_sequences = 1, .n_rows = 1}, &generator));
     for (int64_t i = 0; i < setup.n; i++) {
         const float *logits = NULL;
         if (i % setup.shape.context == 0) strait_generator_reset(generator);

@@ -48,9 +48,9 @@ SELECT(base, attention_back, qkv,
        (stream s, tensor d_qkv, tensor d_y, tensor y, tensor qkv, tensor lse, strait_heads heads),
        (s, d_qkv, d_y, y, qkv, lse, heads))
 SELECT(base, attention_cached, qkv,
-       (stream s, tensor y, tensor keys, tensor values, tensor qkv, int64_t past,
+       (stream s, tensor y, tensor keys, tensor values, tensor qkv, strait_cached_rows at,
         strait_heads heads),
-       (s, y, keys, values, qkv, past, heads))
+       (s, y, keys, values, qkv, at, heads))
 SELECT(base, swiglu, y, (stream s, tensor y, tensor gate_up), (s, y, gate_up))
 SELECT(base, swiglu_back, d_y, (stream s, tensor d_gate_up, tensor y, tensor d_y, tensor gate_up),
        (s, d_gate_up, y, d_y, gate_up))
@@ -75,6 +75,9 @@ SELECT(conv, forward, x, (stream s, tensor y, tensor x, tensor w, int64_t seq_le
 SELECT(conv, back, x,
        (stream s, tensor d_x, tensor d_w, tensor d_y, tensor x, tensor w, int64_t seq_len),
        (s, d_x, d_w, d_y, x, w, seq_len))
+SELECT(conv, cached, x,
+       (stream s, tensor y, tensor ring, tensor x, tensor w, strait_cached_rows at),
+       (s, y, ring, x, w, at))
 SELECT(token_gates, apply, x, (stream s, tensor y, tensor x, tensor table, tensor tokens),
        (s, y, x, table, tokens))
 SELECT(token_gates, apply_back, x,
@@ -97,6 +100,6 @@ void strait_cpu_by_type(struct strait_kernel_set *set) {
     k->silu = silu, k->silu_back = silu_back;
     k->resize_cols = resize_cols, k->cross_entropy = cross_entropy;
     k->restore_rows = restore_rows, k->measure_rows = measure_rows;
-    set->conv.forward = forward, set->conv.back = back;
+    set->conv.forward = forward, set->conv.back = back, set->conv.cached = cached;
     set->token_gates.apply = apply, set->token_gates.apply_back = apply_back;
 }

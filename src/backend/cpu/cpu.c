@@ -22,6 +22,7 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_attention(set);
     strait_ref_mlp(set);
     strait_ref_loss(set);
+    strait_ref_sample(set);
     strait_ref_optim(set);
     strait_ref_payload(set);
     strait_ref_codec(set);

@@ -61,6 +61,7 @@ void strait_ref_rotate(struct strait_kernel_set *set);
 void strait_ref_attention(struct strait_kernel_set *set);
 void strait_ref_mlp(struct strait_kernel_set *set);
 void strait_ref_loss(struct strait_kernel_set *set);
+void strait_ref_sample(struct strait_kernel_set *set);
 void strait_ref_optim(struct strait_kernel_set *set);
 void strait_ref_payload(struct strait_kernel_set *set);
 void strait_ref_codec(struct strait_kernel_set *set);
@@ -148,15 +149,41 @@ static inline strait_err strait_cpu_refuse_wide(strait_heads h) {
                        STRAIT_CPU_HEAD_MAX);
 }
 
-/* Stores the key and value of each row of qkv at row `past` of its sequence's cache. */
+/* The sequence of row i, or a negative number; and its position in it. */
+static inline int64_t strait_cpu_sequence(strait_cached_rows at, int64_t i) {
+    return ((const int32_t *)at.sequences.data)[i];
+}
+
+static inline int64_t strait_cpu_position(strait_cached_rows at, int64_t i) {
+    return ((const int32_t *)at.positions.data)[i];
+}
+
+/* Stores the key and value of each row of qkv at its position of its sequence's cache. */
 static inline void strait_cpu_cache(strait_tensor keys, strait_tensor values, strait_tensor qkv,
-                                    int64_t past, strait_heads h) {
+                                    strait_cached_rows at, strait_heads h) {
     const size_t size = strait_dtype_bytes(qkv.dtype), bytes = (size_t)keys.cols * size;
     assert(keys.dtype == qkv.dtype && values.dtype == qkv.dtype);
-    for (int64_t b = 0; b < qkv.rows; b++) {
-        const size_t from = (size_t)(b * qkv.cols + (int64_t)h.n_query * h.head_dim) * size;
-        const size_t to = (size_t)(b * h.seq_len + past) * bytes;
+    for (int64_t i = 0; i < qkv.rows; i++) {
+        const int64_t sequence = strait_cpu_sequence(at, i), position = strait_cpu_position(at, i);
+        if (sequence < 0) continue;
+        assert(position < h.seq_len && (sequence + 1) * h.seq_len <= keys.rows);
+        const size_t from = (size_t)(i * qkv.cols + (int64_t)h.n_query * h.head_dim) * size;
+        const size_t to = (size_t)(sequence * h.seq_len + position) * bytes;
         memcpy((char *)keys.data + to, (const char *)qkv.data + from, bytes);
         memcpy((char *)values.data + to, (const char *)qkv.data + from + bytes, bytes);
+    }
+}
+
+/* Stores each row of x in its sequence's ring of inputs. */
+static inline void strait_cpu_keep_inputs(strait_tensor ring, strait_tensor x,
+                                          strait_cached_rows at) {
+    const size_t bytes = (size_t)x.cols * strait_dtype_bytes(x.dtype);
+    assert(ring.dtype == x.dtype && ring.cols == x.cols);
+    for (int64_t i = 0; i < x.rows; i++) {
+        const int64_t sequence = strait_cpu_sequence(at, i);
+        const int64_t slot = strait_cpu_position(at, i) % STRAIT_CONV_RING;
+        if (sequence < 0) continue;
+        memcpy((char *)ring.data + (size_t)(sequence * STRAIT_CONV_RING + slot) * bytes,
+               (const char *)x.data + (size_t)i * bytes, bytes);
     }
 }

@@ -161,23 +161,23 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
 
 /* The new key and value are appended first: a token also attends to itself. */
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
-                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_tensor values, strait_tensor qkv, strait_cached_rows at,
                                    strait_heads heads) {
     (void)s;
     const int64_t dim = heads.head_dim, width = heads.n_key * dim,
                   cols = strait_cpu_qkv_cols(heads);
-    assert(past >= 0 && past < heads.seq_len && qkv.cols == cols && keys.cols == width);
-    assert(keys.rows == qkv.rows * heads.seq_len && strait_cpu_same_shape(keys, values));
+    assert(qkv.cols == cols && keys.cols == width && strait_cpu_same_shape(keys, values));
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
-    strait_cpu_cache(keys, values, qkv, past, heads);
-    for (int64_t b = 0; b < qkv.rows; b++) {
-        const float *row = strait_cpu_f32(qkv) + b * cols;
-        const float *k = strait_cpu_f32(keys) + b * heads.seq_len * width;
-        const float *v = strait_cpu_f32(values) + b * heads.seq_len * width;
-        for (int h = 0; h < heads.n_query; h++) {
+    strait_cpu_cache(keys, values, qkv, at, heads);
+    for (int64_t i = 0; i < qkv.rows; i++) {
+        const int64_t sequence = strait_cpu_sequence(at, i);
+        const float *row = strait_cpu_f32(qkv) + i * cols;
+        const float *k = strait_cpu_f32(keys) + sequence * heads.seq_len * width;
+        const float *v = strait_cpu_f32(values) + sequence * heads.seq_len * width;
+        for (int h = 0; sequence >= 0 && h < heads.n_query; h++) {
             const int64_t kv = h / (heads.n_query / heads.n_key) * dim;
-            (void)attend(strait_cpu_f32(y) + b * y.cols + h * dim, row + h * dim, k + kv, v + kv,
-                         width, past + 1, heads);
+            (void)attend(strait_cpu_f32(y) + i * y.cols + h * dim, row + h * dim, k + kv, v + kv,
+                         width, strait_cpu_position(at, i) + 1, heads);
         }
     }
     return STRAIT_OK;

@@ -52,7 +52,28 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return STRAIT_OK;
 }
 
+/* y_i = x_i + sum over j of w_j x_{i-j}, earlier inputs from the ring of the row's sequence. */
+static strait_err conv_cached(struct strait_stream *s, strait_tensor y, strait_tensor ring,
+                              strait_tensor x, strait_tensor w, strait_cached_rows at) {
+    (void)s;
+    assert(strait_cpu_same_shape(y, x) && w.cols == x.cols && w.rows <= STRAIT_CONV_TAPS);
+    strait_cpu_keep_inputs(ring, x, at);
+    for (int64_t i = 0; i < strait_cpu_count(x); i++) {
+        const int64_t n = i / x.cols, c = i % x.cols, position = strait_cpu_position(at, n);
+        const int64_t first = strait_cpu_sequence(at, n) * STRAIT_CONV_RING;
+        double sum = (double)strait_cpu_f32(x)[i];
+        if (first < 0) continue;
+        for (int64_t j = 0; j < w.rows && j <= position; j++)
+            sum += (double)strait_cpu_f32(w)[j * x.cols + c] *
+                   (double)strait_cpu_f32(
+                       ring)[(first + (position - j) % STRAIT_CONV_RING) * x.cols + c];
+        strait_cpu_f32(y)[i] = (float)sum;
+    }
+    return STRAIT_OK;
+}
+
 void strait_ref_conv(struct strait_kernel_set *set) {
     set->conv.forward = conv;
     set->conv.back = conv_back;
+    set->conv.cached = conv_cached;
 }

@@ -318,6 +318,7 @@ void SIMD(attention)(struct strait_kernel_set *set);
 void SIMD(attention_back)(struct strait_kernel_set *set);
 void SIMD(elementwise)(struct strait_kernel_set *set);
 void SIMD(cast)(struct strait_kernel_set *set);
+void SIMD(sample)(struct strait_kernel_set *set);
 void SIMD(embed)(struct strait_kernel_set *set);
 void SIMD(norm)(struct strait_kernel_set *set);
 void SIMD(rotate)(struct strait_kernel_set *set);

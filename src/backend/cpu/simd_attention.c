@@ -153,7 +153,8 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
 struct cached {
     const act *qkv, *keys, *values;
     act *y;
-    int64_t cols, y_cols, width, n_keys;
+    int64_t cols, y_cols, width;
+    strait_cached_rows at;
     strait_heads heads;
 };
 
@@ -193,25 +194,27 @@ static void attend_cached(struct softmax *soft, const act *query, const act *key
 
 static void cached_task(void *arg, int task) {
     const struct cached *c = arg;
-    const int64_t dim = c->heads.head_dim, b = task / c->heads.n_query;
+    const int64_t dim = c->heads.head_dim, i = task / c->heads.n_query;
     const int64_t h = task % c->heads.n_query, kv = h / (c->heads.n_query / c->heads.n_key);
-    const int64_t first = b * c->heads.seq_len * c->width + kv * dim;
+    const int64_t sequence = strait_cpu_sequence(c->at, i);
+    const int64_t first = sequence * c->heads.seq_len * c->width + kv * dim;
+    const int64_t n_keys = strait_cpu_position(c->at, i) + 1;
     struct softmax soft = {.max = -INFINITY};
-    for (int64_t k = 0; k < c->n_keys; k += CACHED_KEYS)
-        attend_cached(&soft, c->qkv + b * c->cols + h * dim, c->keys + first + k * c->width,
-                      c->values + first + k * c->width, c->width,
-                      smaller(CACHED_KEYS, c->n_keys - k), c->heads);
+    if (sequence < 0) return;
+    for (int64_t k = 0; k < n_keys; k += CACHED_KEYS)
+        attend_cached(&soft, c->qkv + i * c->cols + h * dim, c->keys + first + k * c->width,
+                      c->values + first + k * c->width, c->width, smaller(CACHED_KEYS, n_keys - k),
+                      c->heads);
     for (int64_t p = 0; p < dim; p++)
-        put(&c->y[b * c->y_cols + h * dim + p], soft.sums[p] / soft.total);
+        put(&c->y[i * c->y_cols + h * dim + p], soft.sums[p] / soft.total);
 }
 
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
-                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_tensor values, strait_tensor qkv, strait_cached_rows at,
                                    strait_heads heads) {
-    assert(past >= 0 && past < heads.seq_len && qkv.cols == strait_cpu_qkv_cols(heads));
-    assert(keys.rows == qkv.rows * heads.seq_len && strait_cpu_same_shape(keys, values));
+    assert(qkv.cols == strait_cpu_qkv_cols(heads) && strait_cpu_same_shape(keys, values));
     STRAIT_TRY(strait_cpu_refuse_wide(heads));
-    strait_cpu_cache(keys, values, qkv, past, heads);
+    strait_cpu_cache(keys, values, qkv, at, heads);
     struct cached c = {.qkv = act_of(qkv),
                        .keys = act_of(keys),
                        .values = act_of(values),
@@ -219,7 +222,7 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
                        .cols = qkv.cols,
                        .y_cols = y.cols,
                        .width = keys.cols,
-                       .n_keys = past + 1,
+                       .at = at,
                        .heads = heads};
     strait_pool_run(strait_cpu_pool(s), (int)(qkv.rows * heads.n_query), cached_task, &c);
     return STRAIT_OK;

@@ -93,7 +93,29 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return STRAIT_OK;
 }
 
+/* The same sums as conv_row, with inputs from the ring. */
+static strait_err conv_cached(struct strait_stream *s, strait_tensor y, strait_tensor ring,
+                              strait_tensor x, strait_tensor w, strait_cached_rows at) {
+    (void)s;
+    const int64_t cols = x.cols;
+    assert(strait_cpu_same_shape(y, x) && w.cols == cols && w.rows <= STRAIT_CONV_TAPS);
+    strait_cpu_keep_inputs(ring, x, at);
+    for (int64_t n = 0; n < x.rows; n++) {
+        const int64_t sequence = strait_cpu_sequence(at, n), position = strait_cpu_position(at, n);
+        const act *kept = act_of(ring) + sequence * STRAIT_CONV_RING * cols;
+        for (int64_t c = 0; sequence >= 0 && c < cols; c += LANES) {
+            vec sum = load_some(act_of(x) + n * cols + c, cols - c);
+            for (int64_t j = 0; j < w.rows && j <= position; j++)
+                sum += load_some(strait_cpu_f32(w) + j * cols + c, cols - c) *
+                       load_some(kept + (position - j) % STRAIT_CONV_RING * cols + c, cols - c);
+            store_some(act_of(y) + n * cols + c, sum, cols - c);
+        }
+    }
+    return STRAIT_OK;
+}
+
 void SIMD(conv)(struct strait_kernel_set *set) {
     set->conv.forward = conv;
     set->conv.back = conv_back;
+    set->conv.cached = conv_cached;
 }

@@ -283,7 +283,8 @@ static strait_err matmul(struct strait_stream *s, strait_tensor y, strait_tensor
     assert(p.depth > 0 && p.depth == (params.transpose_b ? b.cols : b.rows));
     assert(y.rows == (params.transpose_a ? a.cols : a.rows));
     assert(y.cols == (params.transpose_b ? b.rows : b.cols));
-    const int is_thin = y.rows < THIN;
+    /* Thin products compute each row by itself. */
+    const int is_thin = y.rows < THIN || params.is_rowwise;
     if (is_thin && !params.transpose_b)
         strait_pool_run(cpu->pool, (int)pieces(y.cols, SWEEP_COLS), sweep_task, (void *)&p);
     else if (is_thin && (!params.transpose_a || y.rows == 1))

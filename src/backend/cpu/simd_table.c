@@ -18,6 +18,7 @@ void SIMD(table)(struct strait_kernel_set *set) {
     SIMD(conv)(set);
 #if !ACT_IS_HALF // these have no activations, or take both types
     SIMD(cast)(set);
+    SIMD(sample)(set);
     SIMD(optim)(set);
     SIMD(payload)(set);
     SIMD(codec)(set);

@@ -209,22 +209,28 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_query_back"), &a, a.n_query);
 }
 
+/* Stores all keys and values before any row attends: rows of one sequence may see each other. */
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
-                                   strait_tensor values, strait_tensor qkv, int64_t past,
+                                   strait_tensor values, strait_tensor qkv, strait_cached_rows at,
                                    strait_heads heads) {
-    assert(past >= 0 && past < heads.seq_len && keys.rows == qkv.rows * heads.seq_len);
+    assert(at.sequences.rows == qkv.rows && at.positions.rows == qkv.rows);
     assert(strait_cuda_same_shape(keys, values) && keys.dtype == qkv.dtype);
     STRAIT_TRY(refuse_wide(heads));
     struct strait_attention_cached_args a = {.qkv = qkv.data,
                                              .y = y.data,
                                              .keys = keys.data,
                                              .values = values.data,
+                                             .sequences = at.sequences.data,
+                                             .positions = at.positions.data,
                                              .n_query = heads.n_query,
                                              .n_key = heads.n_key,
                                              .head_dim = heads.head_dim,
                                              .seq_len = (int32_t)heads.seq_len,
-                                             .past = (int32_t)past,
                                              .scale = heads.scale};
+    STRAIT_TRY(strait_cuda_launch(
+        s, STRAIT_CUDA_OF(qkv.dtype, "attention_store"),
+        (strait_cuda_grid){.x = qkv.rows, .threads = STRAIT_ATTENTION_STORE_THREADS},
+        STRAIT_CUDA_ARGS(a)));
     return strait_cuda_launch(s, STRAIT_CUDA_OF(qkv.dtype, "attention_cached"),
                               (strait_cuda_grid){.x = heads.n_query,
                                                  .y = qkv.rows,

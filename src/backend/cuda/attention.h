@@ -7,7 +7,8 @@
 enum {
     STRAIT_ATTENTION_HEAD_MAX = 256,  // widest head
     STRAIT_ATTENTION_PLAIN_TILE = 16, // rows per tile of the plain kernels, on both sides
-    STRAIT_ATTENTION_CACHED_WARPS = 8,
+    STRAIT_ATTENTION_CACHED_WARPS = 16,
+    STRAIT_ATTENTION_STORE_THREADS = 128,
     STRAIT_ATTENTION_DELTA_LANES = 8, // lanes that sum one delta
     STRAIT_ATTENTION_COLUMNS = 1024   // bytes of lse and delta of a tile of queries, padded
 };
@@ -24,14 +25,15 @@ struct strait_attention_args {
     float scale;
 };
 
-/* One new token per sequence: y [B x n_query P], keys and values [B seq_len x n_key P]. */
+/* One token per row, of sequences[row] (negative: none) at positions[row]: y [N x n_query P], keys
+ * and values [S seq_len x n_key P]. */
 struct strait_attention_cached_args {
     const void *qkv;
     void *y, *keys, *values;
+    const int32_t *sequences, *positions;
     int32_t n_query, n_key, head_dim, seq_len;
-    int32_t past;
     float scale;
 };
 
 static_assert(sizeof(struct strait_attention_args) == 80, "host and device layouts agree");
-static_assert(sizeof(struct strait_attention_cached_args) == 56, "host and device layouts agree");
+static_assert(sizeof(struct strait_attention_cached_args) == 72, "host and device layouts agree");

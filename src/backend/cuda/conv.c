@@ -42,7 +42,22 @@ static strait_err conv_back(struct strait_stream *s, strait_tensor d_x, strait_t
     return strait_cuda_add_columns(s, d_w.data, part, shares, w.rows * w.cols);
 }
 
+/* A thread takes a column of all rows: nobody else touches its part of the ring. */
+static strait_err conv_cached(struct strait_stream *s, strait_tensor y, strait_tensor ring,
+                              strait_tensor x, strait_tensor w, strait_cached_rows at) {
+    assert(strait_cuda_same_shape(y, x) && w.cols == x.cols && y.dtype == x.dtype);
+    assert(ring.cols == x.cols && ring.dtype == x.dtype && w.rows <= STRAIT_CONV_TAPS);
+    int taps = (int)w.rows;
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, ring.data, x.data, w.data,
+                                                   at.sequences.data, at.positions.data, x.rows,
+                                                   x.cols, taps);
+    return strait_cuda_launch(
+        s, STRAIT_CUDA_OF(x.dtype, "conv_cached"),
+        (strait_cuda_grid){.x = strait_cuda_pieces(x.cols, 128), .threads = 128}, args);
+}
+
 void strait_cuda_conv(struct strait_kernel_set *set) {
     set->conv.forward = conv;
     set->conv.back = conv_back;
+    set->conv.cached = conv_cached;
 }

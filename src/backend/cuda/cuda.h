@@ -108,6 +108,7 @@ void strait_cuda_rotate(struct strait_kernel_set *set);
 void strait_cuda_mlp(struct strait_kernel_set *set);
 void strait_cuda_embed(struct strait_kernel_set *set);
 void strait_cuda_loss(struct strait_kernel_set *set);
+void strait_cuda_sample(struct strait_kernel_set *set);
 void strait_cuda_attention(struct strait_kernel_set *set);
 void strait_cuda_payload(struct strait_kernel_set *set);
 void strait_cuda_codec(struct strait_kernel_set *set);

@@ -130,6 +130,42 @@ extern "C" __global__ void __launch_bounds__(128)
     conv_any(y, x, w, rows, cols, taps, seq_len);
 }
 
+/* Single tokens of several sequences: stores the inputs of all rows in the rings, then sums. */
+template <typename T>
+__device__ __forceinline__ void conv_cached_any(T *y, T *ring, const T *x, const float *w,
+                                                const int32_t *sequences, const int32_t *positions,
+                                                int64_t rows, int64_t cols, int taps) {
+    constexpr int RING = STRAIT_CONV_RING;
+    const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= cols) return;
+    for (int64_t i = 0; i < rows; i++)
+        if (sequences[i] >= 0)
+            ring[((int64_t)sequences[i] * RING + positions[i] % RING) * cols + c] = x[i * cols + c];
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t first = (int64_t)sequences[i] * RING, position = positions[i];
+        float sum[1], value[1];
+        if (first < 0) continue;
+        take<T, 1>(sum, x + i * cols + c);
+        for (int j = 0; j < taps && j <= position; j++) {
+            take<T, 1>(value, ring + (first + (position - j) % RING) * cols + c);
+            sum[0] += w[j * cols + c] * value[0];
+        }
+        put<T, 1>(y + i * cols + c, sum);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_cached_f32(float *y, float *ring, const float *x, const float *w, const int32_t *sequences,
+                    const int32_t *positions, int64_t rows, int64_t cols, int taps) {
+    conv_cached_any(y, ring, x, w, sequences, positions, rows, cols, taps);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    conv_cached_bf16(bf16 *y, bf16 *ring, const bf16 *x, const float *w, const int32_t *sequences,
+                     const int32_t *positions, int64_t rows, int64_t cols, int taps) {
+    conv_cached_any(y, ring, x, w, sequences, positions, rows, cols, taps);
+}
+
 /* Arguments of the gradient. */
 template <typename T> struct conv_gradient {
     T *d_x;

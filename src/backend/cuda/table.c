@@ -13,6 +13,7 @@ void strait_cuda_table(struct strait_kernel_set *set) {
     strait_cuda_attention(set);
     strait_cuda_mlp(set);
     strait_cuda_loss(set);
+    strait_cuda_sample(set);
     strait_cuda_payload(set);
     strait_cuda_codec(set);
     strait_cuda_conv(set);

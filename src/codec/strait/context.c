@@ -132,7 +132,7 @@ static strait_err plan_receiver(struct strait_codec *c) {
     STRAIT_TRY(strait_context_plan_gates(c));
     if (spec->is_padded) return STRAIT_OK;
     STRAIT_TRY(plan_inner(c, rows, k, m));
-    const strait_codec_tensor past = {&st->past, n, k};
+    const strait_codec_tensor past = {&st->past, n * spec->n_slots, k};
     if (spec->is_stepwise) STRAIT_TRY(strait_codec_add(c, &past, 1));
     return strait_codec_add(c, tensors, sizeof tensors / sizeof tensors[0]);
 }
@@ -202,10 +202,16 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     return strait_context_send(c, at, wire, st->u);
 }
 
+/* Stepwise: the codes of the last tokens of the sequence that crosses, one per slot. */
+static strait_tensor past_codes(const struct strait_codec *c, const strait_crossing *at) {
+    const strait_tensor all = ((const struct context_state *)c->state)->past;
+    return strait_tensor_rows(all, at->slot * c->spec.context, c->spec.context);
+}
+
 /* Stepwise: appends the new code to those of the last tokens and drops the oldest. */
 static strait_err remember(struct strait_codec *c, const strait_crossing *at, strait_tensor z) {
     const struct strait_kernels *k = c->backend->kernels;
-    const strait_tensor past = ((struct context_state *)c->state)->past;
+    const strait_tensor past = past_codes(c, at);
     if (at->past == 0) STRAIT_TRY(k->fill(at->stream, past, 0.0f));
     for (int64_t i = 0; i + 1 < past.rows; i++)
         STRAIT_TRY(k->cast(at->stream, strait_tensor_rows(past, i, 1),
@@ -242,7 +248,7 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
     const strait_tensor z = strait_codec_slot(c, st->z, at->slot);
     STRAIT_TRY(strait_context_receive(c, at, z, wire));
     if (c->spec.is_stepwise) STRAIT_TRY(remember(c, at, z));
-    STRAIT_TRY(decode_inner(c, at, c->spec.is_stepwise ? st->past : z));
+    STRAIT_TRY(decode_inner(c, at, c->spec.is_stepwise ? past_codes(c, at) : z));
     STRAIT_TRY(k->silu(at->stream, st->inner.h, st->inner.a));
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(

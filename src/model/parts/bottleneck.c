@@ -63,8 +63,10 @@ strait_err strait_bottleneck_encode(const strait_work *work, const strait_bottle
     /* The product adds to what resize_cols wrote: the code is mid[:k] plus the encoded output. */
     STRAIT_TRY(k->silu(work->stream, scratch, acts->mlp_out));
     STRAIT_TRY(cross(work, part, code, mid));
-    return k->matmul(work->stream, code, scratch, part->enc->compute,
-                     (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .beta = 1.0f});
+    return k->matmul(
+        work->stream, code, scratch, part->enc->compute,
+        (strait_matmul_params){
+            .transpose_b = 1, .alpha = 1.0f, .beta = 1.0f, .is_rowwise = work->is_rowwise});
 }
 
 strait_err strait_bottleneck_encode_backward(const strait_work *work, const strait_bottleneck *part,

@@ -26,6 +26,7 @@
  *   compute the weight gradients later ("deferred"). Gradients of gains and of convolutions, which
  *   their kernels compute together with the input gradient, are added by backward itself, and so
  * are all gradients of optional parts.
+ * - In generation a row must not depend on the others: matrix products pass work->is_rowwise on.
  * - Names of parameters are part of the checkpoint format and never change. */
 #pragma once
 
@@ -89,8 +90,8 @@ struct strait_part_ops {
      * recomputed: it runs once per microbatch. */
     strait_err (*plan_acts)(const strait_shape *shape, int64_t n_tokens, struct strait_slab *slab,
                             strait_part_acts *acts);
-    /* Rows of acts->past [rows x D], zero before the first token, for a part that reads earlier
-     * tokens: generation computes one token at a time. */
+    /* Rows of acts->past [sequences rows x D] per sequence, for a part that reads earlier tokens:
+     * generation computes only new ones (strait_layer_conv). */
     int64_t (*past_rows)(const strait_shape *shape);
 
     /* y from x [N x D]; y is x unless the part keeps its input. */

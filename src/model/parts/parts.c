@@ -121,11 +121,12 @@ strait_err strait_parts_plan_acts(const strait_shape *shape, strait_part_place p
 }
 
 strait_err strait_parts_plan_pasts(const strait_shape *shape, const strait_part_set *set,
-                                   struct strait_slab *slab, strait_tensor *pasts) {
+                                   int64_t n_sequences, struct strait_slab *slab,
+                                   strait_tensor *pasts) {
     for (int p = 0; p < STRAIT_PARTS; p++)
         if (set->has[p] && rows[p].ops->past_rows != NULL)
-            STRAIT_TRY(strait_layer_plan_acts(shape, slab, rows[p].ops->past_rows(shape),
-                                              shape->width, &pasts[p]));
+            STRAIT_TRY(strait_layer_plan_acts(
+                shape, slab, n_sequences * rows[p].ops->past_rows(shape), shape->width, &pasts[p]));
     return STRAIT_OK;
 }
 

@@ -34,9 +34,10 @@ strait_err strait_parts_add_params(struct strait_param_list *list, strait_part_p
 strait_err strait_parts_plan_acts(const strait_shape *shape, strait_part_place place,
                                   const strait_part_set *set, int64_t n_tokens,
                                   struct strait_slab *slab, strait_part_acts *acts);
-/* Plans what they keep of earlier tokens in generation. */
+/* Plans what they keep of earlier tokens of so many sequences in generation. */
 strait_err strait_parts_plan_pasts(const strait_shape *shape, const strait_part_set *set,
-                                   struct strait_slab *slab, strait_tensor *pasts);
+                                   int64_t n_sequences, struct strait_slab *slab,
+                                   strait_tensor *pasts);
 
 /* Copies the activations of the parts at a place. */
 void strait_parts_copy_acts(strait_part_place place, strait_part_acts *to,

@@ -331,22 +331,22 @@ static void generation_matches_the_whole_sequence(void **state) {
     struct strait_generator *generators[STAGES_MAX] = {NULL};
     open_chain(&c, tiny_spec(with_bottleneck(tiny_llama()), SEQUENCES, SEQ_LEN),
                (const int[]){1, 1, 2});
-    const double expected = forward(&c, 0.0f);
-    double sum = 0.0;
+    const strait_generator_spec one = {1, 0, 1};
+    double sum = 0.0, expected = forward(&c, 0.0f);
     for (int i = 0; i < c.n; i++)
-        CHECK_OK(strait_generator_open(c.stages[i], &generators[i]));
+        CHECK_OK(strait_generator_open(c.stages[i], one, &generators[i]));
     for (int t = 0; t < TOKENS; t++) {
         const float *logits = NULL;
         for (int i = 0; i < c.n; i++) {
             strait_tensor output;
-            if (t % SEQ_LEN == 0) strait_generator_reset(generators[i]);
-            CHECK_OK(strait_generator_embed(generators[i], c.batch.tokens[t]));
+            const strait_token_row row = {c.batch.tokens[t], 0, t % SEQ_LEN};
+            CHECK_OK(strait_generator_begin(generators[i], &row, 1));
             CHECK_OK(strait_generator_run(generators[i]));
             if (i == c.n - 1) break;
             CHECK_OK(strait_generator_output(generators[i], &output));
             copy(strait_generator_input(generators[i + 1]), output);
         }
-        CHECK_OK(strait_generator_logits(generators[c.n - 1], &logits));
+        CHECK_OK(strait_generator_logits(generators[c.n - 1], 1, &logits));
         sum += cross_entropy(logits, tiny_llama().vocab, c.batch.targets[t]);
     }
     CHECK_NEAR(sum / TOKENS, expected, 1e-5);

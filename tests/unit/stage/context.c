@@ -90,7 +90,10 @@ static void pipeline_open(struct pipeline *pipe, strait_shape shape, int bits, i
         spec.layers = (strait_layer_range){i, i + 1};
         CHECK_OK(strait_stage_open(&spec, pipe->backend, &pipe->stages[i]));
         tiny_randomise(pipe->stages[i], 11);
-        if (is_stepwise) CHECK_OK(strait_generator_open(pipe->stages[i], &pipe->generators[i]));
+        if (is_stepwise)
+            CHECK_OK(strait_generator_open(pipe->stages[i],
+                                           (strait_generator_spec){.n_sequences = 1, .n_rows = 1},
+                                           &pipe->generators[i]));
     }
     open_codecs(pipe, &shape, bits);
 }
@@ -196,7 +199,8 @@ static const float *run_token(struct pipeline *pipe, int64_t position, int32_t t
     for (int i = 0; i < STAGES; i++) {
         strait_tensor output;
         struct strait_generator *g = pipe->generators[i];
-        CHECK_OK(strait_generator_embed(g, token));
+        const strait_token_row row = {.token = token, .position = (int32_t)position};
+        CHECK_OK(strait_generator_begin(g, &row, 1));
         CHECK_OK(strait_generator_run(g));
         if (i == STAGES - 1) break;
         const strait_crossing at = {.stream = strait_stage_stream(pipe->stages[i]),
@@ -209,7 +213,7 @@ static const float *run_token(struct pipeline *pipe, int64_t position, int32_t t
                                          strait_generator_input(pipe->generators[i + 1]),
                                          pipe->wires[i][0]));
     }
-    CHECK_OK(strait_generator_logits(pipe->generators[STAGES - 1], &logits));
+    CHECK_OK(strait_generator_logits(pipe->generators[STAGES - 1], 1, &logits));
     return logits;
 }
 
@@ -224,9 +228,6 @@ static void single_tokens_match_whole_sequences(void **state) {
         pipeline_open(&single, shape, bits, 1);
         const strait_tensor losses = forward(&whole, 0.0f);
         for (int i = 0; i < TOKENS; i++) {
-            if (i % SEQ_LEN == 0)
-                for (int s = 0; s < STAGES; s++)
-                    strait_generator_reset(single.generators[s]);
             const float *logits = run_token(&single, i % SEQ_LEN, whole.batch.tokens[i]);
             CHECK_NEAR(cross_entropy(logits, shape.vocab, whole.batch.targets[i]),
                        (double)((const float *)losses.data)[i], 1e-4);

@@ -57,7 +57,8 @@ static strait_err mix(const strait_work *work, const strait_part *part,
     STRAIT_TRY(work->kernels->cast(work->stream, acts->kept[0], x));
     return work->kernels->matmul(
         work->stream, y, acts->kept[0], part->params[0]->compute,
-        (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .beta = 1.0f});
+        (strait_matmul_params){
+            .transpose_b = 1, .alpha = 1.0f, .beta = 1.0f, .is_rowwise = work->is_rowwise});
 }
 
 static strait_err mix_back(const strait_work *work, const strait_part *part,
