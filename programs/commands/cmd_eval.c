@@ -8,9 +8,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-static const char *text_path, *field, *data_path, *tokenizer_path, *device;
-static int as_json;
+static const char *text_path, *field, *data_path, *tokenizer_path, *precision;
+static const char *device = "auto";
+static int as_json, as_run;
 static int64_t threads;
 
 static const strait_flag flags[] = {
@@ -23,7 +25,11 @@ static const strait_flag flags[] = {
      "tokenizer.json (default: the one in the run's folder)"},
     {"threads", 0, STRAIT_FLAG_INT, &threads, "N", "threads (default 0: one per core)"},
     {"device", 0, STRAIT_FLAG_TEXT, &device, "KIND",
-     "compute on this device, with the stages of the run, which must have its run.yaml"},
+     "compute on cpu, cuda, or auto: cuda where there is one (default auto)"},
+    {"precision", 0, STRAIT_FLAG_TEXT, &precision, "P",
+     "fp32, bf16, or auto: bf16 on cuda (default auto)"},
+    {"as-run", 0, STRAIT_FLAG_SWITCH, &as_run, NULL,
+     "score --data as the run validates: with its batches and stages, from its run.yaml"},
     {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object"},
     {0},
 };
@@ -76,7 +82,7 @@ static strait_err evaluate(struct strait_model *model) {
 
 /* The trainer validates on any device and with any number of stages, so the run is opened with the
  * shards as its validation data and does not train. */
-static strait_err evaluate_on_device(const char *folder) {
+static strait_err evaluate_as_run(const char *folder) {
     char file[STRAIT_FILES_PATH];
     char valid[STRAIT_FILES_PATH];
     char kind[STRAIT_FILES_PATH];
@@ -86,13 +92,15 @@ static strait_err evaluate_on_device(const char *folder) {
     strait_trainer_info info;
     double loss = 0.0;
     if (data_path == NULL || tokenizer_path != NULL)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "--device needs --data FILE.bin, and no --tokenizer");
-    STRAIT_TRY(strait_args_check_device(device));
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--as-run needs --data FILE.bin, and no --tokenizer");
+    if (strcmp(device, "auto") != 0) STRAIT_TRY(strait_args_check_device(device));
     STRAIT_TRY(strait_files_path(file, "%s/run.yaml", folder));
     STRAIT_TRY(strait_files_path(valid, "data.valid=%s", data_path));
     STRAIT_TRY(strait_files_path(kind, "device.kind=%s", device));
-    const char *const sets[] = {valid, kind, "data.valid_tokens=0"};
-    STRAIT_TRY(strait_run_load(file, sets, 3, &run));
+    const char *const sets[] = {valid, "data.valid_tokens=0", kind};
+    /* The run's own device, unless another is named. */
+    const int is_auto = strcmp(device, "auto") == 0;
+    STRAIT_TRY(strait_run_load(file, sets, is_auto ? 2 : 3, &run));
     strait_err err = strait_trainer_open(run, &trainer);
     if (err == STRAIT_OK) err = strait_trainer_load(trainer, folder, &note);
     if (err == STRAIT_OK && note != NULL) fprintf(stderr, "note: %s\n", note);
@@ -115,9 +123,12 @@ static strait_err run_eval(int n_args, const char **args) {
     if ((text_path == NULL) == (data_path == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG, "eval needs either --text FILE or --data FILE.bin");
     STRAIT_TRY(strait_args_check_threads(threads));
-    if (device != NULL) return evaluate_on_device(args[0]);
+    if (as_run) return evaluate_as_run(args[0]);
     /* Zero threads mean one per core, as everywhere. */
-    const strait_model_params params = {.tokenizer = tokenizer_path, .n_threads = (int)threads};
+    const strait_model_params params = {.tokenizer = tokenizer_path,
+                                        .n_threads = (int)threads,
+                                        .device = device,
+                                        .precision = precision};
     struct strait_model *model = NULL;
     STRAIT_TRY(strait_model_open(args[0], &params, &model));
     const strait_err err = evaluate(model);

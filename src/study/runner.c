@@ -61,15 +61,8 @@ static strait_err start_test(runner *r, place *p) {
     char log[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(result, "%s.test.json", p->folder));
     STRAIT_TRY(strait_file_path(log, "%s.log", p->folder));
-    const char *const argv[] = {r->program,
-                                "eval",
-                                p->folder,
-                                "--data",
-                                r->spec->study->test,
-                                "--device",
-                                p->job->run->device.kind,
-                                "--json",
-                                NULL};
+    const char *const argv[] = {r->program,           "eval",     p->folder, "--data",
+                                r->spec->study->test, "--as-run", "--json",  NULL};
     p->is_test = 1;
     return strait_process_start(argv, result, log, &p->pid);
 }

@@ -7,13 +7,13 @@ make_corpus
 head -c 4000 text.txt >test.txt
 runs tokenize --tokenizer tokenizer.json --out test.bin test.txt
 
-# eval --device scores shards as the run itself validates, on the run's stages.
+# eval --as-run scores shards as the run itself validates, on the run's stages.
 make_run run.yaml
 runs train run.yaml --out one --set stages.count=2 --set data.valid_tokens=0
-runs eval one --data train.bin --device cpu --json
+runs eval one --data train.bin --as-run --json
 loss=$(sed -n 's/^{"step":10,"valid_loss":\([0-9.]*\)}$/\1/p' one/metrics.jsonl)
 says "$OUT" "\"loss\": $loss, "
-refuses 2 "needs --data" eval one --text text.txt --device cpu
+refuses 2 "needs --data" eval one --text text.txt --as-run
 
 # A run that keeps no weights still has its metrics.
 runs train run.yaml --out light --set train.save_every=-1
