@@ -45,7 +45,7 @@ test: deps
 	@ctest --preset release -j $(TEST_JOBS) -LE soak
 
 soak: deps
-	@tools/install-packages check
+	@tools/install-packages check soak
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 	@tools/soak build

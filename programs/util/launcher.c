@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Read before any thread starts. */
 static long number(const char *name) {
@@ -27,6 +28,10 @@ static long count_processes(const char **launcher) {
     return 1;
 }
 
+static int is_srun(const char *launcher) {
+    return strcmp(launcher, "srun") == 0;
+}
+
 /* Signals to the whole job (Ctrl-C, scancel) are for rank 0, which then tells the others what to
  * do. If it dies, they notice by themselves. */
 static void ignore_signals(void) {
@@ -40,6 +45,12 @@ strait_err strait_launcher_join(int *rank) {
     const long n = count_processes(&launcher);
     *rank = 0;
     if (n <= 1) return STRAIT_OK;
+    /* MPI would end the process with a page of its own advice. */
+    if (is_srun(launcher) && !is_set("PMIX_RANK") && !is_set("PMI_RANK"))
+        return STRAIT_FAIL(STRAIT_ENOTSUP,
+                           "srun started %ld processes without PMIx: start them with \"srun "
+                           "--mpi=pmix\" (srun --mpi=list prints what this Slurm has)",
+                           n);
     (void)signal(SIGPIPE, SIG_IGN);
     const strait_err err = strait_cluster_join(rank);
     if (err != STRAIT_OK) {
