@@ -5,7 +5,7 @@
 
 runs doctor
 says "$OUT" '^machine$' '^. processor .*[0-9]+ core' '^. memory .* free' "^. disk .*free in $SCRATCH" \
-    '^. clock ' '^. sandbox +(seccomp filters|no seccomp filters)' '^network$' '^. congestion ' '^cuda$' '^use$' '^  device.kind +(cpu|cuda)$'
+    '^. clock ' '^. sandbox +(seccomp filters|no seccomp filters)' '^network$' '^. congestion ' '^  mpi +(Open MPI v[0-9.]+ by .*/strait-mpi.so|not installed)' '^cuda$' '^use$' '^  device.kind +(cpu|cuda)$'
 # Every note says what to do, on the same line or the next.
 awk '/^\?/ { wants = 1; if (/: [a-z]/) wants = 0; next } wants && !/->/ { exit 1 } { wants = 0 }' \
     "$OUT" || fail "a note does not say what to do"

@@ -18,6 +18,7 @@ installs() {
         [ -n "$(find "$1${2:-}" -name $file)" ] || fail "$file was not installed in $1"
     done
     [ ! -f "$(dirname "$STRAIT")/strait.cuda" ] || [ -s "$1${2:-}/bin/strait.cuda" ] || fail "the CUDA kernels were not installed"
+    [ ! -f "$(dirname "$STRAIT")/strait-mpi.so" ] || [ -s "$1${2:-}/bin/strait-mpi.so" ] || fail "the MPI module was not installed"
 }
 
 installs "$SCRATCH/here"

@@ -23,17 +23,24 @@ static MPI_Request get(const strait_mpi_request *request) {
     return handle;
 }
 
-/* An error must not end the process: the program says what was lost, and why. */
-static int start(const char **name) {
+/* "Open MPI v4.1.4, package: ..." up to the comma. */
+static const char *name_of(void) {
     static char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int level = 0, n = 0;
+    int n = 0;
+    pthread_mutex_lock(&mutex);
+    if (version[0] == '\0' && MPI_Get_library_version(version, &n) == MPI_SUCCESS)
+        version[strcspn(version, ",\n")] = '\0';
+    pthread_mutex_unlock(&mutex);
+    return version;
+}
+
+/* An error must not end the process: the program says what was lost, and why. */
+static int start(void) {
+    int level = 0;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) return 0;
     if (level < MPI_THREAD_SERIALIZED || MPI_Comm_dup(MPI_COMM_WORLD, &comm) != MPI_SUCCESS)
         return 0;
     (void)MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    (void)MPI_Get_library_version(version, &n);
-    version[strcspn(version, ",\n")] = '\0';
-    *name = version;
     return 1;
 }
 
@@ -119,6 +126,7 @@ __attribute__((visibility("default"))) extern const strait_mpi_module strait_mpi
 
 const strait_mpi_module strait_mpi_module_table = {
     .abi = STRAIT_MPI_ABI,
+    .name = name_of,
     .start = start,
     .rank = rank_of,
     .size = size_of,

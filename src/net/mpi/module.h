@@ -25,9 +25,9 @@ typedef struct strait_mpi_request {
 } strait_mpi_request;
 
 typedef struct strait_mpi_module {
-    uint32_t abi; // STRAIT_MPI_ABI of the module
-    /* Starts MPI; *name is then the library's name and version. */
-    int (*start)(const char **name);
+    uint32_t abi;              // STRAIT_MPI_ABI of the module
+    const char *(*name)(void); // of the MPI library, with its version; also before start
+    int (*start)(void);
     int (*rank)(void);
     int (*size)(void);
     /* Collects `bytes` from every rank, in their order. */

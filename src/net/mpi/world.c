@@ -27,7 +27,6 @@ enum {
 /* Set once by strait_mpi_join, before other threads start. */
 static struct {
     const strait_mpi_module *module; // NULL: not joined
-    const char *name;
     int rank, size;
     strait_mpi_member *members;
 } world;
@@ -57,6 +56,7 @@ static strait_err open_module(char path[STRAIT_PATH_MAX], const strait_mpi_modul
         *out = module;
         return STRAIT_OK;
     }
+    path[0] = '\0';
     return STRAIT_FAIL(STRAIT_ENOTSUP,
                        "MPI support is not installed: strait-mpi.so is neither in %s nor in its "
                        "../lib/strait or ../bin: build strait where Open MPI's headers are "
@@ -64,9 +64,11 @@ static strait_err open_module(char path[STRAIT_PATH_MAX], const strait_mpi_modul
                        folder);
 }
 
-strait_err strait_mpi_find(char path[STRAIT_PATH_MAX]) {
+strait_err strait_mpi_find(char path[STRAIT_PATH_MAX], const char **name) {
     const strait_mpi_module *module = NULL;
-    return open_module(path, &module);
+    STRAIT_TRY(open_module(path, &module));
+    *name = module->name();
+    return STRAIT_OK;
 }
 
 /* ---- the members ---- */
@@ -159,7 +161,7 @@ strait_err strait_mpi_join(void) {
     const strait_mpi_module *module = NULL;
     if (world.module != NULL) return STRAIT_OK;
     STRAIT_TRY(open_module(path, &module));
-    if (!module->start(&world.name))
+    if (!module->start())
         return STRAIT_FAIL(STRAIT_ENOTSUP, "MPI cannot be started; see its messages above");
     world.module = module;
     world.rank = module->rank();
@@ -190,7 +192,7 @@ const strait_mpi_module *strait_mpi_world(void) {
 }
 
 const char *strait_mpi_name(void) {
-    return world.name != NULL ? world.name : "";
+    return world.module != NULL ? world.module->name() : "";
 }
 
 int strait_mpi_rank(void) {

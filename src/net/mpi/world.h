@@ -25,9 +25,9 @@ typedef struct strait_mpi_member {
     int local;                  // number among the ranks of its node
 } strait_mpi_member;
 
-/* Finds and opens the module without starting MPI. STRAIT_ENOTSUP says where it was looked for, or
- * which library it lacks. */
-strait_err strait_mpi_find(char path[STRAIT_PATH_MAX]);
+/* Finds and opens the module without starting MPI; *name is that of the MPI library, with its
+ * version. STRAIT_ENOTSUP: it is not installed, and `path` is empty, or lacks a library. */
+strait_err strait_mpi_find(char path[STRAIT_PATH_MAX], const char **name);
 
 /* Starts MPI and learns who the other ranks are. STRAIT_ENOTSUP as above; STRAIT_EPROTO when the
  * ranks are of different releases. Called by every rank. */
