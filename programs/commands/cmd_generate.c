@@ -3,6 +3,7 @@
 #include <strait/strait.h>
 
 #include "commands.h"
+#include "files.h"
 #include "generate_prompts.h"
 #include "json_text.h"
 
@@ -12,7 +13,7 @@
 
 static const char *prompts_path;
 static strait_flag_list prompts, stops;
-static int hides_prompt, as_json;
+static int hides_prompt, as_json, shows_time;
 static int64_t n_at_once = 32;
 static strait_model_params opening = {.device = "auto"};
 static int64_t threads;
@@ -53,6 +54,8 @@ static const strait_flag flags[] = {
      "fp32, bf16, or auto: bf16 on cuda (default auto)"},
     {"threads", 0, STRAIT_FLAG_INT, &threads, "N", "threads (default 0: one per core)"},
     {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object per prompt"},
+    {"time", 0, STRAIT_FLAG_SWITCH, &shows_time, NULL,
+     "report tokens per second, from the first token on, on standard error"},
     {0},
 };
 
@@ -71,6 +74,8 @@ typedef struct printer {
     const strait_prompt_list *prompts;
     output *outputs;
     int current;
+    int64_t n_tokens;
+    double began; // when the first token came; 0: not yet
 } printer;
 
 static strait_err write_text(const char *text, size_t n) {
@@ -129,6 +134,7 @@ static strait_err print_next(printer *p) {
 
 static strait_err take_text(void *user, const char *text, size_t n, int is_prompt) {
     output *o = user;
+    if (!is_prompt && o->printer->began == 0) o->printer->began = strait_files_seconds();
     if (is_prompt && (hides_prompt || as_json)) return STRAIT_OK;
     if (!as_json && o == &o->printer->outputs[o->printer->current]) return write_text(text, n);
     return keep_text(o, text, n);
@@ -139,7 +145,16 @@ static strait_err take_end(void *user, strait_generate_end why, int64_t n_tokens
     o->is_ended = 1;
     o->why = why;
     o->n_tokens = n_tokens;
+    o->printer->n_tokens += n_tokens;
     return print_next(o->printer);
+}
+
+/* The first token of each text is left out: it waits for the weights and for the prompt. */
+static void report_time(const printer *p, const char *device) {
+    const double seconds = strait_files_seconds() - p->began;
+    const double n = (double)(p->n_tokens - p->prompts->n);
+    fprintf(stderr, "%lld tokens, %.1f per second (%s)\n", (long long)p->n_tokens,
+            seconds > 0 && n > 0 ? n / seconds : 0.0, device);
 }
 
 /* The note goes to standard error: standard output is the text alone. */
@@ -157,6 +172,7 @@ static strait_err generate(struct strait_model *model, printer *p, strait_genera
     const strait_err err = strait_model_generate_batch(model, each, p->prompts->n, (int)n_at_once);
     if (err == STRAIT_ECONFIG && info.tokenizer == NULL)
         return strait_args_hint(err, "--tokenizer FILE");
+    if (err == STRAIT_OK && shows_time) report_time(p, info.device);
     return err;
 }
 

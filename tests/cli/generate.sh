@@ -54,6 +54,8 @@ says "$OUT" '"finish_reason": "stop"'
 grep -q "$word" "$OUT" && fail "the stop string is in the text"
 runs generate one -p "the sea" -n 20 -t 0 --json
 says "$OUT" '"tokens": 20, "finish_reason": "length"'
+runs generate one -p "the sea" -n 20 --keep-going --time
+says "$ERR" '^20 tokens, [0-9.]+ per second \(cpu: '
 runs generate one -p "the sea" -n 0 --json
 says "$OUT" '"text": "", "tokens": 0'
 
