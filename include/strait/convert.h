@@ -47,6 +47,13 @@ STRAIT_API strait_err strait_export_hf(const char *run, const char *out,
 STRAIT_API strait_err strait_export_gguf(const char *run, const char *out, const char *dtype,
                                          strait_convert_note note, void *user);
 
+/* Writes the adapters of a run that was trained with train.lora as a folder that the Python library
+ * PEFT loads: adapter_config.json and adapter_model.safetensors. `out` must not exist.
+ * STRAIT_ENOTSUP: the run has no adapters, or transformers no class for its model. The other two
+ * exports merge adapters into the weights. */
+STRAIT_API strait_err strait_export_peft(const char *run, const char *out, strait_convert_note note,
+                                         void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-/* cmd_export.c - strait export RUN --to hf|gguf --out PATH */
+/* cmd_export.c - strait export RUN --to hf|gguf|peft --out PATH */
 #include <strait/convert.h>
 
 #include "commands.h"
@@ -11,7 +11,7 @@ static int64_t shard_bytes;
 
 static const strait_flag flags[] = {
     {"to", 0, STRAIT_FLAG_TEXT, &to, "FORMAT",
-     "hf: a folder for transformers; gguf: a file for llama.cpp"},
+     "hf: a folder for transformers; gguf: a file for llama.cpp; peft: the adapters of train.lora"},
     {"out", 'o', STRAIT_FLAG_TEXT, &out, "PATH", "the folder or file to create"},
     {"dtype", 0, STRAIT_FLAG_TEXT, &dtype, "TYPE",
      "hf: f32 (default), bf16 or f16; gguf: f16 (default), f32, bf16 or q8_0"},
@@ -29,27 +29,32 @@ static strait_err run_export(int n_args, const char **args) {
                                       "name the format and the target with --to hf --out DIR",
                                       n_args, args));
     const int is_gguf = to != NULL && strcmp(to, "gguf") == 0;
-    if (to == NULL || (!is_gguf && strcmp(to, "hf") != 0))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "export needs --to hf or --to gguf");
+    const int is_peft = to != NULL && strcmp(to, "peft") == 0;
+    if (to == NULL || (!is_gguf && !is_peft && strcmp(to, "hf") != 0))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "export needs --to hf, --to gguf or --to peft");
+    if (is_peft && dtype != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--to peft writes f32 and takes no --dtype");
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "export needs --out PATH");
     if (shard_bytes < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--shard-bytes must not be negative");
     const strait_export_params params = {.dtype = dtype, .shard_bytes = shard_bytes};
     strait_progress progress;
     strait_progress_init(&progress);
     if (is_gguf) return strait_export_gguf(args[0], out, dtype, say, &progress);
+    if (is_peft) return strait_export_peft(args[0], out, say, &progress);
     return strait_export_hf(args[0], out, &params, say, &progress);
 }
 
 const strait_command strait_cmd_export = {
     .name = "export",
-    .usage = "RUN --to hf|gguf --out PATH [flags]",
+    .usage = "RUN --to hf|gguf|peft --out PATH [flags]",
     .summary = "write a trained model for transformers or llama.cpp",
     .about =
         "RUN is a run's folder, whose newest undamaged checkpoint is used, or one\n"
         "checkpoint's. hf writes config.json, the weights as safetensors, the tokenizer and a\n"
         "model card. Models that are a Llama, Qwen2 or Qwen3 load as such; others bring the\n"
         "Python code that computes them, for trust_remote_code=True. gguf writes one file\n"
-        "with the tokenizer, for those three only.",
+        "with the tokenizer, for those three only. Both merge the adapters of train.lora into\n"
+        "the weights; peft writes them alone, for the Python library PEFT.",
     .flags = flags,
     .run = run_export,
 };

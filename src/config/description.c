@@ -48,7 +48,10 @@ typedef struct field {
 /* The options of the run file that the table marks as saved, by their keys, and what a plan adds to
  * them. */
 static const field fields[] = {FIELD_SAVED("subspace", shape.subspace, 1)
-                                   FIELD_SAVED("codec.seed", codec.seed, 0)
+                                   FIELD_LATE("lora_rank", shape.lora_rank, 1)
+                                       FIELD_LATE("lora_alpha", shape.lora_alpha, 1)
+                                           FIELD_LATE("lora_targets", shape.lora_targets, 1)
+                                               FIELD_SAVED("codec.seed", codec.seed, 0)
 #define SHAPE(key, member, saved, kind, initial, help) FIELD_##saved(#key, shape.member, 1)
 #define CODEC(key, member, saved, kind, initial, help) FIELD_##saved("codec." #key, codec.member, 0)
 #include "config/run_options.def"
@@ -182,7 +185,9 @@ static int is_late(const char *key) {
 static strait_err check_pair(const struct strait_checkpoint *checkpoint,
                              const strait_safetensors_pair *ours) {
     const char *theirs = strait_checkpoint_model(checkpoint, ours->key);
-    const char *part = strncmp(ours->key, "codec.", 6) == 0 ? "link" : "model";
+    const char *part = strncmp(ours->key, "codec.", 6) == 0  ? "link"
+                       : strncmp(ours->key, "lora_", 5) == 0 ? "train"
+                                                             : "model";
     if (theirs == NULL) theirs = is_late(ours->key) ? "0" : "unknown";
     if (strcmp(theirs, ours->value) == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA,

@@ -9,7 +9,7 @@
 #include "store/checkpoint.h"
 
 enum {
-    STRAIT_DESCRIBE_PAIRS = 48,
+    STRAIT_DESCRIBE_PAIRS = 56,
     STRAIT_DESCRIBE_TEXT = 512
 };
 

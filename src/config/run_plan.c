@@ -70,6 +70,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
              [STRAIT_ROLE_MIXING] = {.learning_rate = (float)run->train.mixing_learning_rate}},
     };
     (void)snprintf(spec.freeze, sizeof spec.freeze, "%s", run->train.freeze);
+    if (run->train.lora.rank > 0) (void)snprintf(spec.only, sizeof spec.only, "*.lora_a,*.lora_b");
 #define OPTIM(key, kind, initial, help) spec.key = (__typeof__(spec.key))run->train.key;
 #include "config/run_options.def"
     return spec;
@@ -275,6 +276,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
                            (long long)plan.microbatch, (long long)plan.sequences);
     plan.n_microbatches = plan.sequences / plan.microbatch;
     STRAIT_TRY(make_pipeline(run, &plan));
+    STRAIT_TRY(strait_run_plan_fit_lora(run, &plan));
     *out = plan;
     return STRAIT_OK;
 }

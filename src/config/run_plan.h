@@ -83,6 +83,10 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
 int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica);
 void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage, int *replica);
 
+/* Fills in the adapters of train.lora. strait_run_plan_init does so itself. STRAIT_ECONFIG for
+ * targets that the model does not have, and for a codec that would have to be trained. */
+strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan);
+
 /* The most replicas of any stage. */
 int strait_run_plan_replicas_max(const strait_run_plan *plan);
 

@@ -107,6 +107,8 @@ static strait_err resolve_train(strait_run *run) {
                       run->train.embedding_learning_rate));
     STRAIT_TRY(derive("train.embedding_weight_decay", &run->train.embedding_weight_decay,
                       run->train.weight_decay));
+    if (run->train.lora.rank > 0 && run->train.lora.alpha == 0)
+        run->train.lora.alpha = (double)(2 * run->train.lora.rank);
     if (run->train.warmup < 0)
         run->train.warmup = run->train.steps / 20 < 1000 ? run->train.steps / 20 : 1000;
     return STRAIT_OK;
@@ -120,6 +122,12 @@ static strait_err check_schedule(const strait_run *run) {
                      "%lld",
                      ll(run->train.warmup), ll(run->train.decay_steps), ll(run->train.steps));
     return STRAIT_OK;
+}
+
+/* Adapters of random weights would be of no use. */
+static strait_err check_lora(const strait_run *run) {
+    if (run->train.lora.rank == 0 || run->train.init_from[0] != '\0') return STRAIT_OK;
+    return WRONG("train.lora: needs train.init_from, the model to adapt");
 }
 
 /* A step must consist of whole microbatches of whole sequences, so that no token is padded. */
@@ -159,6 +167,7 @@ strait_err strait_run_resolve(const char *path, strait_run *run) {
     STRAIT_TRY(check_model(run));
     STRAIT_TRY(resolve_train(run));
     STRAIT_TRY(check_schedule(run));
+    STRAIT_TRY(check_lora(run));
     STRAIT_TRY(check_parts(run));
     return check_batch(run);
 }

@@ -72,6 +72,7 @@ static strait_err list_public(const strait_run_plan *plan, struct strait_export_
 static void add_own(const strait_safetensor *t, struct strait_export_list *list) {
     strait_export_item *item = &list->items[list->n_items];
     const int64_t rows = t->n_dims > 1 ? t->dims[0] : 1, cols = t->dims[t->n_dims - 1];
+    if (strait_weights_source_is_adapter(t->name)) return;
     for (int i = 0; i < list->n_items; i++)
         if (strcmp(list->items[i].name, t->name) == 0) return; // a tied embedding is in two stages
     *item = (strait_export_item){

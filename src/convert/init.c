@@ -158,7 +158,7 @@ static void report(struct init *in) {
     const char *name = NULL;
     int64_t rows = 0, cols = 0;
     for (int i = 0; strait_init_source_at(&in->source, i, &name, &rows, &cols); i++)
-        if (!in->is_used[i]) mention(in->left, &in->n_left, name);
+        if (!in->is_used[i] && name[0] != '\0') mention(in->left, &in->n_left, name);
     strait_convert_say(in->notes,
                        "weights from %s: %d tensors taken, %d new%s%s%s, %d left over%s%s%s",
                        in->source_path, in->n_taken, in->n_fresh, in->n_fresh > 0 ? " (" : "",

@@ -24,7 +24,8 @@ void strait_init_source_close(struct strait_init_source *s) {
     strait_hf_model_close(&s->hf);
 }
 
-/* The i-th tensor of all files with weights. */
+/* The i-th tensor of all files with weights. Adapters are counted, but match nothing: the weights
+ * contain them. */
 static const strait_safetensor *weight_at(const struct strait_checkpoint *checkpoint, int i) {
     const struct strait_safetensors *file = NULL;
     const char *name = NULL;
@@ -48,7 +49,7 @@ int strait_init_source_at(const struct strait_init_source *s, int i, const char 
     }
     const strait_safetensor *t = weight_at(s->checkpoint, i);
     if (t == NULL) return 0;
-    *name = t->name;
+    *name = strait_weights_source_is_adapter(t->name) ? "" : t->name;
     *rows = t->n_dims > 1 ? t->dims[0] : 1;
     *cols = t->n_dims > 0 ? t->dims[t->n_dims - 1] : 1;
     strait_weights_source_shape(&s->weights, t->name, rows, cols);

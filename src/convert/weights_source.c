@@ -2,8 +2,10 @@
 
 #include "base/alloc.h"
 #include "codec/basis.h"
+#include "model/parts/lora.h"
 #include "stage/runner_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,9 +103,51 @@ static strait_err read_expanded(const struct strait_weights_source *s, const cha
     return err;
 }
 
+/* out [rows x cols] += scale B A. */
+static void add_product(const float *a, const float *b, double scale, strait_tensor out, int rank) {
+    float *values = out.data;
+    for (int64_t r = 0; r < out.rows; r++)
+        for (int64_t c = 0; c < out.cols; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < rank; k++)
+                sum += (double)b[r * rank + k] * (double)a[k * out.cols + c];
+            values[r * out.cols + c] = (float)((double)values[r * out.cols + c] + scale * sum);
+        }
+}
+
+/* Adds the adapter of a matrix that has one. */
+static strait_err merge_adapter(const struct strait_weights_source *s, const char *name,
+                                strait_tensor out) {
+    const int rank = s->plan->shape.lora_rank;
+    char side[STRAIT_PARAM_NAME + 8];
+    float *a = NULL, *b = NULL;
+    if (strait_lora_target_of(&s->plan->shape, name) < 0) return STRAIT_OK;
+    strait_err err = strait_alloc_unset((size_t)(rank * out.cols), sizeof *a, name, (void **)&a);
+    if (err == STRAIT_OK)
+        err = strait_alloc_unset((size_t)(rank * out.rows), sizeof *b, name, (void **)&b);
+    (void)snprintf(side, sizeof side, "%.56s.lora_a", name);
+    if (err == STRAIT_OK)
+        err = strait_checkpoint_read(s->checkpoint, side,
+                                     (strait_tensor){a, STRAIT_F32, rank, out.cols});
+    (void)snprintf(side, sizeof side, "%.56s.lora_b", name);
+    if (err == STRAIT_OK)
+        err = strait_checkpoint_read(s->checkpoint, side,
+                                     (strait_tensor){b, STRAIT_F32, out.rows, rank});
+    if (err == STRAIT_OK) add_product(a, b, (double)strait_lora_scale(&s->plan->shape), out, rank);
+    strait_alloc_free(a);
+    strait_alloc_free(b);
+    return err;
+}
+
+int strait_weights_source_is_adapter(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcmp(dot, ".lora_a") == 0 || strcmp(dot, ".lora_b") == 0);
+}
+
 strait_err strait_weights_source_read(const struct strait_weights_source *s, const char *name,
                                       int64_t rows, int64_t cols, float *out) {
+    const strait_tensor tensor = {out, STRAIT_F32, rows, cols};
     if (has_coordinates(s, name)) return read_expanded(s, name, rows, cols, out);
-    return strait_checkpoint_read(s->checkpoint, name,
-                                  (strait_tensor){out, STRAIT_F32, rows, cols});
+    STRAIT_TRY(strait_checkpoint_read(s->checkpoint, name, tensor));
+    return merge_adapter(s, name, tensor);
 }

@@ -1,8 +1,8 @@
 /* weights_source.h - the weights of a checkpoint as a model without boundaries has them.
  *
  * With codec subspace, variant factored, stages before the last store the embedding and the output
- * projections as coordinates in a basis: they are multiplied out here. All other tensors are read
- * as they are. */
+ * projections as coordinates in a basis: they are multiplied out here. Adapters (train.lora) are
+ * merged into their matrices. All other tensors are read as they are. */
 #pragma once
 
 #include "backend/backend.h"
@@ -30,6 +30,9 @@ void strait_weights_source_close(struct strait_weights_source *source);
  * are multiplied out. */
 void strait_weights_source_shape(const struct strait_weights_source *source, const char *name,
                                  int64_t *rows, int64_t *cols);
+
+/* Whether a tensor is a side of an adapter, which the other tensors contain when they are read. */
+int strait_weights_source_is_adapter(const char *name);
 
 /* Reads a tensor [rows x cols], multiplied out where it is stored as coordinates. STRAIT_EDATA if
  * it is missing or has another shape. */

@@ -35,7 +35,10 @@ static strait_err add_with(struct strait_param_list *list, plan_fn plan, const s
     if (list->is_training)
         STRAIT_TRY(
             plan(is_product ? list->grads : list->sums, STRAIT_F32, rows, cols, &slot->grad));
-    if (!strait_role_is_gain(param->role) && precision != STRAIT_F32)
+    /* With adapters, layers read a sum; all matrices have a copy then, because those that are
+     * joined must lie side by side. */
+    const int is_adapted = list->shape->lora_rank > 0 && list->block >= 0 && is_product;
+    if (!strait_role_is_gain(param->role) && (precision != STRAIT_F32 || is_adapted))
         STRAIT_TRY(plan(list->copies, precision, rows, cols, &slot->compute));
     *out = slot;
     return STRAIT_OK;

@@ -1,5 +1,6 @@
 #include "model/shape.h"
 
+#include "model/parts/lora.h"
 #include "model/parts/parts.h"
 
 #include <math.h>
@@ -113,7 +114,8 @@ int64_t strait_shape_block_params(const strait_shape *s) {
 /* Parameters that only some blocks have. */
 static int64_t local_params(const strait_shape *s, int i) {
     const int has_values = s->has_value_tables && strait_shape_has_local(s, i);
-    return strait_parts_count(s, i, 0) + (has_values ? s->vocab * s->kv_heads * s->head_dim : 0);
+    return strait_parts_count(s, i, 0) + strait_lora_count(s) +
+           (has_values ? s->vocab * s->kv_heads * s->head_dim : 0);
 }
 
 int64_t strait_shape_params(const strait_shape *s) {

@@ -63,6 +63,9 @@ typedef struct strait_shape {
     int has_value_tables; // a row per token id is added to attention's values
     int local_every;      // token tables, value tables and the stream's convolution are in block 0
                           // and every so many blocks from there; 0: in every block
+    /* Low-rank adapters on matrices of blocks (parts/lora.h); rank 0: none. */
+    int lora_rank, lora_targets; // a bit per kind of matrix
+    float lora_alpha;
     strait_dtype precision; // of activations and of the weight copies that layers read
 } strait_shape;
 

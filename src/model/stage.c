@@ -244,5 +244,14 @@ strait_err strait_stage_refresh(struct strait_stage *stage) {
     const strait_tensor basis = stage->work.basis;
     if (stage->basis_f32.data != NULL && basis.data != stage->basis_f32.data)
         STRAIT_TRY(stage->work.kernels->cast(&stage->stream, basis, stage->basis_f32));
-    return strait_weights_refresh(&stage->weights, &stage->stream);
+    return strait_weights_refresh(&stage->weights, &stage->spec.shape, &stage->stream);
+}
+
+strait_err strait_stage_apply_adapters(struct strait_stage *stage) {
+    return strait_weights_apply_adapters(&stage->weights, &stage->spec.shape, &stage->stream);
+}
+
+strait_err strait_stage_adapter_gradients(struct strait_stage *stage) {
+    return strait_lora_gradients(&stage->spec.shape, stage->weights.adapters,
+                                 stage->weights.n_adapters, &stage->stream);
 }

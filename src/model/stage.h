@@ -55,6 +55,12 @@ strait_err strait_stage_set_basis(struct strait_stage *stage, strait_tensor basi
  * otherwise than by init or an optimizer. */
 strait_err strait_stage_refresh(struct strait_stage *stage);
 
+/* For a shape with adapters (parts/lora.h); otherwise they do nothing. Call the first after an
+ * optimizer has changed the adapters, the second when all gradients of a step are added: it
+ * computes those of the adapters. */
+strait_err strait_stage_apply_adapters(struct strait_stage *stage);
+strait_err strait_stage_adapter_gradients(struct strait_stage *stage);
+
 /* Where the caller writes the input of a slot before its forward pass, on all stages but the first:
  * [N x D], or [N x k] if the shape has a bottleneck; output and gradients have the same shape. Ask
  * again for every microbatch: a deferred backward pass swaps the memory. */

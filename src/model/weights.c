@@ -8,7 +8,7 @@
 
 enum {
     /* Of one block: the fixed parts have 17 together; param_list.c asserts it. */
-    BLOCK_PARAMS_MAX = 17 + STRAIT_PARTS * STRAIT_PART_PARAMS,
+    BLOCK_PARAMS_MAX = 17 + STRAIT_PARTS * STRAIT_PART_PARAMS + 2 * STRAIT_LORA_TARGETS,
     OTHER_PARAMS = 3 // embedding, last norm, head
 };
 
@@ -22,8 +22,10 @@ static strait_err add_all(struct strait_param_list *list, struct strait_weights 
         STRAIT_TRY(strait_embedding_add_params(list, &w->embedding));
     for (int i = range.first; i < range.last; i++) {
         const strait_block_spec spec = strait_block_spec_at(s, range, i);
+        const int first = list->n;
         list->block = i;
         STRAIT_TRY(strait_block_add_params(list, &spec, &w->blocks[i - range.first]));
+        STRAIT_TRY(strait_lora_add_params(list, first, w->adapters, &w->n_adapters));
     }
     list->block = -1;
     if (!has_head) return STRAIT_OK;
@@ -37,6 +39,8 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range ran
     w->n_blocks = range.last - range.first;
     STRAIT_TRY(strait_alloc(capacity, sizeof *w->params, "parameter list", (void **)&w->params));
     STRAIT_TRY(strait_alloc(n_blocks, sizeof *w->blocks, "blocks", (void **)&w->blocks));
+    STRAIT_TRY(strait_alloc(n_blocks * STRAIT_LORA_TARGETS, sizeof *w->adapters, "adapters",
+                            (void **)&w->adapters));
     struct strait_param_list list = {
         .params = w->params,
         .capacity = (int)capacity,
@@ -49,7 +53,7 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range ran
         .copies = &w->copies};
     STRAIT_TRY(add_all(&list, w, range));
     w->n_params = list.n;
-    return STRAIT_OK;
+    return strait_lora_plan(shape, w->adapters, w->n_adapters, &w->copies, &w->lora_scratch);
 }
 
 strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend *backend) {
@@ -63,13 +67,19 @@ strait_err strait_weights_commit(struct strait_weights *w, struct strait_backend
     return STRAIT_OK;
 }
 
-strait_err strait_weights_refresh(struct strait_weights *w, struct strait_stream *stream) {
+strait_err strait_weights_refresh(struct strait_weights *w, const strait_shape *shape,
+                                  struct strait_stream *stream) {
     for (int i = 0; w->copies.n_tensors > 0 && i < w->n_params; i++) {
         const strait_param *param = &w->params[i];
         if (param->compute.data != param->value.data)
             STRAIT_TRY(stream->backend->kernels->cast(stream, param->compute, param->value));
     }
-    return STRAIT_OK;
+    return strait_weights_apply_adapters(w, shape, stream);
+}
+
+strait_err strait_weights_apply_adapters(struct strait_weights *w, const strait_shape *shape,
+                                         struct strait_stream *stream) {
+    return strait_lora_apply(shape, w->adapters, w->n_adapters, w->lora_scratch, stream);
 }
 
 void strait_weights_fini(struct strait_weights *weights) {
@@ -79,6 +89,7 @@ void strait_weights_fini(struct strait_weights *weights) {
     strait_slab_fini(&weights->sums);
     strait_alloc_free(weights->params);
     strait_alloc_free(weights->blocks);
+    strait_alloc_free(weights->adapters);
     *weights = (struct strait_weights){0};
 }
 
@@ -100,6 +111,9 @@ static double deviation_of(const struct strait_weights *w, const strait_shape *s
         param->role == STRAIT_ROLE_BIAS)
         return 0.0;
     if (param->role == STRAIT_ROLE_GAIN) return -1.0;
+    /* The sum starts as the matrix itself, whatever A is. */
+    if (has_suffix(param, "lora_b")) return 0.0;
+    if (has_suffix(param, "lora_a")) return 1.0 / sqrt(3.0 * (double)param->value.cols);
     /* Encoder and decoder preserve the scale of their input, whatever the family. */
     if (is_bottleneck(w, param)) return 1.0 / sqrt((double)param->value.cols);
     if (shape->init == STRAIT_INIT_LLAMA) {
@@ -138,5 +152,5 @@ strait_err strait_weights_init(struct strait_weights *weights, const strait_shap
         err = init_one(&weights->params[i], deviation_of(weights, shape, &weights->params[i]), seed,
                        fill, stream);
     strait_random_fill_close(&fill);
-    return err == STRAIT_OK ? strait_weights_refresh(weights, stream) : err;
+    return err == STRAIT_OK ? strait_weights_refresh(weights, shape, stream) : err;
 }

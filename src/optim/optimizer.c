@@ -117,9 +117,12 @@ static strait_optim_update *append_update(struct strait_optimizer *opt, int i) {
 static strait_err plan_slot(struct strait_optimizer *opt, int i) {
     const strait_param *param = &opt->params[i];
     struct slot *slot = &opt->slots[i];
-    slot->is_named = strait_optim_is_named(opt->spec.freeze, opt->params[i].name);
+    const int is_outside = opt->spec.only[0] != '\0' &&
+                           !strait_optim_is_named(opt->spec.only, param->name);
+    slot->is_named = is_outside || strait_optim_is_named(opt->spec.freeze, param->name);
     const struct strait_optimizer_ops *ops = opt->spec.ops;
     slot->rule = ops->accepts != NULL && !ops->accepts(param) ? 1 : 0;
+    if (is_outside) return STRAIT_OK;
     slot->n_states = opt->rules[slot->rule].ops->states(&opt->spec, param, slot->specs);
     assert(slot->n_states <= STRAIT_OPTIM_STATES);
     for (int k = 0; k < slot->n_states; k++) {

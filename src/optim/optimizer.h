@@ -19,7 +19,8 @@
 struct strait_optimizer_ops;
 
 enum {
-    STRAIT_OPTIM_PATTERNS = 512 // bytes of strait_optim_spec.freeze
+    STRAIT_OPTIM_PATTERNS = 512, // bytes of strait_optim_spec.freeze
+    STRAIT_OPTIM_ONLY = 32       // and of .only
 };
 
 /* Settings of all parameters of one role. */
@@ -48,6 +49,8 @@ typedef struct strait_optim_spec {
     /* Parameters with a name like one of these never learn. Patterns of a shell, separated by
      * commas; a star matches any characters. */
     char freeze[STRAIT_OPTIM_PATTERNS];
+    /* If not empty, only parameters like these learn, and only they have state. */
+    char only[STRAIT_OPTIM_ONLY];
 } strait_optim_spec;
 
 struct strait_optimizer;

@@ -276,6 +276,7 @@ strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t s
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_optimizer_step(runner->optimizer, stream, step + 1,
                                      strait_lr_schedule_factor(&runner->plan.lr_schedule, step)));
+    STRAIT_TRY(strait_stage_apply_adapters(runner->model));
     /* Projection comes last, because it changes the weights that the update has written. */
     STRAIT_TRY(refresh_codecs(runner));
     return project_weights(runner);

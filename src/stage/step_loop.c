@@ -267,6 +267,7 @@ static strait_err measure(struct strait_runner *runner, int64_t step) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     int n = 0;
     strait_param *params = strait_stage_params(runner->model, &n);
+    STRAIT_TRY(strait_stage_adapter_gradients(runner->model));
     if (runner->sender != NULL)
         STRAIT_TRY(strait_codec_project_gradients(codec_of(runner->sender), stream, params, n));
     STRAIT_TRY(strait_optimizer_clip(runner->optimizer, stream, step + 1));

@@ -98,7 +98,7 @@ done
 refuses 2 'train.freeze: no parameter has a name like "embd' train run.yaml --out x --set 'train.freeze=embd.*'
 
 # The command line.
-refuses 2 'export needs --to hf or --to gguf' export good --out x
+refuses 2 'export needs --to hf, --to gguf or --to peft' export good --out x
 refuses 2 'export needs --out PATH' export good --to hf
 refuses 2 'dtype "int3" is not known' export good --to hf --out x --dtype int3
 refuses 2 'hf exists' export good --to hf --out hf

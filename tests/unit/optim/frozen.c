@@ -141,6 +141,37 @@ static void named_parameters_stay_under_every_optimizer(void **state) {
     }
 }
 
+/* With `only`, the other parameters neither learn nor have state. */
+static void only_named_parameters_learn(void **state) {
+    (void)state;
+    for (int i = 0; strait_optimizers[i] != NULL; i++) {
+        const rig_shape shapes[] = {{STRAIT_ROLE_MATRIX, 6, 5}, {STRAIT_ROLE_MATRIX, 7, 5}};
+        struct rig rig;
+        struct strait_optimizer *opt = NULL;
+        strait_optim_state kept;
+        float before[30];
+        rig_open(&rig, 1, shapes, 2);
+        (void)snprintf(rig.params[0].name, sizeof rig.params[0].name, "blocks.0.mlp.up");
+        (void)snprintf(rig.params[1].name, sizeof rig.params[1].name, "blocks.0.mlp.up.lora_a");
+        strait_optim_spec spec = rig_spec(strait_optimizer_names[i]);
+        (void)snprintf(spec.only, sizeof spec.only, "*.lora_a,*.lora_b");
+        CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 2, &opt));
+        memcpy(before, rig.params[0].value.data, sizeof before);
+        const float first = rig_f32(rig.params[1].value)[0];
+        rig_gradients(&rig, 1);
+        rig_step(&rig, opt, 1, 1);
+        assert_memory_equal(before, rig.params[0].value.data, sizeof before);
+        CHECK(fabsf(rig_f32(rig.params[1].value)[0] - first) > 0);
+        CHECK(strait_optimizer_n_states(opt) > 0);
+        for (int k = 0; k < strait_optimizer_n_states(opt); k++) {
+            CHECK_OK(strait_optimizer_state(opt, k, &kept));
+            assert_ptr_equal(kept.param, &rig.params[1]);
+        }
+        strait_optimizer_close(&opt);
+        rig_close(&rig);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_names),
@@ -148,6 +179,7 @@ int main(void) {
         cmocka_unit_test(group_freezes_after_its_own_steps),
         cmocka_unit_test(frozen_parameters_do_not_affect_clipping),
         cmocka_unit_test(frozen_parameters_keep_weights_and_state),
+        cmocka_unit_test(only_named_parameters_learn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
