@@ -5,6 +5,7 @@
 #include "data/corpus.h"
 #include "data/text/text.h"
 #include "data/tokenizer/encoder.h"
+#include "infer/score_documents.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,14 +112,17 @@ static void report(void *arg, int64_t n) {
     if (sink->progress != NULL) sink->progress(sink->user, n, sink->n_total);
 }
 
+static strait_err prepare_to_score(struct strait_model *model) {
+    struct strait_trained_model *t = model->trained;
+    const int64_t n = t->backend->ops->is_host ? SCORED_TOKENS : DEVICE_TOKENS;
+    return strait_trained_model_prepare(t, strait_trained_model_scoring(n, t->plan.shape.context));
+}
+
 /* The model is prepared here, on first use, because generating needs other buffers. */
 static strait_err evaluate(struct strait_model *model, strait_trained_model_fetch fetch, void *from,
                            struct progress_sink sink, strait_model_score *out) {
-    struct strait_trained_model *t = model->trained;
-    const int64_t n = t->backend->ops->is_host ? SCORED_TOKENS : DEVICE_TOKENS;
-    STRAIT_TRY(
-        strait_trained_model_prepare(t, strait_trained_model_scoring(n, t->plan.shape.context)));
     const strait_trained_model_progress progress = {report, &sink};
+    STRAIT_TRY(prepare_to_score(model));
     return strait_trained_model_evaluate(model->trained, fetch, from, sink.n_total, progress, out);
 }
 
@@ -174,6 +178,14 @@ static strait_err fetch_corpus(void *user, int64_t first, int64_t n, int32_t *ou
     return strait_corpus_read(user, first, n, out);
 }
 
+/* Prompts are not targets, and windows must not cross documents. */
+static strait_err evaluate_documents(struct strait_model *model, const struct strait_corpus *corpus,
+                                     struct progress_sink sink, strait_model_score *out) {
+    const strait_trained_model_progress progress = {report, &sink};
+    STRAIT_TRY(prepare_to_score(model));
+    return strait_score_documents(model->trained, corpus, progress, out);
+}
+
 strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *path,
                                         strait_model_progress progress, void *user,
                                         strait_model_score *out) {
@@ -186,13 +198,11 @@ strait_err strait_model_evaluate_corpus(struct strait_model *model, const char *
     strait_err err = strait_corpus_expect(corpus, t->plan.shape.vocab,
                                           t->fingerprint[0] != '\0' ? t->fingerprint : NULL);
     if (err == STRAIT_OK) err = check_length(path, n);
-    /* Prompts are not targets, and windows must not cross documents: the trainer knows both. */
+    const struct progress_sink sink = {progress, user, n};
     if (err == STRAIT_OK && corpus->n_documents > 0)
-        err = STRAIT_FAIL(STRAIT_ECONFIG,
-                          "%s: fine-tuning data is scored with --device cpu or --device cuda",
-                          path);
-    if (err == STRAIT_OK)
-        err = evaluate(model, fetch_corpus, corpus, (struct progress_sink){progress, user, n}, out);
+        err = evaluate_documents(model, corpus, sink, out);
+    else if (err == STRAIT_OK)
+        err = evaluate(model, fetch_corpus, corpus, sink, out);
     strait_corpus_close(&corpus);
     return err;
 }

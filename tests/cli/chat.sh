@@ -38,7 +38,7 @@ same_weights one resumed
 
 # The loss is the mean over the targets of all documents: each document's is the same alone as beside others.
 loss() {
-    runs eval one --device cpu --data "$1"
+    runs eval one ${2:-} --data "$1"
     sed -n 's/.*loss[ =:]*\([0-9.]*\).*/\1/p' "$OUT" "$ERR" | head -n 1
 }
 targets() { # the last run ends with the end-of-text token, which is trained on, too
@@ -50,7 +50,7 @@ echo "$(targets a.jsonl) $(targets b.jsonl)" >>losses
 tr '\n' ' ' <losses | awk '{ if ($3 == "") exit 1; w = ($1 * $4 + $2 * $5) / ($4 + $5); d = w - $3; exit !(d < 2e-4 && d > -2e-4) }' ||
     fail "the losses of two files and of both do not fit: $(tr '\n' ' ' <losses)"
 
-refuses 2 'a.bin: fine-tuning data is scored with --device' eval one --data a.bin
+[ "$(loss both.bin)" = "$(loss both.bin --as-run)" ] || fail "eval and the trainer score documents differently"
 
 # Shards end with a document.
 yes "$(cat a.jsonl)" | head -n 50 >many.jsonl
