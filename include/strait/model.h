@@ -75,6 +75,20 @@ STRAIT_API strait_err strait_model_evaluate_corpus(struct strait_model *model, c
                                                    strait_model_progress progress, void *user,
                                                    strait_model_score *out);
 
+/* How often the likeliest choice is the right one. */
+typedef struct strait_model_accuracy {
+    double acc, acc_error;           // by log-likelihood; standard error of the mean
+    double acc_norm, acc_norm_error; // by log-likelihood per byte of the choice
+    int64_t n_questions;
+} strait_model_accuracy;
+
+/* Answers the multiple-choice questions of a JSON Lines file (docs/inference.md) by log-likelihood.
+ * `progress` counts choices. STRAIT_EDATA: a line is not a question; the detail has its number.
+ * STRAIT_ECONFIG: the model has no tokenizer. */
+STRAIT_API strait_err strait_model_evaluate_tasks(struct strait_model *model, const char *path,
+                                                  strait_model_progress progress, void *user,
+                                                  strait_model_accuracy *out);
+
 /* Why a text ended. */
 typedef enum strait_generate_end {
     STRAIT_GENERATE_FULL,    // n_tokens were added

@@ -1,4 +1,4 @@
-/* cmd_eval.c - strait eval DIR --text FILE | --data FILE.bin */
+/* cmd_eval.c - strait eval DIR --text FILE | --data FILE.bin | --tasks FILE.jsonl */
 #include <strait/model.h>
 #include <strait/trainer.h>
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *text_path, *field, *data_path, *tokenizer_path, *precision;
+static const char *text_path, *field, *data_path, *tasks_path, *tokenizer_path, *precision;
 static const char *device = "auto";
 static int as_json, as_run;
 static int64_t threads;
@@ -21,6 +21,8 @@ static const strait_flag flags[] = {
     {"field", 0, STRAIT_FLAG_TEXT, &field, "KEY",
      "the key of the text in JSON Lines (default text)"},
     {"data", 0, STRAIT_FLAG_TEXT, &data_path, "FILE.bin", "score token shards"},
+    {"tasks", 0, STRAIT_FLAG_TEXT, &tasks_path, "FILE.jsonl",
+     "answer multiple-choice questions: objects with context, choices and answer"},
     {"tokenizer", 0, STRAIT_FLAG_TEXT, &tokenizer_path, "FILE",
      "tokenizer.json (default: the one in the run's folder)"},
     {"threads", 0, STRAIT_FLAG_INT, &threads, "N", "threads (default 0: one per core)"},
@@ -37,6 +39,11 @@ static const strait_flag flags[] = {
 /* Shown only on a terminal: standard error of scripts stays empty. */
 static void show(void *user, int64_t n_done, int64_t n_total) {
     strait_progress_show(user, 0, 0, "scored %lld of %lld tokens", (long long)n_done,
+                         (long long)n_total);
+}
+
+static void show_choices(void *user, int64_t n_done, int64_t n_total) {
+    strait_progress_show(user, 0, 0, "scored %lld of %lld choices", (long long)n_done,
                          (long long)n_total);
 }
 
@@ -59,22 +66,39 @@ static void print_score(const strait_model_score *score, int64_t step) {
                (long long)score->n_tokens);
 }
 
+static strait_err answer(struct strait_model *model, strait_progress *progress) {
+    strait_model_accuracy a;
+    STRAIT_TRY(strait_model_evaluate_tasks(model, tasks_path, show_choices, progress, &a));
+    if (progress->is_open) strait_progress_show(progress, 0, 1, "scored");
+    if (as_json)
+        printf("{\"acc\": %.6f, \"acc_stderr\": %.6f, \"acc_norm\": %.6f, "
+               "\"acc_norm_stderr\": %.6f, \"questions\": %lld}\n",
+               a.acc, a.acc_error, a.acc_norm, a.acc_norm_error, (long long)a.n_questions);
+    else
+        printf("acc %.4f +- %.4f\nacc_norm %.4f +- %.4f\nquestions %lld\n", a.acc, a.acc_error,
+               a.acc_norm, a.acc_norm_error, (long long)a.n_questions);
+    return STRAIT_OK;
+}
+
 /* Only the command knows the flag that names a tokenizer, so it adds it to the error. */
 static strait_err evaluate(struct strait_model *model) {
     const strait_text_spec text = {.paths = &text_path, .n_paths = 1, .field = field};
     strait_progress progress;
     strait_model_info info;
-    strait_model_score score;
+    strait_model_score score = {0};
+    strait_err err = STRAIT_OK;
     strait_progress_init(&progress);
     strait_model_describe(model, &info);
     if (info.note != NULL) strait_progress_say(&progress, "note: %s", info.note);
-    const strait_err err = text_path != NULL
-                               ? strait_model_evaluate_text(model, &text, show, &progress, &score)
-                               : strait_model_evaluate_corpus(model, data_path, show, &progress,
-                                                              &score);
-    if (err == STRAIT_ECONFIG && text_path != NULL && info.tokenizer == NULL)
+    if (tasks_path != NULL)
+        err = answer(model, &progress);
+    else if (text_path != NULL)
+        err = strait_model_evaluate_text(model, &text, show, &progress, &score);
+    else
+        err = strait_model_evaluate_corpus(model, data_path, show, &progress, &score);
+    if (err == STRAIT_ECONFIG && data_path == NULL && info.tokenizer == NULL)
         return strait_args_hint(err, "--tokenizer FILE");
-    STRAIT_TRY(err);
+    if (err != STRAIT_OK || tasks_path != NULL) return err;
     if (progress.is_open) strait_progress_show(&progress, 0, 1, "scored");
     print_score(&score, info.step);
     return STRAIT_OK;
@@ -115,13 +139,15 @@ static strait_err evaluate_as_run(const char *folder) {
     return err;
 }
 
-/* Exactly one of the two inputs: a loss over both would be a loss of nothing in particular. */
+/* Exactly one input: a loss over two would be a loss of nothing in particular. */
 static strait_err run_eval(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_eval, "run or checkpoint folder",
-                                      "name what to score with --text FILE or --data FILE.bin",
-                                      n_args, args));
-    if ((text_path == NULL) == (data_path == NULL))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "eval needs either --text FILE or --data FILE.bin");
+                                      "name what to score with --text, --data or --tasks", n_args,
+                                      args));
+    if ((text_path != NULL) + (data_path != NULL) + (tasks_path != NULL) != 1)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "eval needs either --text FILE or --data FILE.bin or --tasks FILE.jsonl");
     STRAIT_TRY(strait_args_check_threads(threads));
     if (as_run) return evaluate_as_run(args[0]);
     /* Zero threads mean one per core, as everywhere. */
@@ -138,11 +164,13 @@ static strait_err run_eval(int n_args, const char **args) {
 
 const strait_command strait_cmd_eval = {
     .name = "eval",
-    .usage = "DIR --text FILE | --data FILE.bin [flags]",
+    .usage = "DIR --text FILE | --data FILE.bin | --tasks FILE.jsonl [flags]",
     .summary = "compute the loss and perplexity of a trained model",
-    .about = "Scores text or token shards in windows of the model's context, each on its own. DIR\n"
-             "is a run's folder, whose newest undamaged checkpoint is used, or one checkpoint's.\n"
-             "A note names damaged checkpoints that were skipped.",
+    .about =
+        "Scores text or token shards in windows of the model's context, each on its own. DIR\n"
+        "is a run's folder, whose newest undamaged checkpoint is used, or one checkpoint's.\n"
+        "A note names damaged checkpoints that were skipped. --tasks answers questions instead,\n"
+        "by the log-likelihood of their choices.",
     .flags = flags,
     .run = run_eval,
 };
