@@ -45,6 +45,8 @@ typedef struct strait_trainer_memory {
 typedef struct strait_trainer_stage {
     int layers;
     int slots;      // microbatches in flight; an estimate before open
+    int replicas;   // processes or threads that hold it; slots and bytes are of each
+    double reduced; // bytes that each sends to the others in a step
     size_t planned; // bytes
     size_t used;    // bytes, on a device other than the host and after a step; 0 otherwise
 } strait_trainer_stage;
@@ -107,7 +109,8 @@ typedef struct strait_trainer_report {
      * one stage. */
     double forward_bytes_per_token, backward_bytes_per_token;
     double ratio_forward, ratio_backward;
-    double bubble; // share of the step in which stages were idle, mean over stages
+    double bubble;       // share of the step in which stages were idle, mean over stages
+    double reduce_bytes; // received by a replica from others of its stage, where that is most
     /* Per boundary, the share of activations and of gradients that its codec lost. */
     int n_boundaries;
     const double *residual_forward, *residual_backward;

@@ -34,7 +34,8 @@ typedef struct outlook {
     strait_pipe pipe;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe_link links[STRAIT_RUN_STAGES];
-    int windows[STRAIT_RUN_STAGES];
+    int windows[STRAIT_RUN_STAGES], joined[STRAIT_RUN_STAGES];
+    double reduce_s; // longest time that the replicas of a stage sum their gradients
     strait_runner_memory memory[STRAIT_RUN_STAGES];
     size_t messages[STRAIT_RUN_STAGES];
     strait_simulate_stage seen[STRAIT_RUN_STAGES];
@@ -48,13 +49,14 @@ typedef struct outlook {
 static strait_pipe_stage stage_cost(const outlook *o, int stage) {
     const strait_layer_range part = o->plan.stage_layers[stage];
     const strait_pipe_stage b = o->times.block;
-    const double n = part.last - part.first;
-    const double h = stage == o->plan.n_stages - 1;
+    const double share = o->plan.replicas[stage]; // replicas share the microbatches
+    const double all = part.last - part.first, n = all / share;
+    const double is_last = stage == o->plan.n_stages - 1, h = is_last / share;
     const strait_pipe_stage e = o->times.head;
     return (strait_pipe_stage){.forward_s = n * b.forward_s + h * e.forward_s,
                                .input_s = n * b.input_s + h * e.input_s,
                                .weights_s = n * b.weights_s + h * e.weights_s,
-                               .update_s = n * b.update_s + h * e.update_s};
+                               .update_s = all * b.update_s + is_last * e.update_s};
 }
 
 /* Bytes of a message on the wire, with frame and packet headers. */
@@ -82,8 +84,8 @@ static strait_pipe_link link_cost(const outlook *o, int link, double pace_s) {
     return (strait_pipe_link){
         .forward_bytes = on_link(&codec, STRAIT_FORWARD),
         .backward_bytes = on_link(&codec, STRAIT_BACKWARD),
-        .forward_bps = e->rate_bps,
-        .backward_bps = e->rate_bps,
+        .forward_bps = e->rate_bps * strait_limits_links(&o->plan, link),
+        .backward_bps = e->rate_bps * strait_limits_links(&o->plan, link),
         .delay_s = strait_limits_delay(&o->plan, on_link(&codec, STRAIT_FORWARD),
                                        on_link(&codec, STRAIT_BACKWARD), pace_s),
         .codec_s = o->times.codec_s};
@@ -114,6 +116,7 @@ static strait_err choose_windows(const strait_run *run, outlook *o) {
     const int64_t n = o->plan.n_microbatches;
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
     STRAIT_TRY(strait_window_fit(&o->pipe, o->plan.schedule, NULL, 0.02, o->windows));
+    strait_limits_widen(&o->plan, NULL, o->windows);
     if (wanted == 0 || o->plan.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
     for (int i = 0; i < o->pipe.n_stages; i++)
         o->windows[i] = (int)wanted;
@@ -126,7 +129,7 @@ static strait_err without_links(const outlook *o, double *out) {
     strait_pipe pipe = o->pipe;
     pipe.links = free_links;
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
     strait_simulate_result result;
     STRAIT_TRY(strait_simulate(&pipe, &params, NULL, &result));
     *out = result.seconds;
@@ -138,7 +141,7 @@ static strait_err on_meter(const outlook *o, double *out) {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
     strait_simulate_result result;
     if (o->plan.meter_bps == 0.0) return STRAIT_OK;
     for (int i = 0; i + 1 < pipe.n_stages; i++)
@@ -168,9 +171,10 @@ static strait_err predict(const strait_run *run, outlook *o) {
     STRAIT_TRY(choose_windows(run, o));
     for (int i = 0; i < o->pipe.n_stages; i++)
         STRAIT_TRY(strait_runner_plan(&o->plan, i, o->windows[i], &o->memory[i]));
+    (void)strait_limits_join_windows(&o->plan, o->windows, o->joined);
     STRAIT_TRY(count_messages(run, o));
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->windows, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
     /* The delay of a message depends on the pace of the step, and the pace on the delay: iterate.
      */
     double pace_s = 1e6;
@@ -181,6 +185,10 @@ static strait_err predict(const strait_run *run, outlook *o) {
     }
     STRAIT_TRY(strait_limit_find(&o->pipe, &params, &o->limit));
     STRAIT_TRY(on_meter(o, &o->metered_s));
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        o->reduce_s = fmax(o->reduce_s, strait_limits_reduce_s(&o->plan, i, o->memory[i].reduced));
+    o->result.seconds += o->reduce_s;
+    o->result.tokens_per_s = o->pipe.microbatch_tokens * o->pipe.n_microbatches / o->result.seconds;
     return without_links(o, &o->unlimited_s);
 }
 
@@ -207,7 +215,7 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
 /* The sum that the machine of this stage must provide. */
 static double memory_of(const outlook *o, int stage) {
     const strait_runner_memory *m = &o->memory[stage];
-    return (double)m->weights + (double)m->gradients + (double)m->optimizer +
+    return (double)m->weights + (double)m->gradients + (double)m->sums + (double)m->optimizer +
            (double)m->activations + (double)m->codecs + (double)m->data +
            (double)o->messages[stage];
 }
@@ -255,6 +263,18 @@ static void print_links(const outlook *o) {
     }
 }
 
+/* What replicas cost and who has them. */
+static void print_replicas(const outlook *o) {
+    for (int i = 0; i < o->pipe.n_stages; i++) {
+        char bytes[32];
+        if (o->plan.replicas[i] == 1) continue;
+        strait_progress_bytes(o->memory[i].reduced, bytes);
+        printf("reduce stage %d: %d replicas, each sends %s of gradients per step, %.3g s\n", i,
+               o->plan.replicas[i], bytes,
+               strait_limits_reduce_s(&o->plan, i, o->memory[i].reduced));
+    }
+}
+
 static void print_limit(const outlook *o) {
     const strait_limit *l = &o->limit;
     printf("limit  %s", strait_limit_name(l->kind));
@@ -272,7 +292,8 @@ static void print_outlook(const char *path, const outlook *o) {
            strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
            (long long)r->n_microbatches, r->n_microbatches == 1 ? "" : "es",
            o->pipe.microbatch_tokens);
-    printf("each stage on a device of its own: %s\n\n", o->times.device);
+    printf("each %s on a device of its own: %s\n\n",
+           r->n_members > r->n_stages ? "replica of a stage" : "stage", o->times.device);
     print_stages(o);
     print_links(o);
     printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed with infinitely fast links\n",
@@ -280,6 +301,7 @@ static void print_outlook(const char *path, const outlook *o) {
     if (o->metered_s > 0.0)
         printf("meter  %.4g s per step, one inbound wire per stage at %.4g Mb/s, %.4g ms latency\n",
                o->metered_s, r->meter_bps / 1e6, 1e3 * r->meter_delay_s);
+    print_replicas(o);
     print_limit(o);
     print_kept(o);
 }
@@ -293,9 +315,10 @@ static void print_json(const outlook *o) {
            o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
-               "\"idle\": %.4f}",
+               "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f}",
                i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
-               memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble);
+               memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble,
+               o->plan.replicas[i], o->memory[i].reduced);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

@@ -82,9 +82,14 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
     for (int i = 0; i < info->n_stages; i++) {
         char text[32];
         strait_progress_bytes((double)info->stages[i].planned, text);
-        printf("stage %-6d %s: %d layer%s, %d microbatch%s in flight\n", i, text,
+        printf("stage %-6d %s: %d layer%s, %d microbatch%s in flight", i, text,
                info->stages[i].layers, strait_progress_plural(info->stages[i].layers),
                info->stages[i].slots, info->stages[i].slots == 1 ? "" : "es");
+        strait_progress_bytes(info->stages[i].reduced, text);
+        if (info->stages[i].replicas > 1)
+            printf("; %d replicas, each sends %s of gradients per step", info->stages[i].replicas,
+                   text);
+        printf("\n");
     }
 }
 

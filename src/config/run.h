@@ -123,5 +123,8 @@ strait_err strait_run_init_options(const char *name, const char *const *sets, in
  * without a name its name. */
 strait_err strait_run_resolve(const char *path, strait_run *run);
 
+/* Replicas of all stages together. */
+int strait_run_members(const strait_run *run);
+
 /* The text that strait_run_save writes; the caller frees it with strait_alloc_free. */
 strait_err strait_run_render(const strait_run *run, char **out_text, size_t *out_bytes);

@@ -87,6 +87,9 @@ void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage,
  * targets that the model does not have, and for a codec that would have to be trained. */
 strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan);
 
+/* "stage 2", or "stage 2, replica 1" where the stage has several. */
+void strait_run_plan_member_name(const strait_run_plan *plan, int member, char *out, size_t size);
+
 /* The most replicas of any stage. */
 int strait_run_plan_replicas_max(const strait_run_plan *plan);
 

@@ -1,6 +1,21 @@
 /* run_replicas.c - how many replicas the stages of a plan have, and the groups that they share. */
 #include "config/run_plan.h"
 
+#include <stdio.h>
+
+/* One number is for every stage. */
+static int replicas_of(const strait_run *run, int stage) {
+    const strait_option_ints *list = &run->stages.replicas;
+    return list->n == 0 ? 1 : (int)list->items[list->n > 1 ? stage : 0];
+}
+
+int strait_run_members(const strait_run *run) {
+    int sum = 0;
+    for (int i = 0; i < run->stages.count; i++)
+        sum += replicas_of(run, i);
+    return sum;
+}
+
 int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica) {
     for (int i = 0; i < stage; i++)
         replica += plan->replicas[i];
@@ -13,6 +28,15 @@ void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage,
     *replica = member;
 }
 
+void strait_run_plan_member_name(const strait_run_plan *plan, int member, char *out, size_t size) {
+    int stage, replica;
+    strait_run_plan_locate(plan, member, &stage, &replica);
+    if (plan->replicas[stage] > 1)
+        (void)snprintf(out, size, "stage %d, replica %d", stage, replica);
+    else
+        (void)snprintf(out, size, "stage %d", stage);
+}
+
 int strait_run_plan_replicas_max(const strait_run_plan *plan) {
     int most = 1;
     for (int i = 0; i < plan->n_stages; i++)
@@ -20,10 +44,45 @@ int strait_run_plan_replicas_max(const strait_run_plan *plan) {
     return most;
 }
 
+/* A codec that carries something from one crossing to the next would carry other things if the
+ * crossings were shared among replicas. */
+static strait_err check_replicas(const strait_run *run, const strait_run_plan *plan) {
+    const int most = strait_run_plan_replicas_max(plan);
+    if (plan->n_members > STRAIT_RUN_MEMBERS)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages.replicas: %d in all are more than %d",
+                           plan->n_members, STRAIT_RUN_MEMBERS);
+    if (most > plan->groups.n_groups)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.replicas: %d replicas of a stage cannot share %d groups (the "
+                           "smaller of stages.groups and the %lld microbatches of a step)",
+                           most, plan->groups.n_groups, (long long)plan->n_microbatches);
+    if (run->stages.speeds.n > 0 && run->stages.speeds.n != plan->n_members)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.speeds has %d numbers for %d replicas: give one for each",
+                           run->stages.speeds.n, plan->n_members);
+    if (most > 1 && plan->n_stages > 1 &&
+        (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.replicas: codec %s carries state from one microbatch to the "
+                           "next, which replicas do not share; choose another codec or turn off "
+                           "link.codec.feedback",
+                           plan->codec.name);
+    return STRAIT_OK;
+}
+
 strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *plan) {
-    for (int i = 0; i < plan->n_stages; i++)
-        plan->n_members += plan->replicas[i] = 1;
+    const strait_option_ints *list = &run->stages.replicas;
+    if (list->n > 1 && list->n != plan->n_stages)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "stages.replicas has %d numbers for %d stages: give one for each, or one "
+            "for all",
+            list->n, plan->n_stages);
+    for (int i = 0; i < plan->n_stages; i++) {
+        plan->replicas[i] = replicas_of(run, i);
+        plan->n_members += plan->replicas[i];
+    }
     plan->groups = strait_groups_make((int)plan->n_microbatches, (int)run->stages.groups,
                                       strait_run_plan_replicas_max(plan));
-    return STRAIT_OK;
+    return check_replicas(run, plan);
 }

@@ -10,12 +10,17 @@ int strait_run_plan_updates_basis(const strait_run_plan *plan, int64_t step) {
     return plan->n_stages > 1 && strait_codec_basis_is_due(&plan->codec, step);
 }
 
+/* A proposal uses up what it was computed from: one that is asked for again is the same. */
 strait_err strait_runner_propose_basis(struct strait_runner *runner, float *out) {
+    const int is_known = runner->live.has_proposed;
     if (runner->receiver == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL,
                            "stage 0 cannot propose a basis: it has no previous stage");
-    return strait_codec_basis_propose(strait_boundary_codec(runner->receiver),
-                                      strait_stage_stream(runner->model), out);
+    if (!is_known)
+        STRAIT_TRY(strait_codec_basis_propose(strait_boundary_codec(runner->receiver),
+                                              strait_stage_stream(runner->model), out));
+    runner->live.has_proposed = runner->live.awaits_basis;
+    return STRAIT_OK;
 }
 
 /* Rewrites the optimizer's state of a parameter: first moments are linear in the gradients, second

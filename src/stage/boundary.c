@@ -18,7 +18,9 @@ struct strait_boundary {
     struct strait_backend *backend;
     struct strait_codec *codec;
     struct strait_mesh *mesh;
-    int peer;
+    int peers[STRAIT_GROUPS_MAX]; // of the mesh: replicas of the neighbour
+    int n_peers;
+    strait_boundary_share share;  // zeroed: the neighbour has one replica
     struct strait_msg_pool *pool; // for a boundary without a mesh
     strait_direction out, in;     // the direction that this side sends, and the one it receives
     struct strait_inbox inbox;
@@ -51,7 +53,6 @@ strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_
     STRAIT_TRY(strait_alloc(1, sizeof *b, "boundary", (void **)&b));
     b->spec = *spec;
     b->backend = backend;
-    b->peer = -1;
     b->out = spec->side == STRAIT_SENDER ? STRAIT_FORWARD : STRAIT_BACKWARD;
     b->in = spec->side == STRAIT_SENDER ? STRAIT_BACKWARD : STRAIT_FORWARD;
     const strait_err err = open_into(b);
@@ -75,9 +76,17 @@ void strait_boundary_close(struct strait_boundary **boundary) {
     *boundary = NULL;
 }
 
-void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer) {
+void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh,
+                             const int *peers, int n_peers) {
     boundary->mesh = mesh;
-    boundary->peer = peer;
+    boundary->n_peers = n_peers;
+    for (int i = 0; i < n_peers; i++)
+        boundary->peers[i] = peers[i];
+}
+
+void strait_boundary_set_share(struct strait_boundary *b, const strait_boundary_share *share) {
+    b->share = *share;
+    strait_inbox_await(&b->inbox, share->microbatches, share->n_microbatches);
 }
 
 void strait_boundary_set_poll(struct strait_boundary *boundary, strait_err (*poll)(void *user),
@@ -86,8 +95,21 @@ void strait_boundary_set_poll(struct strait_boundary *boundary, strait_err (*pol
     boundary->user = user;
 }
 
-int strait_boundary_peer(const struct strait_boundary *boundary) {
-    return boundary->peer;
+int strait_boundary_peer(const struct strait_boundary *b, int replica) {
+    return replica < b->n_peers ? b->peers[replica] : -1;
+}
+
+int strait_boundary_replica(const struct strait_boundary *b, int peer) {
+    for (int i = 0; i < b->n_peers; i++)
+        if (b->peers[i] == peer) return i;
+    return -1;
+}
+
+/* The replica of the neighbour that a microbatch goes to or comes from. Validations are computed by
+ * the first replicas. */
+static int replica_of(const struct strait_boundary *b, const struct strait_msg *m) {
+    if (b->share.theirs == NULL || (m->flags & STRAIT_CROSSING_IS_VALID) != 0) return 0;
+    return b->share.theirs->replica[strait_groups_of(b->share.groups, m->microbatch)];
 }
 
 struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
@@ -170,8 +192,9 @@ static strait_err open_message(struct strait_boundary *b, int64_t step, int64_t 
 /* Waits for space in the peer's queue in short slices, so that the caller can react to events (such
  * as a command to stop) while a neighbour accepts nothing. */
 static strait_err wait_and_post(struct strait_boundary *b, struct strait_msg **msg) {
+    const int peer = strait_boundary_peer(b, replica_of(b, *msg));
     for (int waited_ms = 0;; waited_ms += POLL_MS) {
-        const strait_err err = strait_mesh_send_wait(b->mesh, b->peer, POLL_MS, msg);
+        const strait_err err = strait_mesh_send_wait(b->mesh, peer, POLL_MS, msg);
         if (err != STRAIT_ETIMEDOUT) return err;
         if (waited_ms >= SEND_TIMEOUT_MS)
             return STRAIT_FAIL(
@@ -329,8 +352,12 @@ static strait_err read_message(struct strait_boundary *b, const strait_crossing 
 strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
                                    strait_tensor x) {
     struct strait_msg *msg = strait_inbox_take(&b->inbox, at->microbatch);
-    strait_err err = STRAIT_OK;
-    if (b->is_hashed) err = strait_digest_extend(&b->received, msg->body, msg->size);
+    /* Which replica sends a microbatch is known only when its step begins. */
+    const int is_theirs = b->n_peers <= 1 ||
+                          strait_boundary_replica(b, msg->peer) == replica_of(b, msg);
+    strait_err err = is_theirs ? STRAIT_OK : fail_unexpected(b, msg);
+    if (err == STRAIT_OK && b->is_hashed)
+        err = strait_digest_extend(&b->received, msg->body, msg->size);
     if (err == STRAIT_OK) err = read_message(b, at, msg, x);
     strait_msg_close(&msg);
     return err;

@@ -9,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
+#include "plan/groups.h"
 #include "stage/crossing_log.h"
 
 /* Types of the messages between neighbours, and flags on them. */
@@ -35,11 +36,27 @@ strait_err strait_boundary_open(const strait_boundary_spec *spec, struct strait_
 /* Closes every message still stored and sets the pointer to NULL. Accepts NULL. */
 void strait_boundary_close(struct strait_boundary **boundary);
 
-/* From now on messages go to and come from `peer` of `mesh`, which is borrowed until close. */
-void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh, int peer);
+/* From now on messages go to and come from these peers of `mesh`, which is borrowed until close:
+ * the replicas of the neighbour stage, in order. At most STRAIT_GROUPS_MAX. */
+void strait_boundary_connect(struct strait_boundary *boundary, struct strait_mesh *mesh,
+                             const int *peers, int n_peers);
 
-/* The peer number in the mesh; -1 before connect. */
-int strait_boundary_peer(const struct strait_boundary *boundary);
+/* The number of a replica in the mesh; -1: it does not exist. And back: the replica of a peer; -1:
+ * the peer is none of them. */
+int strait_boundary_peer(const struct strait_boundary *boundary, int replica);
+int strait_boundary_replica(const struct strait_boundary *boundary, int peer);
+
+/* How the microbatches of the next steps are shared. Borrowed until the next call. */
+typedef struct strait_boundary_share {
+    const strait_groups *groups;
+    const strait_group_owners *theirs; // of the neighbour stage
+    const int *microbatches;           // that this side computes, in order
+    int n_microbatches;
+} strait_boundary_share;
+
+/* Without it, all microbatches cross to replica 0, in order. Call it before begin. */
+void strait_boundary_set_share(struct strait_boundary *boundary,
+                               const strait_boundary_share *share);
 
 /* Sets a callback for the time that send or flush waits for space in the peer's queue: `poll` is
  * called several times per second, on the same thread, and its error aborts the wait. Both

@@ -117,12 +117,15 @@ static strait_err send_one(const struct strait_boundary_checks *c, struct strait
 }
 
 /* Neighbours that reconnect in the same mesh have compared their codecs already. */
-strait_err strait_boundary_checks_send(struct strait_boundary_checks *c, struct strait_mesh *mesh,
-                                       int prev, int next) {
+strait_err strait_boundary_checks_send(struct strait_boundary_checks *c,
+                                       const strait_stage_links *links) {
     if (c->was_sent) return STRAIT_OK;
     c->was_sent = 1;
-    STRAIT_TRY(send_one(c, mesh, prev, c->stage - 1));
-    return send_one(c, mesh, next, c->stage);
+    for (int i = 0; i < links->n[STRAIT_SIDE_PREV]; i++)
+        STRAIT_TRY(send_one(c, links->mesh, links->peers[STRAIT_SIDE_PREV][i], c->stage - 1));
+    for (int i = 0; i < links->n[STRAIT_SIDE_NEXT]; i++)
+        STRAIT_TRY(send_one(c, links->mesh, links->peers[STRAIT_SIDE_NEXT][i], c->stage));
+    return STRAIT_OK;
 }
 
 /* A boundary has two ends, of which one is this stage: who may describe it follows from who sends,
@@ -149,7 +152,7 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int 
         (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
         c->mismatch_side = is_prev ? -1 : 1;
     }
-    *(is_prev ? &c->has_prev : &c->has_next) = 1;
+    *(is_prev ? &c->n_prev : &c->n_next) += 1;
     return err;
 }
 
@@ -158,20 +161,21 @@ strait_err strait_boundary_checks_result(const struct strait_boundary_checks *c)
     return c->mismatch[0] == '\0' ? STRAIT_OK : STRAIT_FAIL(STRAIT_EPROTO, "%s", c->mismatch);
 }
 
-/* The first and last stage have one neighbour only. */
-int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int needs_prev,
-                                   int needs_next) {
-    return (!needs_prev || c->has_prev) && (!needs_next || c->has_next);
+/* A neighbour that reconnects may describe its codec again. */
+int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int n_prev, int n_next) {
+    return c->n_prev >= n_prev && c->n_next >= n_next;
 }
 
-strait_err strait_boundary_checks_wait(struct strait_boundary_checks *c, struct strait_mesh *mesh,
-                                       int needs_prev, int needs_next,
+strait_err strait_boundary_checks_wait(struct strait_boundary_checks *c,
+                                       const strait_stage_links *links,
                                        strait_err (*route)(void *user, struct strait_msg **msg),
                                        void *user) {
+    const int n_prev = strait_stage_links_count(links, STRAIT_SIDE_PREV);
+    const int n_next = strait_stage_links_count(links, STRAIT_SIDE_NEXT);
     const int64_t until = strait_clock_ns() + WAIT_MS * INT64_C(1000000);
-    while (!strait_boundary_checks_is_done(c, needs_prev, needs_next)) {
+    while (!strait_boundary_checks_is_done(c, n_prev, n_next)) {
         struct strait_msg *msg = NULL;
-        strait_err err = strait_mesh_receive(mesh, WAIT_MS, &msg);
+        strait_err err = strait_mesh_receive(links->mesh, WAIT_MS, &msg);
         if (err == STRAIT_OK) err = route(user, &msg);
         strait_msg_close(&msg);
         STRAIT_TRY(err);

@@ -7,7 +7,7 @@
 
 #include "base/layout.h"
 #include "config/run_plan.h"
-#include "net/mesh/mesh.h"
+#include "stage/replicas/links.h"
 
 enum {
     STRAIT_MSG_BOUNDARY_CHECK = STRAIT_MSG_FIRST + 12 // between neighbours
@@ -42,17 +42,17 @@ struct strait_boundary_checks {
     const strait_run_plan *plan; // borrowed
     int stage;
     int was_sent;
-    int has_prev, has_next; // the neighbour's description arrived
-    char mismatch[256];     // why it differs from ours; empty: it does not
-    int mismatch_side;      // whose description differs: -1 previous, 1 next
+    int n_prev, n_next; // descriptions that arrived from the replicas of a neighbour
+    char mismatch[256]; // why it differs from ours; empty: it does not
+    int mismatch_side;  // whose description differs: -1 previous, 1 next
 };
 
 void strait_boundary_checks_init(struct strait_boundary_checks *checks, const strait_run_plan *plan,
                                  int stage);
 
-/* Sends the neighbours ours, the first time it is called; -1: no such neighbour. */
+/* Sends the neighbours ours, the first time it is called. */
 strait_err strait_boundary_checks_send(struct strait_boundary_checks *checks,
-                                       struct strait_mesh *mesh, int prev, int next);
+                                       const strait_stage_links *links);
 
 /* Compares what stage `from` sent; -1: the sender is no neighbour. STRAIT_EPROTO: it differs, or
  * describes another boundary than the one between the two stages. */
@@ -62,13 +62,13 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks,
 /* Waits until every neighbour that is connected has described its codec. `route` handles what
  * arrives meanwhile and takes ownership as strait_boundary_deliver does. STRAIT_ETIMEDOUT. */
 strait_err strait_boundary_checks_wait(struct strait_boundary_checks *checks,
-                                       struct strait_mesh *mesh, int needs_prev, int needs_next,
+                                       const strait_stage_links *links,
                                        strait_err (*route)(void *user, struct strait_msg **msg),
                                        void *user);
 
 /* The error of receive again, for a command that begins after it. */
 strait_err strait_boundary_checks_result(const struct strait_boundary_checks *checks);
 
-/* Whether every neighbour there is has described its codec. */
-int strait_boundary_checks_is_done(const struct strait_boundary_checks *checks, int needs_prev,
-                                   int needs_next);
+/* Whether so many replicas of each neighbour have described their codec. */
+int strait_boundary_checks_is_done(const struct strait_boundary_checks *checks, int n_prev,
+                                   int n_next);

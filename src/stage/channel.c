@@ -13,25 +13,25 @@ strait_err strait_stage_replies_init(struct strait_stage_replies *replies,
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
         if (memory.n_params > replies->capacity) replies->capacity = memory.n_params;
     }
-    return strait_alloc((size_t)replies->capacity * (size_t)plan->n_stages, sizeof(float),
+    return strait_alloc((size_t)replies->capacity * (size_t)plan->n_members, sizeof(float),
                         "replies of stages", (void **)&replies->floats);
 }
 
 void strait_stage_replies_fini(struct strait_stage_replies *replies) {
-    for (int i = 0; i < STRAIT_RUN_STAGES; i++)
+    for (int i = 0; i < STRAIT_RUN_MEMBERS; i++)
         strait_msg_close(&replies->messages[i]);
     strait_alloc_free(replies->floats);
     *replies = (struct strait_stage_replies){0};
 }
 
-strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int stage,
+strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int member,
                                      strait_stage_command_kind kind, struct strait_msg **msg) {
-    const strait_float_memory memory = {replies->floats + (size_t)stage * (size_t)replies->capacity,
-                                        replies->capacity};
+    const strait_float_memory memory = {
+        replies->floats + (size_t)member * (size_t)replies->capacity, replies->capacity};
     strait_stage_reply reply;
     STRAIT_TRY(strait_stage_reply_unpack(*msg, memory, &reply));
     if (reply.err == STRAIT_OK && reply.kind != kind)
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d answered %s with a reply to %s", stage,
+        return STRAIT_FAIL(STRAIT_EPROTO, "member %d answered %s with a reply to %s", member,
                            strait_stage_command_name(kind), strait_stage_command_name(reply.kind));
     if (reply.kind != kind) { // an error: its union is of another kind and must not be read
         const strait_stage_reply error = {.kind = reply.kind,
@@ -41,24 +41,24 @@ strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int s
                                           .reason = reply.reason};
         reply = error;
     }
-    strait_msg_close(&replies->messages[stage]);
-    replies->items[stage] = reply;
-    replies->messages[stage] = *msg;
+    strait_msg_close(&replies->messages[member]);
+    replies->items[member] = reply;
+    replies->messages[member] = *msg;
     *msg = NULL;
     return STRAIT_OK;
 }
 
 strait_err strait_stage_channel_command_all(struct strait_stage_channel *channel,
                                             const strait_stage_command *command) {
-    for (int i = 0; i < channel->n_stages; i++)
+    for (int i = 0; i < channel->n_members; i++)
         STRAIT_TRY(channel->ops->send(channel, i, command));
     return channel->ops->gather(channel);
 }
 
 /* Stages that got no command are not waited for. */
-strait_err strait_stage_channel_command_one(struct strait_stage_channel *channel, int stage,
+strait_err strait_stage_channel_command_one(struct strait_stage_channel *channel, int member,
                                             const strait_stage_command *command) {
-    STRAIT_TRY(channel->ops->send(channel, stage, command));
+    STRAIT_TRY(channel->ops->send(channel, member, command));
     return channel->ops->gather(channel);
 }
 

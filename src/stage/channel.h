@@ -1,5 +1,8 @@
 /* channel.h - how commands reach the stages of a run, and how their replies come back.
  *
+ * Every replica of a stage gets commands of its own. They are numbered stage by stage
+ * (strait_run_plan_member): without replicas, the number of a member is that of its stage.
+ *
  * A pipeline (train/pipeline.h) queues one command for each stage that is to work, then gathers:
  * the channel delivers the commands and waits for all replies. Two channels exist. The local one
  * (train/local_channel.h) starts processes or threads and reaches them over a mesh; the swarm's
@@ -12,12 +15,12 @@
 #include "config/run_plan.h"
 #include "stage/commands.h"
 
-/* The latest reply of each stage with the memory that its texts and floats are in. Zeroed is
+/* The latest reply of each member with the memory that its texts and floats are in. Zeroed is
  * closed. */
 struct strait_stage_replies {
-    strait_stage_reply items[STRAIT_RUN_STAGES];
-    struct strait_msg *messages[STRAIT_RUN_STAGES]; // that texts of the items point into
-    float *floats;                                  // `capacity` for each stage
+    strait_stage_reply items[STRAIT_RUN_MEMBERS];
+    struct strait_msg *messages[STRAIT_RUN_MEMBERS]; // that texts of the items point into
+    float *floats;                                   // `capacity` for each
     int capacity;
 };
 
@@ -27,23 +30,23 @@ strait_err strait_stage_replies_init(struct strait_stage_replies *replies,
                                      const strait_run_plan *plan);
 void strait_stage_replies_fini(struct strait_stage_replies *replies);
 
-/* Unpacks a reply of `stage` to a command of this kind, takes *msg and clears it. STRAIT_EPROTO:
+/* Unpacks a reply of `member` to a command of this kind, takes *msg and clears it. STRAIT_EPROTO:
  * malformed, or without an error the reply to another kind, whose union would be misread; *msg is
  * then not taken. */
-strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int stage,
+strait_err strait_stage_replies_take(struct strait_stage_replies *replies, int member,
                                      strait_stage_command_kind kind, struct strait_msg **msg);
 
 struct strait_stage_channel {
     const struct strait_stage_channel_ops *ops;
     void *state; // the implementation's
-    int n_stages;
+    int n_members;
     struct strait_stage_replies replies; // of the last gather; valid until the next
 };
 
 struct strait_stage_channel_ops {
-    /* Queues a command for a stage that has none yet. Its texts and floats stay borrowed until
+    /* Queues a command for a member that has none yet. Its texts and floats stay borrowed until
      * gather returns. */
-    strait_err (*send)(struct strait_stage_channel *channel, int stage,
+    strait_err (*send)(struct strait_stage_channel *channel, int member,
                        const strait_stage_command *command);
     /* Delivers what was queued and waits for those replies, which are then in channel->replies.
      * STRAIT_EAGAIN: the stages went back to an earlier step, nothing was gathered. Any other error
@@ -54,10 +57,10 @@ struct strait_stage_channel_ops {
     void (*close)(struct strait_stage_channel *channel);
 };
 
-/* Sends one command to every stage, or to one, and gathers. */
+/* Sends one command to every member, or to one, and gathers. */
 strait_err strait_stage_channel_command_all(struct strait_stage_channel *channel,
                                             const strait_stage_command *command);
-strait_err strait_stage_channel_command_one(struct strait_stage_channel *channel, int stage,
+strait_err strait_stage_channel_command_one(struct strait_stage_channel *channel, int member,
                                             const strait_stage_command *command);
 
 /* Accepts NULL and a channel without ops. */

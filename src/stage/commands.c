@@ -13,18 +13,18 @@ enum {
 
 static const strait_field command_header[] = {COMMAND(INT, kind), COMMAND(U32, generation),
                                               COMMAND(U32, sequence)};
-static const strait_field connect_prev[] = {COMMAND(BYTES, connect_prev.key)};
-static const strait_field connect_next[] = {COMMAND(BYTES, connect_next.key),
-                                            COMMAND(TEXT, connect_next.address)};
+static const strait_field connect[] = {COMMAND(INT, connect.replica), COMMAND(BYTES, connect.key),
+                                       COMMAND(TEXT, connect.address)};
 static const strait_field open[] = {COMMAND(INT, open.n_slots), COMMAND(FLAG, open.may_reuse)};
 static const strait_field load[] = {COMMAND(TEXT, load.folder)};
-static const strait_field gradients[] = {COMMAND(I64, gradients.step),
-                                         COMMAND(FLAG, gradients.mute_prev),
-                                         COMMAND(FLAG, gradients.mute_next)};
+static const strait_field gradients[] = {
+    COMMAND(I64, gradients.step), COMMAND(FLAG, gradients.mute_prev),
+    COMMAND(FLAG, gradients.mute_next), COMMAND(BYTES, gradients.owners)};
 static const strait_field update[] = {COMMAND(I64, update.step), COMMAND(F32, update.factor),
                                       COMMAND(FLAG, update.keep_snapshot)};
 static const strait_field validate[] = {COMMAND(I64, validate.step)};
-static const strait_field save[] = {COMMAND(I64, save.step), COMMAND(TEXT, save.folder)};
+static const strait_field save[] = {COMMAND(I64, save.step), COMMAND(TEXT, save.folder),
+                                    COMMAND(FLAG, save.wants_digest)};
 static const strait_field send_snapshot[] = {COMMAND(I64, send_snapshot.step)};
 static const strait_field adopt_basis[] = {COMMAND(U32, adopt_basis.version),
                                            COMMAND(FLOATS, adopt_basis.basis)};
@@ -35,8 +35,8 @@ static const strait_field resend[] = {COMMAND(I64, resend.step), COMMAND(FLAG, r
 const strait_layout strait_stage_command_header = STRAIT_LAYOUT("command", command_header);
 
 static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
-    [STRAIT_COMMAND_CONNECT_PREV] = STRAIT_LAYOUT("connect_prev", connect_prev),
-    [STRAIT_COMMAND_CONNECT_NEXT] = STRAIT_LAYOUT("connect_next", connect_next),
+    [STRAIT_COMMAND_CONNECT_PREV] = STRAIT_LAYOUT("connect_prev", connect),
+    [STRAIT_COMMAND_CONNECT_NEXT] = STRAIT_LAYOUT("connect_next", connect),
     [STRAIT_COMMAND_OPEN] = STRAIT_LAYOUT("open", open),
     [STRAIT_COMMAND_TIME_PASSES] = {"time_passes", NULL, 0},
     [STRAIT_COMMAND_LOAD] = STRAIT_LAYOUT("load", load),
@@ -51,6 +51,7 @@ static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_TRACE_END] = STRAIT_LAYOUT("trace_end", trace_end),
     [STRAIT_COMMAND_LEAVE] = {"leave", NULL, 0},
     [STRAIT_COMMAND_RESEND] = STRAIT_LAYOUT("resend", resend),
+    [STRAIT_COMMAND_CONNECT_REPLICA] = STRAIT_LAYOUT("connect_replica", connect),
 };
 
 /* ---- replies ---- */
@@ -76,16 +77,23 @@ static const strait_field reply_header[] = {REPLY(INT, kind),
                                             REPLY(INT, rejected_copies_next)};
 static const strait_field opened[] = {REPLY(REASON, open.device)};
 static const strait_field timed[] = {TIMES(time_passes), REPLY(F64, time_passes.next_delay_s)};
-static const strait_field computed[] = {
-    REPLY(F64, gradients.loss_sum),         TIMES(gradients),
-    REPLY(U64, gradients.forward_bytes),    REPLY(U64, gradients.backward_bytes),
-    REPLY(F64, gradients.residual_forward), REPLY(F64, gradients.residual_backward),
-    REPLY(F64, gradients.basis.leak),       REPLY(F64, gradients.basis.corrections),
-    REPLY(F64, gradients.basis.angle),      REPLY(F64, gradients.basis.mean_angle),
-    REPLY(F64, gradients.basis.error),      FAULTS(gradients),
-    REPLY(FLOATS, gradients.squares)};
+static const strait_field computed[] = {REPLY(F64, gradients.loss_sum),
+                                        TIMES(gradients),
+                                        REPLY(U64, gradients.forward_bytes),
+                                        REPLY(U64, gradients.backward_bytes),
+                                        REPLY(U64, gradients.reduce_bytes),
+                                        REPLY(F64, gradients.residual_forward),
+                                        REPLY(F64, gradients.residual_backward),
+                                        REPLY(F64, gradients.basis.leak),
+                                        REPLY(F64, gradients.basis.corrections),
+                                        REPLY(F64, gradients.basis.angle),
+                                        REPLY(F64, gradients.basis.mean_angle),
+                                        REPLY(F64, gradients.basis.error),
+                                        FAULTS(gradients),
+                                        REPLY(FLOATS, gradients.squares)};
 static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64, update.copy_s)};
 static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(validate)};
+static const strait_field saved[] = {REPLY(BYTES, save.digest)};
 static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};
 
 const strait_layout strait_stage_reply_header = STRAIT_LAYOUT("reply", reply_header);
@@ -97,6 +105,7 @@ static const strait_layout replies[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_GRADIENTS] = STRAIT_LAYOUT("gradients", computed),
     [STRAIT_COMMAND_UPDATE] = STRAIT_LAYOUT("update", updated),
     [STRAIT_COMMAND_VALIDATE] = STRAIT_LAYOUT("validate", validated),
+    [STRAIT_COMMAND_SAVE] = STRAIT_LAYOUT("save", saved),
     [STRAIT_COMMAND_PROPOSE_BASIS] = STRAIT_LAYOUT("propose_basis", proposed),
 };
 

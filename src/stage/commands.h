@@ -11,9 +11,12 @@
 #pragma once
 
 #include "base/layout.h"
+#include "base/sha256.h"
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
+#include "plan/groups.h"
 #include "plan/step_times.h"
+#include "stage/replicas/links.h"
 
 enum {
     STRAIT_MSG_COMMAND = STRAIT_MSG_FIRST + 1,
@@ -37,6 +40,7 @@ typedef enum strait_stage_command_kind {
     STRAIT_COMMAND_TRACE_END,        // write the recorded spans to a file
     STRAIT_COMMAND_LEAVE,            // close everything and end
     STRAIT_COMMAND_RESEND,           // send neighbours the kept crossings of a step again
+    STRAIT_COMMAND_CONNECT_REPLICA,  // expect another replica of the stage, or dial it
     STRAIT_COMMAND_KINDS             // one more than the last
 } strait_stage_command_kind;
 
@@ -46,13 +50,11 @@ typedef struct strait_stage_command {
     uint32_t generation; // of the assignment of stages to workers; 0 in a local run
     uint32_t sequence;   // number of the command; its reply repeats both
     union {
-        struct {
-            strait_fingerprint key; // of the previous stage
-        } connect_prev;
-        struct {
-            strait_fingerprint key; // of the next stage
-            const char *address;    // where it listens
-        } connect_next;
+        struct {                    // CONNECT_PREV, CONNECT_NEXT, CONNECT_REPLICA
+            int replica;            // of the previous, the next or the same stage
+            strait_fingerprint key; // of that replica
+            const char *address;    // where it listens; empty: it dials
+        } connect;
         struct {
             int n_slots;   // microbatches whose activations the stage can hold at once
             int may_reuse; // a stage that already has these slots may keep its weights
@@ -64,6 +66,9 @@ typedef struct strait_stage_command {
             int64_t step; // from 0
             /* Keep what crosses to that neighbour without sending it: it has it. */
             int mute_prev, mute_next;
+            /* Which replica computes each group, in the previous stage, this one and the next.
+             * Zeros: there is one of each. */
+            strait_group_owners owners[STRAIT_SIDES];
         } gradients;
         struct {
             int64_t step;
@@ -75,7 +80,9 @@ typedef struct strait_stage_command {
         } validate;
         struct {
             int64_t step;
-            const char *folder; // of the run, in which the checkpoint was begun
+            const char
+                *folder;      // of the run, in which the checkpoint was begun; empty: write nothing
+            int wants_digest; // of the stage's state, to compare replicas
         } save;
         struct {
             int64_t step;
@@ -123,6 +130,7 @@ typedef struct strait_stage_reply {
             double loss_sum; // over all tokens of the step; 0 but on the last stage
             strait_step_times times;
             uint64_t forward_bytes, backward_bytes;     // received for this step
+            uint64_t reduce_bytes;                      // received from other replicas of the stage
             double residual_forward, residual_backward; // relative error of what its codecs sent
             strait_codec_basis_metrics basis;           // of its sender
             strait_stage_faults faults;
@@ -136,6 +144,9 @@ typedef struct strait_stage_reply {
             double loss_sum;
             strait_stage_faults faults;
         } validate;
+        struct {
+            strait_digest digest; // of weights and state; zeros: not asked for
+        } save;
         struct {
             strait_floats basis;
         } propose_basis;

@@ -46,12 +46,29 @@ static int current(const struct strait_inbox *inbox) {
     return (int)(inbox->step % STRAIT_INBOX_STEPS);
 }
 
+/* Counts on from where the last call stopped. */
+static void count_leading(struct strait_inbox *inbox) {
+    const unsigned char *arrived = inbox->arrived[current(inbox)];
+    if (inbox->order == NULL) {
+        inbox->n_leading = strait_schedule_leading(arrived, inbox->n_leading,
+                                                   inbox->n_microbatches);
+        return;
+    }
+    while (inbox->n_leading < inbox->n_order && arrived[inbox->order[inbox->n_leading]])
+        inbox->n_leading++;
+}
+
+void strait_inbox_await(struct strait_inbox *inbox, const int *order, int n) {
+    inbox->order = order;
+    inbox->n_order = n;
+}
+
 void strait_inbox_begin(struct strait_inbox *inbox, int64_t step) {
     /* A step that is repeated keeps what has arrived for it. */
     if (step != inbox->step) drop_step(inbox, current(inbox));
     inbox->step = step;
-    inbox->n_leading = strait_schedule_leading(inbox->arrived[current(inbox)], 0,
-                                               inbox->n_microbatches);
+    inbox->n_leading = 0;
+    count_leading(inbox);
 }
 
 void strait_inbox_reset(struct strait_inbox *inbox, int64_t step) {
@@ -68,8 +85,7 @@ int strait_inbox_store(struct strait_inbox *inbox, struct strait_msg *msg) {
     if (inbox->arrived[index][msg->microbatch]) return 0;
     inbox->messages[index][msg->microbatch] = msg;
     inbox->arrived[index][msg->microbatch] = 1;
-    inbox->n_leading = strait_schedule_leading(inbox->arrived[current(inbox)], inbox->n_leading,
-                                               inbox->n_microbatches);
+    count_leading(inbox);
     return 1;
 }
 

@@ -20,7 +20,10 @@ struct strait_inbox { // zeroed is closed
      */
     struct strait_msg **messages[STRAIT_INBOX_STEPS];
     unsigned char *arrived[STRAIT_INBOX_STEPS];
-    int n_leading;                   // microbatches of this step arrived without a gap
+    const int
+        *order; // the microbatches that are awaited, as they are computed; borrowed. NULL: all
+    int n_order;
+    int n_leading;                   // of them, arrived without a gap
     struct strait_msg *first, *last; // queue of validation messages
     int64_t n_queued;                // length of that queue
 };
@@ -29,6 +32,10 @@ struct strait_inbox { // zeroed is closed
 strait_err strait_inbox_init(struct strait_inbox *inbox, int n_microbatches, int64_t n_valid_max);
 /* Closes every message still stored. Accepts a zeroed struct. */
 void strait_inbox_fini(struct strait_inbox *inbox);
+
+/* Which microbatches of the next steps are awaited, in the order in which they are computed.
+ * Borrows the list until the next call; NULL: all, in order. */
+void strait_inbox_await(struct strait_inbox *inbox, const int *order, int n);
 
 /* Starts `step`: drops messages of the step before, keeps those that arrived early for this one. */
 void strait_inbox_begin(struct strait_inbox *inbox, int64_t step);

@@ -83,12 +83,13 @@ static void build_pipeline(const strait_run_plan *plan, const strait_step_times 
     const double delay_s = strait_limits_delay(plan, forward_bytes, backward_bytes,
                                                message_interval(plan, times) / n);
     for (int i = 0; i + 1 < plan->n_stages; i++)
-        out->links[i] = (strait_pipe_link){.forward_bytes = forward_bytes,
-                                           .backward_bytes = backward_bytes,
-                                           .forward_bps = plan->emulate.rate_bps,
-                                           .backward_bps = plan->emulate.rate_bps,
-                                           .delay_s = delay_s,
-                                           .codec_s = codec_per_crossing(plan, times, i) / n};
+        out->links[i] = (strait_pipe_link){
+            .forward_bytes = forward_bytes,
+            .backward_bytes = backward_bytes,
+            .forward_bps = plan->emulate.rate_bps * strait_limits_links(plan, i),
+            .backward_bps = plan->emulate.rate_bps * strait_limits_links(plan, i),
+            .delay_s = delay_s,
+            .codec_s = codec_per_crossing(plan, times, i) / n};
     out->pipe = (strait_pipe){
         .n_stages = plan->n_stages,
         .n_microbatches = (int)plan->n_microbatches,
@@ -111,11 +112,49 @@ static strait_err find_window_caps(const strait_run_plan *plan, const uint64_t *
         const double available = spare != NULL ? device_share * (double)spare[i] : 0.5 * host;
         const double slot = (double)(two.device - one.device);
         /* `spare` was measured with one slot allocated, which therefore counts as fitting. */
-        const double fits = (spare != NULL) + available / plan->n_stages / slot;
+        const double fits = (spare != NULL) + available / plan->n_members / slot;
         const int ahead = plan->n_stages - i;
         caps[i] = fits < ahead ? ahead : fits > 1e6 ? 1000000 : (int)fits;
     }
     return STRAIT_OK;
+}
+
+const int *strait_limits_join_windows(const strait_run_plan *plan, const int *windows,
+                                      int joined[STRAIT_RUN_STAGES]) {
+    for (int i = 0; i < plan->n_stages; i++) {
+        const int64_t all = (int64_t)windows[i] * plan->replicas[i];
+        joined[i] = (int)(all < plan->n_microbatches ? all : plan->n_microbatches);
+    }
+    return joined;
+}
+
+void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *windows) {
+    const int group = (plan->groups.n_microbatches + plan->groups.n_groups - 1) /
+                      plan->groups.n_groups;
+    int more = 0;
+    if (strait_run_plan_replicas_max(plan) == 1) return;
+    for (int i = plan->n_stages - 1; i >= 0; i--) {
+        const int n = plan->replicas[i];
+        more += (n - 1) * group;
+        int window = (windows[i] + more + n - 1) / n;
+        if (caps != NULL && window > caps[i]) window = caps[i];
+        windows[i] = window < plan->n_microbatches ? window : (int)plan->n_microbatches;
+    }
+}
+
+double strait_limits_links(const strait_run_plan *plan, int boundary) {
+    const int a = plan->replicas[boundary], b = plan->replicas[boundary + 1];
+    return a > b ? a : b;
+}
+
+/* Every replica sends to all others at once, and gets as much; chunks travel one behind the other,
+ * so that the delay counts twice: to the owner of a chunk and back. */
+double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double bytes) {
+    const double others = plan->replicas[stage] - 1;
+    if (others < 1) return 0.0;
+    const double wire_s = plan->emulate.rate_bps > 0 ? 8.0 * bytes / others / plan->emulate.rate_bps
+                                                     : 0.0;
+    return wire_s + 2e-9 * (double)plan->emulate.delay_ns;
 }
 
 strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
@@ -123,7 +162,7 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const uint64_t *spare, int *windows, double *tokens_per_s) {
     struct pipeline pipeline;
     strait_simulate_result result;
-    int caps[STRAIT_RUN_STAGES];
+    int caps[STRAIT_RUN_STAGES], joined[STRAIT_RUN_STAGES];
     STRAIT_TRY(find_window_caps(plan, spare, caps));
     build_pipeline(plan, times, 1.0, (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
                    (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);
@@ -137,12 +176,15 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                               plan->schedule == STRAIT_SCHEDULE_SPLIT;
     STRAIT_TRY(strait_window_fit(&pipeline.pipe, plan->schedule, is_adjustable ? caps : NULL,
                                  max_slowdown, windows));
+    if (is_adjustable) strait_limits_widen(plan, caps, windows);
     for (int i = 0; wanted > 0 && i < plan->n_stages; i++) {
         const int window = plan->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
         windows[i] = window < plan->n_microbatches ? window : (int)plan->n_microbatches;
     }
     const strait_simulate_params params = {
-        .kind = plan->schedule, .windows = windows, .n_steps = 2};
+        .kind = plan->schedule,
+        .windows = strait_limits_join_windows(plan, windows, joined),
+        .n_steps = 2};
     STRAIT_TRY(strait_simulate(&pipeline.pipe, &params, NULL, &result));
     *tokens_per_s = result.tokens_per_s;
     return STRAIT_OK;
@@ -159,7 +201,8 @@ static void assume_times(const strait_run_plan *plan, strait_step_times *times) 
     const double lm_head = 2.0 * (double)(shape->vocab * shape->width) * tokens / rate;
     for (int i = 0; i < plan->n_stages; i++) {
         const int n = plan->stage_layers[i].last - plan->stage_layers[i].first;
-        const double pass = n * block + (i == plan->n_stages - 1 ? lm_head : 0.0);
+        const double pass = (n * block + (i == plan->n_stages - 1 ? lm_head : 0.0)) /
+                            plan->replicas[i];
         times[i] = (strait_step_times){.forward = pass, .input = pass, .weights = pass};
     }
 }
@@ -234,21 +277,28 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
     strait_simulate_stage steps[STRAIT_RUN_STAGES], valid[STRAIT_RUN_STAGES] = {0};
     strait_simulate_result result;
     const int n = plan->n_stages;
-    memset(out, 0, (size_t)n * sizeof *out);
+    for (int i = 0; i < n; i++) {
+        strait_runner_memory memory;
+        STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
+        out[i] = (size_t)(2.0 * memory.reduced); // what it sends, and what it gets
+    }
     if (n == 1) return STRAIT_OK;
     assume_times(plan, assumed);
     build_pipeline(plan, times != NULL ? times : assumed, 1.0,
                    (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
                    (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);
+    int joined[STRAIT_RUN_STAGES];
     const strait_simulate_params params = {
-        .kind = plan->schedule, .windows = windows, .n_steps = 2};
+        .kind = plan->schedule,
+        .windows = strait_limits_join_windows(plan, windows, joined),
+        .n_steps = 2};
     STRAIT_TRY(strait_simulate(&pipeline.pipe, &params, steps, &result));
     if (n_valid > 0) STRAIT_TRY(simulate_validation(&pipeline, n_valid, valid));
     const size_t link_bytes = (size_t)strait_socket_streams((int)run->link.streams) *
                               strait_delay_line_bytes(strait_emulate_in_flight(&plan->emulate));
     for (int i = 0; i < n; i++) {
         const size_t a = waiting_bytes(plan, i, &steps[i]), b = waiting_bytes(plan, i, &valid[i]);
-        out[i] = (a > b ? a : b) + (size_t)((i > 0) + (i + 1 < n)) * link_bytes;
+        out[i] += (a > b ? a : b) + (size_t)((i > 0) + (i + 1 < n)) * link_bytes;
     }
     return STRAIT_OK;
 }
@@ -259,14 +309,16 @@ void strait_limits_explain(const strait_run_plan *plan, const strait_step_measur
     struct pipeline pipeline;
     strait_limit limit;
     strait_simulate_result result;
+    int joined[STRAIT_RUN_STAGES];
     double longest = 0.0;
     *out = (strait_step_limit){.name = "unknown", .where = -1};
     build_pipeline(plan, m->times, n, m->forward_bytes / n, m->backward_bytes / n, &pipeline);
-    const strait_simulate_params params = {.kind = plan->schedule,
-                                           .windows = m->windows,
-                                           .n_steps = 1,
-                                           .spans = spans,
-                                           .capacity = capacity};
+    const strait_simulate_params params = {
+        .kind = plan->schedule,
+        .windows = strait_limits_join_windows(plan, m->windows, joined),
+        .n_steps = 1,
+        .spans = spans,
+        .capacity = capacity};
     if (strait_limit_find(&pipeline.pipe, &params, &limit) != STRAIT_OK ||
         strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK)
         return;
@@ -303,8 +355,11 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
     if (plan->meter_bps == 0.0) return 0.0;
     build_pipeline(plan, times, n, forward_bytes / n, backward_bytes / n, &pipeline);
     strait_limits_apply_meter(plan, &pipeline.pipe, pipeline.links);
+    int joined[STRAIT_RUN_STAGES];
     const strait_simulate_params params = {
-        .kind = plan->schedule, .windows = windows, .n_steps = 1};
+        .kind = plan->schedule,
+        .windows = strait_limits_join_windows(plan, windows, joined),
+        .n_steps = 1};
     if (strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK) return 0.0;
     return result.seconds;
 }

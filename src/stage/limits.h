@@ -24,6 +24,24 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const strait_step_times *times, const double *delays,
                                  const uint64_t *spare, int *windows, double *tokens_per_s);
 
+/* With replicas the planner is given stages that are as much faster (times divided by the replicas)
+ * and joined windows. But each replica holds the microbatches of a whole group at a time, so all
+ * stages up to it need more in flight. Widens windows of such a plan and divides them among the
+ * replicas of each stage, up to `caps` (NULL: any number). */
+void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *windows);
+
+/* What the replicas of each stage have in flight together; returns `joined`. */
+const int *strait_limits_join_windows(const strait_run_plan *plan, const int *windows,
+                                      int joined[STRAIT_RUN_STAGES]);
+
+/* Links that carry the crossings of a boundary at the same time: each replica of the side that has
+ * more of them has one of its own. */
+double strait_limits_links(const strait_run_plan *plan, int boundary);
+
+/* Seconds that the replicas of a stage take to sum their gradients, of which each sends so many
+ * bytes (strait_runner_memory.reduced), over the links of the plan. */
+double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double bytes);
+
 /* Estimates the windows before anything was measured: from assumed compute rates of fast machines
  * and the links of the run file. */
 strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wanted, int *windows);

@@ -17,6 +17,11 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     m->n_params = dry_run.n_params;
     m->optimizer = strait_optimizer_bytes(dry_run.optimizer);
     m->kept = strait_runner_kept_bytes(plan, stage, m, dry_run.receiver, dry_run.sender);
+    int64_t n_values = 0;
+    for (int i = 0; i < dry_run.n_params; i++)
+        n_values += dry_run.params[i].value.rows * dry_run.params[i].value.cols;
+    m->reduced = strait_reduction_sent_bytes(&plan->groups, plan->sums_pairwise,
+                                             plan->replicas[stage], n_values);
     const strait_err err = strait_gradient_sums_bytes(
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
     strait_dry_run_fini(&dry_run);
@@ -116,6 +121,28 @@ static strait_err project_weights(struct strait_runner *runner) {
     return strait_stage_refresh(runner->model);
 }
 
+static strait_err open_reduction(struct strait_runner *runner) {
+    const strait_run_plan *plan = &runner->plan;
+    const strait_reduction_spec spec = {.stage = runner->stage,
+                                        .replica = runner->replica,
+                                        .n_replicas = plan->replicas[runner->stage],
+                                        .groups = &plan->groups,
+                                        .sums = plan->sums_pairwise ? &runner->sums : NULL,
+                                        .params = runner->params,
+                                        .n_params = runner->n_params,
+                                        .losses = runner->sequence_losses,
+                                        .n_losses = (int)plan->sequences};
+    if (spec.n_replicas <= 1) return STRAIT_OK;
+    return strait_reduction_open(&spec, runner->backend, &runner->reduction);
+}
+
+/* The coordinator shares the groups out with every step; until then replica 0 has all of them. */
+static strait_err list_microbatches(struct strait_runner *runner) {
+    STRAIT_TRY(strait_alloc((size_t)runner->plan.n_microbatches, sizeof *runner->microbatches,
+                            "list of microbatches", (void **)&runner->microbatches));
+    return runner->replica == 0 ? strait_runner_share(runner, runner->owners) : STRAIT_OK;
+}
+
 static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
     const strait_stage_spec spec = strait_run_plan_stage(&runner->plan, runner->stage,
                                                          runner->n_slots);
@@ -138,9 +165,7 @@ static strait_err open_into(struct strait_runner *runner, const strait_run *run)
                                          strait_gradient_sums_buffers(&runner->plan, runner->stage),
                                          runner->params, runner->n_params, runner->backend));
     STRAIT_TRY(strait_loader_prepare(runner->loader, runner->backend, runner->n_slots));
-    STRAIT_TRY(strait_alloc((size_t)runner->plan.n_microbatches, sizeof *runner->microbatches,
-                            "list of microbatches", (void **)&runner->microbatches));
-    strait_runner_share(runner, &(strait_group_owners){{0}});
+    STRAIT_TRY(list_microbatches(runner));
     /* Pinned, so that the device copies losses and squares without blocking the host. */
     if (runner->sender == NULL) {
         STRAIT_TRY(runner->backend->ops->alloc_host(
@@ -153,17 +178,20 @@ static strait_err open_into(struct strait_runner *runner, const strait_run *run)
     STRAIT_TRY(runner->backend->ops->alloc_host(runner->backend,
                                                 (size_t)runner->n_params * sizeof *runner->squares,
                                                 (void **)&runner->squares));
+    STRAIT_TRY(open_reduction(runner));
     return runner->backend->ops->event_open(runner->backend, &runner->measured);
 }
 
-strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan, int stage,
-                              int n_slots, struct strait_loader *loader,
+strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan,
+                              const strait_runner_place *place, struct strait_loader *loader,
                               struct strait_runner **out) {
+    const int stage = place->stage;
     struct strait_runner *runner = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *runner, "runner", (void **)&runner));
     runner->plan = *plan;
     runner->stage = stage;
-    runner->n_slots = n_slots;
+    runner->replica = place->replica;
+    runner->n_slots = place->n_slots;
     runner->loader = loader;
     runner->deadline_ms = (int)(run->link.deadline * 1e3);
     /* The last stage needs the targets, which are loaded with the tokens. */
@@ -198,6 +226,7 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     strait_boundary_close(&runner->receiver);
     strait_boundary_close(&runner->sender);
     strait_stage_close(&runner->model);
+    strait_reduction_close(&runner->reduction);
     strait_gradient_sums_fini(&runner->sums);
     strait_alloc_free(runner->params);
     strait_alloc_free(runner->microbatches);
@@ -212,11 +241,16 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     *runner_ptr = NULL;
 }
 
-void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mesh, int prev,
-                           int next) {
-    runner->mesh = mesh;
-    if (runner->receiver != NULL) strait_boundary_connect(runner->receiver, mesh, prev);
-    if (runner->sender != NULL) strait_boundary_connect(runner->sender, mesh, next);
+void strait_runner_connect(struct strait_runner *runner, const strait_stage_links *links) {
+    runner->mesh = links->mesh;
+    if (runner->receiver != NULL)
+        strait_boundary_connect(runner->receiver, links->mesh, links->peers[STRAIT_SIDE_PREV],
+                                links->n[STRAIT_SIDE_PREV]);
+    if (runner->sender != NULL)
+        strait_boundary_connect(runner->sender, links->mesh, links->peers[STRAIT_SIDE_NEXT],
+                                links->n[STRAIT_SIDE_NEXT]);
+    if (runner->reduction != NULL)
+        strait_reduction_connect(runner->reduction, links->mesh, links->peers[STRAIT_SIDE_SAME]);
 }
 
 void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes) {
@@ -268,7 +302,7 @@ const float *strait_runner_squares(const struct strait_runner *runner, int *n) {
 /* With several stages the norm is known only to the coordinator, and on the host nothing is gained.
  */
 int strait_runner_updates_itself(const struct strait_runner *runner) {
-    return runner->plan.n_stages == 1 && !runner->backend->ops->is_host &&
+    return runner->plan.n_members == 1 && !runner->backend->ops->is_host &&
            strait_optimizer_checks_norm(runner->optimizer);
 }
 

@@ -12,6 +12,8 @@
 #include "stage/boundary.h"
 #include "stage/loader.h"
 #include "stage/replicas/gradient_sums.h"
+#include "stage/replicas/links.h"
+#include "stage/replicas/reduction.h"
 
 /* Bytes of memory that a runner takes, by purpose. */
 typedef struct strait_runner_memory {
@@ -24,6 +26,7 @@ typedef struct strait_runner_memory {
                         // state, on the host; only in a swarm (strait_runner_keep_crossings)
     size_t device;      // sum of everything that is on the device
     int n_params;       // parameters of the optimizer, those of codecs included
+    double reduced;     // bytes that a replica sends to the others in a step; 0: it is the only one
 } strait_runner_memory;
 
 /* Which step the state of a runner belongs to; live_state.c. */
@@ -44,7 +47,9 @@ struct strait_runner {
     int *microbatches;       // that this replica computes in a step, in their order
     int n_microbatches;      // of them
     double *sequence_losses; // sums per sequence of a step; last stage only
+    strait_group_owners owners[STRAIT_SIDES]; // of the groups, in this stage and its neighbours
     struct strait_gradient_sums sums;
+    struct strait_reduction *reduction; // NULL: this stage has one replica
     struct strait_backend *backend;
     struct strait_stage *model;
     struct strait_boundary *receiver, *sender; // NULL on the first and on the last stage
@@ -76,14 +81,20 @@ struct strait_runner {
     void *user;                              // argument of both callbacks
 };
 
+/* Which part of a run a runner is. */
+typedef struct strait_runner_place {
+    int stage, replica;
+    int n_slots; // microbatches in flight
+} strait_runner_place;
+
 /* Computes the memory of a stage without allocating it. */
 strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slots,
                               strait_runner_memory *out);
 
 /* Opens the device and allocates the stage; its weights are 0. Borrows `loader` until close and
  * prepares it, which requires strait_loader_configure. */
-strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan, int stage,
-                              int n_slots, struct strait_loader *loader,
+strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan,
+                              const strait_runner_place *place, struct strait_loader *loader,
                               struct strait_runner **out);
 
 /* Waits for queued work, then frees everything and releases the loader's buffers. Accepts NULL. */
@@ -92,9 +103,8 @@ void strait_runner_close(struct strait_runner **runner);
 /* Draws the initial weights from the seed. Codecs have drawn theirs at open. */
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed);
 
-/* Connects the boundaries to the peers of a mesh, which is borrowed; -1: no such neighbour. */
-void strait_runner_connect(struct strait_runner *runner, struct strait_mesh *mesh, int prev,
-                           int next);
+/* Connects boundaries and reduction to the peers of a mesh, which is borrowed. */
+void strait_runner_connect(struct strait_runner *runner, const strait_stage_links *links);
 
 /* Drops every message that the boundaries have received or not sent yet, and what the codecs have
  * measured. Call it after the stage was restored to `step`. */
@@ -183,13 +193,20 @@ strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t s
 
 /* ---- replicas/share.c: the part of a step that this replica computes ---- */
 
-/* Chooses the microbatches of the next steps: those of the groups that `owners` gives to this
- * replica. A runner that opens has all of them. */
-void strait_runner_share(struct strait_runner *runner, const strait_group_owners *owners);
+/* Chooses the microbatches of the next steps: those of the groups that owners[STRAIT_SIDE_SAME]
+ * gives to this replica; the others say which replica of a neighbour computes them. A runner that
+ * opens has all groups, if it is replica 0. STRAIT_EPROTO: no group is left for this one, or a
+ * replica does not exist. */
+strait_err strait_runner_share(struct strait_runner *runner,
+                               const strait_group_owners owners[STRAIT_SIDES]);
 
 /* The gradients of a kind (strait_param.is_deferred) of the i-th microbatch are complete: after the
  * last of a group, puts their sum aside. */
 strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int is_deferred);
+
+/* Sums the gradients, and the losses, over the replicas of the stage. STRAIT_ETIMEDOUT, naming the
+ * replica that is missing, when nothing arrives within link.deadline. */
+strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step);
 
 /* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
 void strait_runner_sum_losses(struct strait_runner *runner);
@@ -210,9 +227,9 @@ strait_err strait_runner_time_passes(struct strait_runner *runner, int n, strait
 double strait_runner_next_delay(const struct strait_runner *runner);
 
 /* Subspace codec, between steps. The last stage proposes an updated basis [width x keep], written
- * to `out`; every stage adopts it and rewrites the weights and moments that are stored in it.
- * Adopting the version that a stage has already does nothing.
- * STRAIT_EINVAL for a proposal of the first stage. */
+ * to `out`, which is kept if the same was proposed since the last update; every stage adopts it and
+ * rewrites the weights and moments that are stored in it. Adopting the version that a stage has
+ * already does nothing. STRAIT_EINVAL for a proposal of the first stage. */
 strait_err strait_runner_propose_basis(struct strait_runner *runner, float *out);
 strait_err strait_runner_adopt_basis(struct strait_runner *runner, const float *basis,
                                      uint32_t version);

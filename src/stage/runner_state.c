@@ -193,6 +193,26 @@ strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_
     return each_tensor(&h, visit, user);
 }
 
+static strait_err digest_one(void *user, struct strait_stream *stream, const char *name,
+                             strait_tensor tensor, int is_state) {
+    const struct strait_backend_ops *ops = stream->backend->ops;
+    const size_t bytes = strait_tensor_bytes(tensor);
+    void *copy = NULL;
+    (void)is_state;
+    if (ops->is_host) return strait_digest_extend(user, tensor.data, bytes);
+    STRAIT_TRY(strait_alloc(1, bytes, name, &copy));
+    strait_err err = ops->download(stream, copy, tensor.data, bytes);
+    if (err == STRAIT_OK) err = ops->wait(stream);
+    if (err == STRAIT_OK) err = strait_digest_extend(user, copy, bytes);
+    strait_alloc_free(copy);
+    return err;
+}
+
+strait_err strait_runner_state_digest(struct strait_runner *runner, strait_digest *out) {
+    *out = (strait_digest){{0}};
+    return strait_runner_state_each(runner, digest_one, out);
+}
+
 strait_err strait_runner_state_describe(const strait_run_plan *plan, int stage,
                                         strait_runner_state_visit *visit, void *user) {
     struct strait_dry_run dry_run;

@@ -12,6 +12,9 @@
 strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
                                      int64_t step);
 
+/* The digest of everything that write would write. Waits for queued work of the device. */
+strait_err strait_runner_state_digest(struct strait_runner *runner, strait_digest *out);
+
 /* Restores everything from a checkpoint. After an error part of the tensors may be overwritten. */
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
                                     struct strait_runner *runner);

@@ -14,16 +14,14 @@ enum {
 
 struct strait_service {
     strait_run run;
-    int stage;
+    int stage, replica;
     int counts_frames, keeps_crossings;
     strait_service_hooks hooks;
     strait_run_plan plan;
     struct strait_loader *loader;
-    struct strait_runner *runner;         // NULL before OPEN
-    struct strait_mesh *mesh;             // borrowed
-    int prev, next;                       // peers of the mesh; -1: none
-    uint64_t seen_forward, seen_backward; // bytes received, counted by earlier replies
-    float *basis;                         // memory for one of a subspace codec
+    struct strait_runner *runner; // NULL before OPEN
+    strait_stage_links links;
+    float *basis; // memory for one of a subspace codec
     int n_basis;
     char reason[512];                     // of the last command's error
     struct strait_boundary_checks checks; // of the neighbours' codecs
@@ -31,15 +29,8 @@ struct strait_service {
 
 /* ---- neighbours ---- */
 
-static strait_err add_neighbour(struct strait_service *s, int stage, const strait_fingerprint *key,
-                                const char *address, int *peer) {
-    strait_mesh_peer neighbour = {.key = *key, .address = address, .emulate = &s->plan.emulate};
-    (void)snprintf(neighbour.name, sizeof neighbour.name, "stage %d", stage);
-    return strait_mesh_add(s->mesh, &neighbour, peer);
-}
-
 strait_err strait_service_greet(struct strait_service *s) {
-    return strait_boundary_checks_send(&s->checks, s->mesh, s->prev, s->next);
+    return strait_boundary_checks_send(&s->checks, &s->links);
 }
 
 static strait_err route(void *user, struct strait_msg **msg) {
@@ -48,35 +39,27 @@ static strait_err route(void *user, struct strait_msg **msg) {
 
 /* Links first, then codecs: their bytes belong to the handshake, not to the first step. */
 static strait_err wait_for_neighbours(struct strait_service *s) {
-    if (s->prev >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->prev, CONNECT_MS));
-    if (s->next >= 0) STRAIT_TRY(strait_mesh_wait_up(s->mesh, s->next, CONNECT_MS));
+    STRAIT_TRY(strait_stage_links_wait(&s->links, CONNECT_MS));
     STRAIT_TRY(strait_service_greet(s));
-    return strait_boundary_checks_wait(&s->checks, s->mesh, s->prev >= 0, s->next >= 0, route, s);
+    return strait_boundary_checks_wait(&s->checks, &s->links, route, s);
 }
 
 void strait_service_set_links(struct strait_service *s, struct strait_mesh *mesh, int prev,
                               int next) {
-    if (mesh != s->mesh) // neighbours of another mesh are other neighbours
+    if (mesh != s->links.mesh) // neighbours of another mesh are other neighbours
         strait_boundary_checks_init(&s->checks, &s->plan, s->stage);
-    s->mesh = mesh;
-    s->prev = prev;
-    s->next = next;
-    s->seen_forward = s->seen_backward = 0;
-    if (s->runner != NULL) strait_runner_connect(s->runner, mesh, prev, next);
-}
-
-int strait_service_stage_of_peer(const struct strait_service *s, int peer) {
-    if (peer < 0) return -1;
-    if (peer == s->prev) return s->stage - 1;
-    return peer == s->next ? s->stage + 1 : -1;
+    strait_stage_links_init(&s->links, mesh);
+    strait_stage_links_set(&s->links, STRAIT_SIDE_PREV, 0, prev);
+    strait_stage_links_set(&s->links, STRAIT_SIDE_NEXT, 0, next);
+    if (s->runner != NULL) strait_runner_connect(s->runner, &s->links);
 }
 
 /* The runner's callbacks. */
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct strait_service *s = user;
     if ((*msg)->type == STRAIT_MSG_BOUNDARY_CHECK)
-        return strait_boundary_checks_receive(&s->checks,
-                                              strait_service_stage_of_peer(s, (*msg)->peer), *msg);
+        return strait_boundary_checks_receive(
+            &s->checks, strait_stage_links_stage(&s->links, s->stage, (*msg)->peer), *msg);
     return s->hooks.on_message(s->hooks.user, msg);
 }
 
@@ -91,14 +74,6 @@ strait_err strait_service_route(struct strait_service *s, struct strait_msg **ms
 
 /* ---- what replies report ---- */
 
-static uint64_t received_since(struct strait_service *s, int peer, uint64_t *seen) {
-    strait_link_stats stats = {0};
-    if (peer < 0 || strait_mesh_stats(s->mesh, peer, &stats) != STRAIT_OK) return 0;
-    const uint64_t bytes = stats.received_bytes - *seen;
-    *seen = stats.received_bytes;
-    return bytes;
-}
-
 static uint64_t crossing_bytes(struct strait_boundary *boundary) {
     return boundary != NULL ? strait_boundary_crossed_bytes(boundary) : 0;
 }
@@ -109,8 +84,8 @@ static uint64_t crossing_bytes(struct strait_boundary *boundary) {
 static void count_bytes(struct strait_service *s, uint64_t *forward, uint64_t *backward) {
     const uint64_t frames[] = {crossing_bytes(s->runner->receiver),
                                crossing_bytes(s->runner->sender)};
-    *forward = received_since(s, s->prev, &s->seen_forward);
-    *backward = received_since(s, s->next, &s->seen_backward);
+    *forward = strait_stage_links_received(&s->links, STRAIT_SIDE_PREV);
+    *backward = strait_stage_links_received(&s->links, STRAIT_SIDE_NEXT);
     if (!s->counts_frames) return;
     *forward = frames[0];
     *backward = frames[1];
@@ -119,6 +94,7 @@ static void count_bytes(struct strait_service *s, uint64_t *forward, uint64_t *b
 static void forget_bytes(struct strait_service *s) {
     uint64_t forward, backward;
     count_bytes(s, &forward, &backward);
+    (void)strait_stage_links_received(&s->links, STRAIT_SIDE_SAME);
 }
 
 /* Adds what one codec side counted. The sender's side receives from the next stage, the receiver's
@@ -138,15 +114,27 @@ static strait_err read_codec(struct strait_service *s, struct strait_boundary *b
 
 /* ---- commands ---- */
 
+static strait_err execute_connect(struct strait_service *s, const strait_stage_command *command) {
+    static const strait_stage_side sides[] = {
+        [STRAIT_COMMAND_CONNECT_PREV] = STRAIT_SIDE_PREV,
+        [STRAIT_COMMAND_CONNECT_NEXT] = STRAIT_SIDE_NEXT,
+        [STRAIT_COMMAND_CONNECT_REPLICA] = STRAIT_SIDE_SAME,
+    };
+    const strait_stage_peer peer = {&command->connect.key, command->connect.address};
+    return strait_stage_links_add(&s->links, &s->plan, s->stage, sides[command->kind],
+                                  command->connect.replica, peer);
+}
+
 static strait_err open_runner(struct strait_service *s, int n_slots) {
     if (n_slots < 1 || n_slots > s->plan.n_microbatches)
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "stage %d: invalid window %d, expected 1 to %lld (microbatches)",
                            s->stage, n_slots, (long long)s->plan.n_microbatches);
     strait_runner_close(&s->runner);
-    STRAIT_TRY(strait_runner_open(&s->run, &s->plan, s->stage, n_slots, s->loader, &s->runner));
+    const strait_runner_place place = {s->stage, s->replica, n_slots};
+    STRAIT_TRY(strait_runner_open(&s->run, &s->plan, &place, s->loader, &s->runner));
     if (s->keeps_crossings) STRAIT_TRY(strait_runner_keep_crossings(s->runner));
-    strait_runner_connect(s->runner, s->mesh, s->prev, s->next);
+    strait_runner_connect(s->runner, &s->links);
     s->runner->on_message = on_message;
     s->runner->on_poll = s->hooks.on_poll != NULL ? on_poll : NULL;
     s->runner->user = s;
@@ -184,6 +172,7 @@ static strait_err execute_load(struct strait_service *s, const char *folder) {
     const int64_t step = strait_checkpoint_step(checkpoint);
     if (s->runner->receiver != NULL) strait_boundary_begin(s->runner->receiver, step);
     if (s->runner->sender != NULL) strait_boundary_begin(s->runner->sender, step);
+    if (s->runner->reduction != NULL) strait_reduction_reset(s->runner->reduction, step);
     strait_checkpoint_close(&checkpoint);
     return err;
 }
@@ -197,6 +186,7 @@ static strait_err check_codecs(struct strait_service *s) {
 /* Muting ends with the command: a validation may be next. */
 static strait_err run_step(struct strait_service *s, const strait_stage_command *command,
                            double *loss_sum) {
+    STRAIT_TRY(strait_runner_share(s->runner, command->gradients.owners));
     strait_runner_mute(s->runner, command->gradients.mute_prev, command->gradients.mute_next);
     const strait_err err = strait_runner_gradients(s->runner, command->gradients.step, loss_sum);
     strait_runner_mute(s->runner, 0, 0);
@@ -208,14 +198,17 @@ static strait_err execute_gradients(struct strait_service *s, const strait_stage
     STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(run_step(s, command, &reply->gradients.loss_sum));
     /* Descriptions of codecs overtake crossings, so those of this step cannot be without them. */
-    if (!strait_boundary_checks_is_done(&s->checks, s->prev >= 0, s->next >= 0)) {
-        s->runner->side = s->prev >= 0 && !s->checks.has_prev ? -1 : 1;
+    const int n_prev = strait_stage_links_count(&s->links, STRAIT_SIDE_PREV);
+    const int n_next = strait_stage_links_count(&s->links, STRAIT_SIDE_NEXT);
+    if (!strait_boundary_checks_is_done(&s->checks, n_prev, n_next)) {
+        s->runner->side = s->checks.n_prev < n_prev ? -1 : 1;
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: stage %d did not describe its codec", s->stage,
                            s->stage + s->runner->side);
     }
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
+    reply->gradients.reduce_bytes = strait_stage_links_received(&s->links, STRAIT_SIDE_SAME);
     strait_codec_metrics received = {0}, sent = {0};
     STRAIT_TRY(read_codec(s, s->runner->receiver, &received, &reply->gradients.faults));
     STRAIT_TRY(read_codec(s, s->runner->sender, &sent, &reply->gradients.faults));
@@ -235,11 +228,8 @@ static strait_err execute_validate(struct strait_service *s, int64_t step,
     return read_codec(s, s->runner->receiver, &received, &reply->validate.faults);
 }
 
-/* A proposal uses up what it was computed from: one that is asked for again is the same. */
 static strait_err execute_propose_basis(struct strait_service *s, strait_stage_reply *reply) {
-    struct strait_runner_live_state *live = &s->runner->live;
-    if (!live->has_proposed) STRAIT_TRY(strait_runner_propose_basis(s->runner, s->basis));
-    live->has_proposed = live->awaits_basis;
+    STRAIT_TRY(strait_runner_propose_basis(s->runner, s->basis));
     reply->propose_basis.basis = (strait_floats){s->basis, s->n_basis};
     return STRAIT_OK;
 }
@@ -260,10 +250,20 @@ static strait_err execute_send_snapshot(struct strait_service *s, int64_t step) 
     return s->hooks.send_snapshot(s->hooks.user, step);
 }
 
+/* Of several replicas only the first has a folder to write to; the others tell the digest of what
+ * they would have written. */
+static strait_err execute_save(struct strait_service *s, const strait_stage_command *command,
+                               strait_stage_reply *reply) {
+    if (command->save.wants_digest)
+        STRAIT_TRY(strait_runner_state_digest(s->runner, &reply->save.digest));
+    if (command->save.folder[0] == '\0') return STRAIT_OK;
+    return strait_runner_state_write(s->runner, command->save.folder, command->save.step);
+}
+
 static int needs_runner(strait_stage_command_kind kind) {
     return kind != STRAIT_COMMAND_CONNECT_PREV && kind != STRAIT_COMMAND_CONNECT_NEXT &&
-           kind != STRAIT_COMMAND_OPEN && kind != STRAIT_COMMAND_TIME_PASSES &&
-           kind != STRAIT_COMMAND_LEAVE;
+           kind != STRAIT_COMMAND_CONNECT_REPLICA && kind != STRAIT_COMMAND_OPEN &&
+           kind != STRAIT_COMMAND_TIME_PASSES && kind != STRAIT_COMMAND_LEAVE;
 }
 
 static strait_err execute(struct strait_service *s, const strait_stage_command *command,
@@ -273,10 +273,8 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
                            strait_stage_command_name(command->kind));
     switch (command->kind) {
     case STRAIT_COMMAND_CONNECT_PREV:
-        return add_neighbour(s, s->stage - 1, &command->connect_prev.key, NULL, &s->prev);
     case STRAIT_COMMAND_CONNECT_NEXT:
-        return add_neighbour(s, s->stage + 1, &command->connect_next.key,
-                             command->connect_next.address, &s->next);
+    case STRAIT_COMMAND_CONNECT_REPLICA: return execute_connect(s, command);
     case STRAIT_COMMAND_OPEN: return execute_open(s, command, reply);
     case STRAIT_COMMAND_TIME_PASSES: return execute_time_passes(s, reply);
     case STRAIT_COMMAND_LOAD: return execute_load(s, command->load.folder);
@@ -284,8 +282,7 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     case STRAIT_COMMAND_UPDATE:
         return strait_runner_update(s->runner, command->update.step, command->update.factor);
     case STRAIT_COMMAND_VALIDATE: return execute_validate(s, command->validate.step, reply);
-    case STRAIT_COMMAND_SAVE:
-        return strait_runner_state_write(s->runner, command->save.folder, command->save.step);
+    case STRAIT_COMMAND_SAVE: return execute_save(s, command, reply);
     case STRAIT_COMMAND_SEND_SNAPSHOT: return execute_send_snapshot(s, command->send_snapshot.step);
     case STRAIT_COMMAND_PROPOSE_BASIS: return execute_propose_basis(s, reply);
     case STRAIT_COMMAND_ADOPT_BASIS: return execute_adopt_basis(s, command);
@@ -301,8 +298,7 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     return STRAIT_OK;
 }
 
-/* The hook after a command may turn its error into another, for example when a neighbour was lost.
- */
+/* The hook after a command may turn its error into another, such as that of a lost neighbour. */
 static strait_err execute_with_hooks(struct strait_service *s, const strait_stage_command *command,
                                      strait_stage_reply *reply) {
     if (s->hooks.before != NULL) STRAIT_TRY(s->hooks.before(s->hooks.user, command));
@@ -348,10 +344,11 @@ strait_err strait_service_open(const strait_service_spec *spec, struct strait_lo
     }
     s->run = *spec->run;
     s->stage = spec->stage;
+    s->replica = spec->replica;
     s->counts_frames = spec->counts_frames;
     s->keeps_crossings = spec->keeps_crossings;
     s->hooks = spec->hooks;
-    s->prev = s->next = -1;
+    strait_stage_links_init(&s->links, NULL);
     s->loader = *loader;
     *loader = NULL;
     err = prepare(s);
@@ -372,6 +369,10 @@ void strait_service_close(struct strait_service **service) {
     strait_alloc_free(s->basis);
     strait_alloc_free(s);
     *service = NULL;
+}
+
+const strait_stage_links *strait_service_links(const struct strait_service *s) {
+    return &s->links;
 }
 
 int strait_service_stage(const struct strait_service *s) {

@@ -32,7 +32,7 @@ typedef struct strait_service_hooks {
 
 typedef struct strait_service_spec {
     const strait_run *run; // copied
-    int stage;
+    int stage, replica;
     /* The links to the neighbours carry more than crossings: bytes of crossings are counted frame
      * by frame, not at the socket. */
     int counts_frames;
@@ -47,8 +47,8 @@ strait_err strait_service_open(const strait_service_spec *spec, struct strait_lo
                                struct strait_service **out);
 void strait_service_close(struct strait_service **service); // accepts NULL
 
-/* The mesh that joins the stage to its neighbours, borrowed, and their numbers in it; -1: none.
- * NULL ends the use of a mesh. */
+/* The mesh that joins the stage to its neighbours, borrowed, and the numbers of their first
+ * replicas in it; -1: none. Commands add further ones. NULL ends the use of a mesh. */
 void strait_service_set_links(struct strait_service *service, struct strait_mesh *mesh, int prev,
                               int next);
 
@@ -65,8 +65,8 @@ strait_err strait_service_execute(struct strait_service *service,
 /* Hands a message from the neighbours' mesh to the boundary it is for, or to on_message. */
 strait_err strait_service_route(struct strait_service *service, struct strait_msg **msg);
 
-/* Which stage is the peer of this number; -1: none. */
-int strait_service_stage_of_peer(const struct strait_service *service, int peer);
+/* The peers of this stage. */
+const strait_stage_links *strait_service_links(const struct strait_service *service);
 
 int strait_service_stage(const struct strait_service *service);
 const strait_run *strait_service_get_run(const struct strait_service *service);

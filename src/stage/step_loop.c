@@ -279,6 +279,17 @@ static strait_err measure(struct strait_runner *runner, int64_t step) {
     return ops->event_query(&runner->measured, 1, &is_reached);
 }
 
+/* The losses of this replica must be on the host before they are sent to another. */
+static strait_err reduce(struct strait_runner *runner, int64_t step) {
+    const double began = strait_clock_seconds();
+    STRAIT_TRY(runner->backend->ops->wait(strait_stage_stream(runner->model)));
+    if (runner->sender == NULL) strait_runner_sum_losses(runner);
+    STRAIT_TRY(strait_runner_reduce(runner, step));
+    runner->times.wait += strait_clock_seconds() - began;
+    add_span(runner, "reduce", step, -1, began);
+    return STRAIT_OK;
+}
+
 strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, double *loss_sum) {
     const double began = strait_clock_seconds();
     runner->times = (strait_step_times){0};
@@ -291,18 +302,21 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);
     runner->last_action = STRAIT_ACTION_WAIT;
     strait_gradient_sums_begin(&runner->sums);
+    if (runner->reduction != NULL)
+        strait_reduction_begin(runner->reduction, step, &runner->owners[STRAIT_SIDE_SAME]);
     STRAIT_TRY(strait_runner_zero_gradients(runner));
     STRAIT_TRY(run_schedule(runner, step));
     runner->last_action = STRAIT_ACTION_WAIT;
+    if (runner->reduction != NULL) STRAIT_TRY(reduce(runner, step));
     STRAIT_TRY(measure(runner, step));
     runner->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;
-    if (runner->sender == NULL) {
-        strait_runner_sum_losses(runner);
+    if (runner->sender == NULL && runner->reduction == NULL) strait_runner_sum_losses(runner);
+    /* Of several replicas, the first has the losses of all. */
+    if (runner->sender == NULL && runner->replica == 0)
         *loss_sum = scale_sum(strait_runner_add_losses(runner),
                               runner->plan.sequences * runner->plan.shape.context,
                               runner->n_targets);
-    }
     return STRAIT_OK;
 }
 

@@ -11,7 +11,7 @@ enum {
 
 double strait_runner_next_delay(const struct strait_runner *runner) {
     strait_link_stats stats = {0};
-    const int peer = runner->sender != NULL ? strait_boundary_peer(runner->sender) : -1;
+    const int peer = runner->sender != NULL ? strait_boundary_peer(runner->sender, 0) : -1;
     for (int waited = 0; peer >= 0 && waited < RTT_MS; waited += RTT_POLL_MS) {
         if (strait_mesh_stats(runner->mesh, peer, &stats) == STRAIT_OK && stats.rtt_min_s > 0.0)
             break;

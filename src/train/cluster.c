@@ -54,48 +54,48 @@ const char *strait_cluster_rank_text(int rank) {
 
 /* ---- placement ---- */
 
-strait_err strait_cluster_check(int n_stages) {
+strait_err strait_cluster_check(int n_members) {
     const int n_ranks = strait_mpi_size();
-    if (n_ranks <= n_stages) return STRAIT_OK;
+    if (n_ranks <= n_members) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG,
                        "%d ranks for %d stage%s: start at most %d, or set stages.count=%d "
                        "(at most one stage per layer)",
-                       n_ranks, n_stages, n_stages == 1 ? "" : "s", n_stages, n_ranks);
+                       n_ranks, n_members, n_members == 1 ? "" : "s", n_members, n_ranks);
 }
 
-strait_err strait_cluster_place(const strait_run *run, int n_stages, int *ranks) {
+strait_err strait_cluster_place(const strait_run *run, int n_members, int *ranks) {
     const int n_ranks = strait_mpi_size();
     strait_place_rank *places = NULL;
-    STRAIT_TRY(strait_cluster_check(n_stages));
+    STRAIT_TRY(strait_cluster_check(n_members));
     STRAIT_TRY(strait_alloc((size_t)n_ranks, sizeof *places, "ranks", (void **)&places));
     for (int i = 0; i < n_ranks; i++) {
         const strait_mpi_member *member = strait_mpi_member_of(i);
         places[i] = (strait_place_rank){.node = member->node, .local = member->local};
     }
-    strait_place(run->stages.place, places, n_ranks, n_stages, ranks);
+    strait_place(run->stages.place, places, n_ranks, n_members, ranks);
     strait_alloc_free(places);
     return STRAIT_OK;
 }
 
 /* How many stages this rank computes, or, unless of_rank, all ranks of this node together. */
-static strait_err count_stages(const strait_run *run, int n_stages, int of_rank, int *out) {
-    int ranks[STRAIT_RUN_STAGES];
+static strait_err count_stages(const strait_run *run, int n_members, int of_rank, int *out) {
+    int ranks[STRAIT_RUN_MEMBERS];
     const int own = strait_mpi_rank();
     const strait_mpi_member *me = strait_mpi_member_of(own);
     *out = 0;
-    STRAIT_TRY(strait_cluster_place(run, n_stages, ranks));
-    for (int i = 0; i < n_stages; i++) {
+    STRAIT_TRY(strait_cluster_place(run, n_members, ranks));
+    for (int i = 0; i < n_members; i++) {
         const strait_mpi_member *other = strait_mpi_member_of(ranks[i]);
         *out += ranks[i] == own || (!of_rank && other->node == me->node);
     }
     return STRAIT_OK;
 }
 
-double strait_cluster_share(const strait_run *run, int n_stages, int of_rank) {
-    int n = n_stages;
-    if (strait_cluster_is_joined() && count_stages(run, n_stages, of_rank, &n) != STRAIT_OK)
-        n = n_stages;
-    return (double)n / (double)n_stages;
+double strait_cluster_share(const strait_run *run, int n_members, int of_rank) {
+    int n = n_members;
+    if (strait_cluster_is_joined() && count_stages(run, n_members, of_rank, &n) != STRAIT_OK)
+        n = n_members;
+    return (double)n / (double)n_members;
 }
 
 /* Launchers often show each rank its own GPU alone, which is then number 0. */
@@ -107,12 +107,12 @@ static int64_t choose_device(const strait_run *run) {
     return strait_mpi_member_of(strait_mpi_rank())->local % info.n_devices;
 }
 
-strait_err strait_cluster_write_run(const strait_run *run, int n_stages, const char *path) {
+strait_err strait_cluster_write_run(const strait_run *run, int n_members, const char *path) {
     void *memory = NULL;
     int n_neighbours = 1;
     const strait_mpi_member *me = strait_mpi_member_of(strait_mpi_rank());
     /* A rank that the launcher has bound to some cores has them alone. */
-    STRAIT_TRY(count_stages(run, n_stages, me->is_bound, &n_neighbours));
+    STRAIT_TRY(count_stages(run, n_members, me->is_bound, &n_neighbours));
     STRAIT_TRY(strait_alloc(1, sizeof(strait_run), "run", &memory));
     strait_run *own = memory;
     *own = *run;
@@ -126,10 +126,10 @@ strait_err strait_cluster_write_run(const strait_run *run, int n_stages, const c
 
 /* Stages that share a rank are on one line. */
 strait_err strait_cluster_describe(const struct strait_run *run, const char **out) {
-    static char text[STRAIT_RUN_STAGES * (STRAIT_MPI_HOST + 48) + STRAIT_MPI_NAME];
-    int ranks[STRAIT_RUN_STAGES];
+    static char text[STRAIT_RUN_MEMBERS * (STRAIT_MPI_HOST + 48) + STRAIT_MPI_NAME];
+    int ranks[STRAIT_RUN_MEMBERS];
     int n_nodes = 0;
-    const int n = (int)run->stages.count;
+    const int n = strait_run_members(run);
     STRAIT_TRY(strait_cluster_place(run, n, ranks));
     for (int i = 0; i < strait_mpi_size(); i++)
         if (strait_mpi_member_of(i)->node >= n_nodes) n_nodes = strait_mpi_member_of(i)->node + 1;
@@ -166,8 +166,8 @@ strait_err strait_cluster_start(int rank, const char *startup_line, const char *
     return strait_mpi_receive_text(rank, ANSWER_MS, NULL, NULL, out_answer);
 }
 
-strait_err strait_cluster_go(int rank, int stage) {
+strait_err strait_cluster_go(int rank, int stage, int replica) {
     char text[32];
-    (void)snprintf(text, sizeof text, "go %d", stage);
+    (void)snprintf(text, sizeof text, "go %d %d", stage, replica);
     return strait_mpi_send_text(rank, text);
 }

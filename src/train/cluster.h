@@ -8,19 +8,21 @@
 /* Whether stages of this process are to be put onto ranks. */
 int strait_cluster_is_joined(void);
 
-/* STRAIT_ECONFIG when there are more ranks than stages: one rank would have nothing to do. */
-strait_err strait_cluster_check(int n_stages);
+/* STRAIT_ECONFIG when there are more ranks than replicas of stages: one rank would have nothing to
+ * do. */
+strait_err strait_cluster_check(int n_members);
 
-/* Writes the rank of every stage. STRAIT_ECONFIG as above. */
-strait_err strait_cluster_place(const strait_run *run, int n_stages, int *ranks);
+/* Writes the rank of every replica of every stage (strait_run_plan_member). STRAIT_ECONFIG as
+ * above. */
+strait_err strait_cluster_place(const strait_run *run, int n_members, int *ranks);
 
 /* The part of the stages that ranks of this node compute, or this rank alone (of_rank); 1 without a
  * cluster and when there are too many ranks. */
-double strait_cluster_share(const strait_run *run, int n_stages, int of_rank);
+double strait_cluster_share(const strait_run *run, int n_members, int of_rank);
 
 /* Writes the run file of a stage that this rank computes: its share of the cores (device.threads)
  * and, unless another was chosen, its GPU (device.ordinal) are those of this rank. */
-strait_err strait_cluster_write_run(const strait_run *run, int n_stages, const char *path);
+strait_err strait_cluster_write_run(const strait_run *run, int n_members, const char *path);
 
 /* The rank and its machine: "rank 2 on node7". Borrowed until the next call in this thread. */
 const char *strait_cluster_rank_text(int rank);
@@ -33,4 +35,4 @@ void strait_cluster_set_lost(void);
  * STRAIT_ETIMEDOUT, or the error of the rank. */
 strait_err strait_cluster_start(int rank, const char *startup_line, const char *run_path,
                                 char **out_answer);
-strait_err strait_cluster_go(int rank, int stage);
+strait_err strait_cluster_go(int rank, int stage, int replica);

@@ -1,8 +1,8 @@
 /* cluster_serve.c - a rank that computes stages for rank 0.
  *
  * Rank 0 sends texts: "stage " with the startup line and the run file of a stage, which is answered
- * by the stage's own line or by "error " and a reason; "go I", after which stage I dials; and
- * "end". Everything else goes over the mesh of each stage, as in every run. */
+ * by the stage's own line or by "error " and a reason; "go I R", after which replica R of stage I
+ * dials; and "end". Everything else goes over the mesh of each stage, as in every run. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -22,7 +22,7 @@ enum {
 };
 
 struct serving {
-    struct strait_launched *stages; // STRAIT_RUN_STAGES
+    struct strait_launched *stages; // STRAIT_RUN_MEMBERS
     int n_stages;
     int64_t ended_ns; // when the first of them was seen to have ended; 0: none
 };
@@ -45,13 +45,13 @@ static strait_err start_stage(struct serving *s, char *text, const char *folder,
     strait_fingerprint key;
     char digits[STRAIT_FINGERPRINT_TEXT], address[STRAIT_ADDRESS_MAX];
     char *file = strchr(text, '\n');
-    if (file == NULL || s->n_stages == STRAIT_RUN_STAGES)
+    if (file == NULL || s->n_stages == STRAIT_RUN_MEMBERS)
         return STRAIT_FAIL(STRAIT_EPROTO, "malformed startup of a stage");
     *file++ = '\0';
     STRAIT_TRY(strait_startup_parse(text, &start));
     STRAIT_TRY(strait_run_init_text("run", file, strlen(file), NULL, 0, run));
     STRAIT_TRY(strait_file_path(start.run_path, "%s/run.yaml", folder));
-    STRAIT_TRY(strait_cluster_write_run(run, (int)run->stages.count, start.run_path));
+    STRAIT_TRY(strait_cluster_write_run(run, strait_run_members(run), start.run_path));
     struct strait_launched *l = &s->stages[s->n_stages++];
     STRAIT_TRY(strait_launch_thread(start.stage, l));
     STRAIT_TRY(strait_launch_introduce(l, &start, &key, address));
@@ -78,9 +78,11 @@ static strait_err answer_start(struct serving *s, char *text) {
 }
 
 static strait_err let_go(struct serving *s, const char *text) {
-    const long stage = strtol(text, NULL, 10);
+    char *rest = NULL;
+    const long stage = strtol(text, &rest, 10), replica = strtol(rest, NULL, 10);
     for (int i = 0; i < s->n_stages; i++)
-        if (s->stages[i].stage == stage) return strait_launch_go(&s->stages[i]);
+        if (s->stages[i].stage == stage && s->stages[i].replica == replica)
+            return strait_launch_go(&s->stages[i]);
     return STRAIT_FAIL(STRAIT_EPROTO, "rank 0 speaks of stage %ld, which is not here", stage);
 }
 
@@ -118,7 +120,7 @@ static strait_err report(strait_err err) {
 /* Threads of stages cannot be stopped from outside: after an error the whole process ends. */
 strait_err strait_cluster_serve(void) {
     struct serving s = {.stages = NULL};
-    STRAIT_TRY(strait_alloc(STRAIT_RUN_STAGES, sizeof *s.stages, "stages", (void **)&s.stages));
+    STRAIT_TRY(strait_alloc(STRAIT_RUN_MEMBERS, sizeof *s.stages, "stages", (void **)&s.stages));
     const strait_err err = serve(&s);
     if (err != STRAIT_OK) return report(err);
     for (int i = 0; i < s.n_stages; i++)

@@ -11,11 +11,11 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
                                 struct strait_executor **out) {
     struct strait_executor *executor = NULL;
     if (choice.ops == NULL && strait_cluster_is_joined())
-        STRAIT_TRY(strait_cluster_check(plan->n_stages));
+        STRAIT_TRY(strait_cluster_check(plan->n_members));
     STRAIT_TRY(strait_alloc(1, sizeof *executor, "executor", (void **)&executor));
     executor->ops = choice.ops;
     if (executor->ops == NULL)
-        executor->ops = plan->n_stages > 1 ? &strait_remote_executor : &strait_local_executor;
+        executor->ops = plan->n_members > 1 ? &strait_remote_executor : &strait_local_executor;
     executor->user = choice.user;
     executor->run = *run;
     executor->plan = *plan;

@@ -20,7 +20,8 @@ typedef struct strait_executor_report {
     double norm;     // of all gradients
     /* Of the step, at the socket, of the busiest boundary; 0 with one stage. */
     double forward_bytes, backward_bytes;
-    double bubble; // share of the step in which stages waited, averaged over stages
+    double reduce_bytes; // received by a replica from others of its stage, where that is most
+    double bubble;       // share of the step in which stages waited, averaged over stages
     /* Relative error of each boundary's codec, for activations and for gradients. */
     double residual_forward[STRAIT_RUN_STAGES], residual_backward[STRAIT_RUN_STAGES];
     /* Codecs with a basis: of each boundary; and of the basis, which is the same on all stages. */

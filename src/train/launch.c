@@ -150,6 +150,7 @@ static strait_err introduce_at(const struct strait_launched *l, const strait_sta
 strait_err strait_launch_introduce(struct strait_launched *l, const strait_startup *start,
                                    strait_fingerprint *key, char address[STRAIT_ADDRESS_MAX]) {
     char line[STRAIT_STARTUP_LINE];
+    l->replica = start->replica;
     STRAIT_TRY(strait_startup_format(start, line));
     if (l->has_rank) return introduce_at(l, start, line, key, address);
     STRAIT_TRY(send_line(l, line));
@@ -160,7 +161,7 @@ strait_err strait_launch_introduce(struct strait_launched *l, const strait_start
 /* The pipes are closed now, since everything else goes over the mesh: the stage then notices by its
  * link when the coordinator ends. */
 strait_err strait_launch_go(struct strait_launched *l) {
-    if (l->has_rank) return strait_cluster_go(l->rank, l->stage);
+    if (l->has_rank) return strait_cluster_go(l->rank, l->stage, l->replica);
     const strait_err err = send_line(l, "go\n");
     close_fd(&l->to);
     close_fd(&l->from);

@@ -10,9 +10,9 @@
 
 /* One started stage. Zeroed is closed. */
 struct strait_launched {
-    int stage;
-    pid_t pid;        // of its process; 0: it is a thread, or has ended
-    pthread_t thread; // valid when has_thread
+    int stage, replica; // the replica is known once it was introduced
+    pid_t pid;          // of its process; 0: it is a thread, or has ended
+    pthread_t thread;   // valid when has_thread
     int has_thread;
     atomic_int has_ended; // the thread has
     int has_rank, rank;   // another rank computes it; `has_rank` 0: this process or one of ours

@@ -7,7 +7,7 @@
 
 #include "stage/channel.h"
 
-/* Starts the stages of a run. *out is closed with strait_stage_channel_close, also after an
- * error. */
+/* Starts all replicas of all stages of a run. Borrows the plan until close. *out is closed with
+ * strait_stage_channel_close, also after an error. */
 strait_err strait_local_channel_open(const strait_run *run, const strait_run_plan *plan,
                                      struct strait_stage_channel *out);

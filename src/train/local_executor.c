@@ -18,7 +18,8 @@ static struct strait_runner *runner_of(struct strait_executor *executor) {
 static strait_err open_local(struct strait_executor *executor) {
     struct local *local = executor->state;
     executor->windows[0] = 1;
-    STRAIT_TRY(strait_runner_open(&executor->run, &executor->plan, 0, 1, executor->loader,
+    STRAIT_TRY(strait_runner_open(&executor->run, &executor->plan,
+                                  &(strait_runner_place){.n_slots = 1}, executor->loader,
                                   &local->runner));
     STRAIT_TRY(strait_runner_init_weights(local->runner, (uint64_t)executor->run.train.seed));
     (void)snprintf(executor->device, sizeof executor->device, "%s",

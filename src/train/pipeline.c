@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "stage/limits.h"
+#include "train/shares.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +19,8 @@ struct strait_pipeline {
     struct strait_executor *executor;
     struct strait_stage_channel *channel;
     int n_stages;
-    float *joined; // squares of all stages without gaps, or a basis
+    strait_group_owners owners[STRAIT_RUN_STAGES]; // of the groups, in each stage
+    float *joined;                                 // squares of all stages without gaps, or a basis
     /* What the accessors report, kept because the next command overwrites the replies. */
     double busy_s[STRAIT_RUN_STAGES];
     int nonfinite_stage;
@@ -33,10 +35,11 @@ strait_err strait_pipeline_open(struct strait_executor *executor,
     STRAIT_TRY(strait_alloc(1, sizeof *p, "pipeline", (void **)&p));
     p->executor = executor;
     p->channel = channel;
-    p->n_stages = channel->n_stages;
+    p->n_stages = executor->plan.n_stages;
+    strait_shares_choose(&executor->run, &executor->plan, NULL, p->owners);
     p->nonfinite_stage = -1;
     const strait_err err = strait_alloc((size_t)channel->replies.capacity *
-                                            (size_t)channel->n_stages,
+                                            (size_t)channel->n_members,
                                         sizeof *p->joined, "gradient norms", (void **)&p->joined);
     if (err != STRAIT_OK) {
         strait_pipeline_close(&p);
@@ -53,8 +56,25 @@ void strait_pipeline_close(struct strait_pipeline **pipeline) {
     *pipeline = NULL;
 }
 
+static const strait_run_plan *plan_of(const struct strait_pipeline *p) {
+    return &p->executor->plan;
+}
+
+/* The first replica of a stage. */
+static int first_of(const struct strait_pipeline *p, int stage) {
+    return strait_run_plan_member(plan_of(p), stage, 0);
+}
+
+/* Its reply: what all replicas of a stage report alike is taken from there. */
 static const strait_stage_reply *reply_of(const struct strait_pipeline *p, int stage) {
-    return &p->channel->replies.items[stage];
+    return &p->channel->replies.items[first_of(p, stage)];
+}
+
+/* Sends one command to the first replica of every stage. */
+static strait_err command_first(struct strait_pipeline *p, const strait_stage_command *command) {
+    for (int i = 0; i < p->n_stages; i++)
+        STRAIT_TRY(p->channel->ops->send(p->channel, first_of(p, i), command));
+    return p->channel->ops->gather(p->channel);
 }
 
 static strait_err command_all(struct strait_pipeline *p, const strait_stage_command *command) {
@@ -68,14 +88,19 @@ static strait_err command_all(struct strait_pipeline *p, const strait_stage_comm
 strait_err strait_pipeline_choose_windows(struct strait_pipeline *p) {
     struct strait_executor *executor = p->executor;
     strait_step_times times[STRAIT_RUN_STAGES];
+    strait_step_times members[STRAIT_RUN_MEMBERS];
     double delays[STRAIT_RUN_STAGES];
     uint64_t device_free[STRAIT_RUN_STAGES];
     STRAIT_TRY(command_all(p, &(strait_stage_command){.kind = STRAIT_COMMAND_TIME_PASSES}));
+    for (int i = 0; i < p->channel->n_members; i++)
+        members[i] = p->channel->replies.items[i].time_passes.times;
     for (int i = 0; i < p->n_stages; i++) {
-        times[i] = reply_of(p, i)->time_passes.times;
+        const int n = plan_of(p)->replicas[i];
+        times[i] = strait_shares_mean(&members[first_of(p, i)], n, n);
         delays[i] = reply_of(p, i)->time_passes.next_delay_s;
         device_free[i] = reply_of(p, i)->device_free;
     }
+    strait_shares_choose(&executor->run, &executor->plan, members, p->owners);
     return strait_limits_windows(&executor->plan, (int)executor->run.stages.window, times, delays,
                                  executor->plan.scratch_bytes > 0 ? device_free : NULL,
                                  executor->windows, &executor->planned_tokens_per_s);
@@ -83,14 +108,20 @@ strait_err strait_pipeline_choose_windows(struct strait_pipeline *p) {
 
 strait_err strait_pipeline_open_stages(struct strait_pipeline *p, const int *windows,
                                        int may_reuse) {
-    for (int i = 0; i < p->n_stages; i++) {
+    for (int i = 0; i < p->channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
         const strait_stage_command command = {.kind = STRAIT_COMMAND_OPEN,
-                                              .open = {windows[i], may_reuse}};
+                                              .open = {windows[stage], may_reuse}};
         STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
     }
     STRAIT_TRY(p->channel->ops->gather(p->channel));
     (void)snprintf(p->executor->device, sizeof p->executor->device, "%d stages, %.100s",
                    p->n_stages, reply_of(p, 0)->open.device);
+    if (p->channel->n_members > p->n_stages)
+        (void)snprintf(p->executor->device, sizeof p->executor->device,
+                       "%d stages, %d replicas in all, %.90s", p->n_stages, p->channel->n_members,
+                       reply_of(p, 0)->open.device);
     return STRAIT_OK;
 }
 
@@ -131,11 +162,39 @@ static void note_step(struct strait_pipeline *p) {
     p->nonfinite_stage = -1;
     /* From last to first, so that the first stage with non-finite values is the one reported: later
      * ones may only have received them. */
-    for (int i = p->n_stages - 1; i >= 0; i--) {
-        const strait_step_times *t = &reply_of(p, i)->gradients.times;
-        p->busy_s[i] = t->forward + t->input + t->weights + t->codec;
-        if (is_nonfinite(reply_of(p, i))) p->nonfinite_stage = i;
+    for (int i = p->channel->n_members - 1; i >= 0; i--) {
+        int stage, replica;
+        const strait_stage_reply *reply = &p->channel->replies.items[i];
+        const strait_step_times *t = &reply->gradients.times;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        p->busy_s[stage] = t->forward + t->input + t->weights + t->codec;
+        if (is_nonfinite(reply)) p->nonfinite_stage = stage;
     }
+}
+
+/* What the replicas of a stage report of one step, as one: bytes and faults of all, times of their
+ * mean, errors of the one that lost most. */
+static strait_stage_reply join_replicas(const struct strait_pipeline *p, int stage) {
+    const strait_stage_reply *first = reply_of(p, stage);
+    strait_step_times times[STRAIT_RUN_REPLICAS];
+    strait_stage_reply all = *first;
+    const int n = plan_of(p)->replicas[stage];
+    for (int i = 0; i < n; i++) {
+        times[i] = first[i].gradients.times;
+        if (i == 0) continue;
+        all.gradients.forward_bytes += first[i].gradients.forward_bytes;
+        all.gradients.backward_bytes += first[i].gradients.backward_bytes;
+        all.gradients.reduce_bytes += first[i].gradients.reduce_bytes;
+        all.gradients.residual_forward = fmax(all.gradients.residual_forward,
+                                              first[i].gradients.residual_forward);
+        all.gradients.residual_backward = fmax(all.gradients.residual_backward,
+                                               first[i].gradients.residual_backward);
+        all.gradients.faults.nonfinite += first[i].gradients.faults.nonfinite;
+        all.gradients.faults.rejected_prev += first[i].gradients.faults.rejected_prev;
+        all.gradients.faults.rejected_next += first[i].gradients.faults.rejected_next;
+    }
+    all.gradients.times = strait_shares_mean(times, n, 1);
+    return all;
 }
 
 static void combine(struct strait_pipeline *p, strait_executor_report *report) {
@@ -143,11 +202,14 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
     strait_step_times *times = report->times;
     double n_faults = 0.0;
     for (int i = 0; i < p->n_stages; i++) {
-        const strait_stage_reply *reply = reply_of(p, i);
+        const strait_stage_reply joined = join_replicas(p, i);
+        const strait_stage_reply *reply = &joined;
         const double forward = (double)reply->gradients.forward_bytes;
         const double backward = (double)reply->gradients.backward_bytes;
         const strait_stage_faults *faults = &reply->gradients.faults;
         times[i] = reply->gradients.times;
+        report->reduce_bytes = fmax(report->reduce_bytes, (double)reply->gradients.reduce_bytes /
+                                                              plan_of(p)->replicas[i]);
         executor->device_bytes[i] = reply->device_bytes;
         report->loss_sum += reply->gradients.loss_sum;
         report->bubble += times[i].wait / times[i].wall / p->n_stages;
@@ -181,10 +243,20 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
 
 strait_err strait_pipeline_gradients(struct strait_pipeline *p, int64_t step,
                                      strait_executor_report *out) {
-    const strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS,
-                                          .gradients = {.step = step}};
     strait_executor_report report = {0};
-    STRAIT_TRY(command_all(p, &command));
+    for (int i = 0; i < p->channel->n_members; i++) {
+        strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS,
+                                        .gradients = {.step = step}};
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        for (int side = 0; side < STRAIT_SIDES; side++) {
+            const int theirs = stage + side - STRAIT_SIDE_SAME;
+            if (theirs >= 0 && theirs < p->n_stages)
+                command.gradients.owners[side] = p->owners[theirs];
+        }
+        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
+    }
+    STRAIT_TRY(p->channel->ops->gather(p->channel));
     note_step(p);
     combine(p, &report);
     *out = report;
@@ -195,7 +267,7 @@ strait_err strait_pipeline_gradients(struct strait_pipeline *p, int64_t step,
 static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
     const int last = p->n_stages - 1;
     const strait_stage_command propose = {.kind = STRAIT_COMMAND_PROPOSE_BASIS};
-    STRAIT_TRY(strait_stage_channel_command_one(p->channel, last, &propose));
+    STRAIT_TRY(strait_stage_channel_command_one(p->channel, first_of(p, last), &propose));
     const strait_floats *basis = &reply_of(p, last)->propose_basis.basis;
     memcpy(p->joined, basis->data, (size_t)basis->n * sizeof *p->joined);
     const strait_stage_command adopt = {
@@ -220,7 +292,7 @@ strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float
 
 strait_err strait_pipeline_validate(struct strait_pipeline *p, int64_t step, double *loss_sum) {
     const strait_stage_command command = {.kind = STRAIT_COMMAND_VALIDATE, .validate = {step}};
-    STRAIT_TRY(command_all(p, &command));
+    STRAIT_TRY(command_first(p, &command));
     *loss_sum = reply_of(p, p->n_stages - 1)->validate.loss_sum;
     return STRAIT_OK;
 }
@@ -243,18 +315,39 @@ double strait_pipeline_copy_seconds(const struct strait_pipeline *p, int stage) 
 
 /* ---- files: of stages that share a disk with the coordinator ---- */
 
+/* All replicas of a stage must hold the same: they have applied the same updates. */
+static strait_err compare_replicas(const struct strait_pipeline *p, int64_t step) {
+    for (int i = 0; i < p->n_stages; i++)
+        for (int k = 1; k < plan_of(p)->replicas[i]; k++)
+            if (!strait_digest_equal(&reply_of(p, i)[0].save.digest,
+                                     &reply_of(p, i)[k].save.digest))
+                return STRAIT_FAIL(STRAIT_EDATA,
+                                   "stage %d: replicas 0 and %d have different weights after step "
+                                   "%lld; resume from the last checkpoint, on devices of one kind",
+                                   i, k, (long long)step);
+    return STRAIT_OK;
+}
+
 /* A failed save is returned by the stages as a result, not as a failure of the channel: the run
- * continues and tries again at the next checkpoint. */
+ * continues and tries again at the next checkpoint. One replica of each stage writes. */
 strait_err strait_pipeline_save(struct strait_pipeline *p, const char *folder, int64_t step) {
     char real[STRAIT_PATH_MAX];
     if (realpath(folder, real) == NULL)
         return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
-    const strait_stage_command command = {.kind = STRAIT_COMMAND_SAVE, .save = {step, real}};
-    STRAIT_TRY(command_all(p, &command));
-    for (int i = 0; i < p->n_stages; i++)
-        if (reply_of(p, i)->err != STRAIT_OK)
-            return STRAIT_FAIL(reply_of(p, i)->err, "%s", reply_of(p, i)->reason);
-    return STRAIT_OK;
+    for (int i = 0; i < p->channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        const strait_stage_command command = {
+            .kind = STRAIT_COMMAND_SAVE,
+            .save = {step, replica == 0 ? real : "", plan_of(p)->replicas[stage] > 1}};
+        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
+    }
+    STRAIT_TRY(p->channel->ops->gather(p->channel));
+    for (int i = 0; i < p->channel->n_members; i++) {
+        const strait_stage_reply *reply = &p->channel->replies.items[i];
+        if (reply->err != STRAIT_OK) return STRAIT_FAIL(reply->err, "%s", reply->reason);
+    }
+    return compare_replicas(p, step);
 }
 
 strait_err strait_pipeline_load(struct strait_pipeline *p, struct strait_checkpoint *checkpoint) {
@@ -266,10 +359,10 @@ strait_err strait_pipeline_load(struct strait_pipeline *p, struct strait_checkpo
     return command_all(p, &command);
 }
 
-/* Every stage writes a file of its own beside the one that joins them. */
+/* Every member writes a file of its own beside the one that joins them. */
 static strait_err write_traces(struct strait_pipeline *p, const char *path,
                                char (*files)[STRAIT_PATH_MAX]) {
-    for (int i = 0; i < p->n_stages; i++) {
+    for (int i = 0; i < p->channel->n_members; i++) {
         STRAIT_TRY(strait_file_path(files[i], "%s.stage-%d", path, i));
         const strait_stage_command command = {.kind = STRAIT_COMMAND_TRACE_END,
                                               .trace_end = {files[i]}};
@@ -281,15 +374,16 @@ static strait_err write_traces(struct strait_pipeline *p, const char *path,
 strait_err strait_pipeline_trace(struct strait_pipeline *p, const char *path) {
     const strait_stage_command begin = {.kind = STRAIT_COMMAND_TRACE_BEGIN};
     char(*files)[STRAIT_PATH_MAX] = NULL;
-    const char *paths[STRAIT_RUN_STAGES];
-    const int64_t offsets[STRAIT_RUN_STAGES] = {0}; // one machine, one clock
+    const char *paths[STRAIT_RUN_MEMBERS];
+    const int64_t offsets[STRAIT_RUN_MEMBERS] = {0}; // one machine, one clock
+    const int n = p->channel->n_members;
     if (path == NULL) return command_all(p, &begin);
-    STRAIT_TRY(strait_alloc((size_t)p->n_stages, sizeof *files, "trace files", (void **)&files));
+    STRAIT_TRY(strait_alloc((size_t)n, sizeof *files, "trace files", (void **)&files));
     strait_err err = write_traces(p, path, files);
-    for (int i = 0; i < p->n_stages; i++)
+    for (int i = 0; i < n; i++)
         paths[i] = files[i];
-    if (err == STRAIT_OK) err = strait_trace_merge(paths, offsets, p->n_stages, path);
-    for (int i = 0; i < p->n_stages; i++)
+    if (err == STRAIT_OK) err = strait_trace_merge(paths, offsets, n, path);
+    for (int i = 0; i < n; i++)
         (void)unlink(files[i]);
     strait_alloc_free(files);
     return err;

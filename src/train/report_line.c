@@ -30,6 +30,7 @@ void strait_report_line_init(strait_report_line *line, const strait_trainer_repo
                                        .batch_tokens = batch_tokens,
                                        .time = report->time,
                                        .meter_seconds = report->meter_seconds,
+                                       .reduce_bytes = report->reduce_bytes,
                                        .n_boundaries = report->n_boundaries,
                                        .residual_forward = report->residual_forward,
                                        .residual_backward = report->residual_backward,

@@ -26,13 +26,13 @@ struct need {
 
 static struct need need_of(const strait_run *run, const strait_trainer_info *info, int is_on_host) {
     const strait_trainer_memory *m = &info->memory;
-    const double of_node = strait_cluster_share(run, info->n_stages, 0);
+    const double of_node = strait_cluster_share(run, strait_run_members(run), 0);
     const double all = (double)m->total - (double)m->cache;
     struct need need = {.host = all * of_node};
     if (is_on_host) return need;
     for (int i = 0; i < info->n_stages; i++)
         need.device += (double)info->stages[i].planned;
-    need.device *= strait_cluster_share(run, info->n_stages, 1);
+    need.device *= strait_cluster_share(run, strait_run_members(run), 1);
     need.host = (double)m->messages + (double)m->program + (double)m->data - (double)m->cache;
     need.host *= of_node;
     return need;

@@ -66,12 +66,15 @@ static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
                                            .slots = windows[i],
                                            .planned = stage.device};
         if (plan->scratch_bytes == 0) stages[i].planned += messages[i];
-        sum.weights += stage.weights;
-        sum.gradients += stage.gradients + stage.sums;
-        sum.optimizer += stage.optimizer;
-        sum.activations += stage.activations;
-        sum.codecs += stage.codecs;
-        sum.data += stage.data;
+        const size_t n = (size_t)plan->replicas[i];
+        stages[i].replicas = plan->replicas[i];
+        stages[i].reduced = stage.reduced;
+        sum.weights += n * stage.weights;
+        sum.gradients += n * (stage.gradients + stage.sums);
+        sum.optimizer += n * stage.optimizer;
+        sum.activations += n * stage.activations;
+        sum.codecs += n * stage.codecs;
+        sum.data += n * stage.data;
     }
     *out = sum;
     return STRAIT_OK;
@@ -106,7 +109,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
                                       messages));
     STRAIT_TRY(plan_memory(plan, windows, messages, stages, &memory));
     for (int i = 0; i < plan->n_stages; i++)
-        all_messages += messages[i];
+        all_messages += messages[i] * (size_t)plan->replicas[i];
     STRAIT_TRY(strait_run_plan_params(plan, &parameters));
     STRAIT_TRY(strait_flops_train(plan, &flops));
     memory.data += shard_bytes(run, loader);
@@ -126,7 +129,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
                    .cache = shard_bytes(run, loader),
                    .codecs = memory.codecs,
                    .messages = all_messages,
-                   .program = (size_t)(plan->n_stages > 1 ? plan->n_stages + 1 : 1) *
+                   .program = (size_t)(plan->n_members > 1 ? plan->n_members + 1 : 1) *
                               PROGRAM_BYTES},
     };
     out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
@@ -145,7 +148,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
     strait_err err = strait_run_plan_init(run, strait_loader_vocab(loader), &plan);
     if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     int windows[STRAIT_RUN_STAGES] = {1};
-    if (err == STRAIT_OK && plan.n_stages > 1)
+    if (err == STRAIT_OK && plan.n_members > 1)
         err = strait_limits_estimate_windows(&plan, (int)run->stages.window, windows);
     if (err == STRAIT_OK) err = describe(run, &plan, windows, loader, out);
     strait_loader_close(&loader);
@@ -263,6 +266,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .forward_bytes_per_token = last->forward_bytes / n_tokens,
         .backward_bytes_per_token = last->backward_bytes / n_tokens,
         .bubble = last->bubble,
+        .reduce_bytes = last->reduce_bytes,
         .n_boundaries = t->plan.n_stages - 1,
         .residual_forward = last->residual_forward,
         .residual_backward = last->residual_backward,

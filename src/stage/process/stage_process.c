@@ -28,9 +28,12 @@ static strait_err listen_address(const struct process *p, int is_inproc,
         out[0] = '\0'; // the mailbox has an address already
         return STRAIT_OK;
     }
-    STRAIT_TRY(strait_startup_expand(is_inproc ? "stage-{stage}" : p->run.stages.address,
-                                     p->start.stage, host, sizeof host));
-    (void)snprintf(out, STRAIT_STARTUP_LINE, "%s%s", host, is_inproc ? "" : ":0");
+    if (is_inproc) {
+        (void)snprintf(out, STRAIT_STARTUP_LINE, "stage-%d-%d", p->start.stage, p->start.replica);
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(strait_startup_expand(p->run.stages.address, p->start.stage, host, sizeof host));
+    (void)snprintf(out, STRAIT_STARTUP_LINE, "%s:0", host);
     return STRAIT_OK;
 }
 
@@ -82,10 +85,10 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", p->start.stage,
                            m->type);
-    char peer[32] = "the coordinator";
+    char peer[STRAIT_NAME_MAX] = "the coordinator";
     if (m->peer != p->coordinator && p->service != NULL)
-        (void)snprintf(peer, sizeof peer, "stage %d",
-                       strait_service_stage_of_peer(p->service, m->peer));
+        strait_stage_links_name(strait_service_links(p->service), strait_service_plan(p->service),
+                                p->start.stage, m->peer, peer);
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to %s: %.*s", p->start.stage, peer,
                        (int)m->size, (const char *)m->body);
 }
@@ -157,8 +160,10 @@ static strait_err execute_commands(struct process *p) {
 /* The neighbours are not known yet: the coordinator sends them once all stages are listening. */
 static strait_err open_service(struct process *p) {
     struct strait_loader *loader = NULL;
-    const strait_service_spec spec = {
-        .run = &p->run, .stage = p->start.stage, .hooks = {.user = p, .on_message = on_message}};
+    const strait_service_spec spec = {.run = &p->run,
+                                      .stage = p->start.stage,
+                                      .replica = p->start.replica,
+                                      .hooks = {.user = p, .on_message = on_message}};
     STRAIT_TRY(strait_loader_open(&p->run, &loader));
     STRAIT_TRY(strait_service_open(&spec, &loader, &p->service));
     strait_service_set_links(p->service, p->mesh, -1, -1);

@@ -24,8 +24,8 @@ strait_err strait_startup_format(const strait_startup *start, char out[STRAIT_ST
     strait_fingerprint_text(&start->coordinator, key);
     for (size_t i = 0; i < STRAIT_RUN_BYTES; i++)
         (void)snprintf(id + 2 * i, 3, "%02x", start->run_id[i]);
-    const int n = snprintf(out, STRAIT_STARTUP_LINE, "%d %s %s %s %s %s\n", start->stage,
-                           start->scheme, id, key, start->address, start->run_path);
+    const int n = snprintf(out, STRAIT_STARTUP_LINE, "%d %d %s %s %s %s %s\n", start->stage,
+                           start->replica, start->scheme, id, key, start->address, start->run_path);
     if (n < 0 || n >= STRAIT_STARTUP_LINE)
         return STRAIT_FAIL(STRAIT_EPROTO, "the startup line of a stage is too long");
     return STRAIT_OK;
@@ -56,18 +56,22 @@ static strait_err parse_run_id(const char *text, unsigned char out[STRAIT_RUN_BY
 
 strait_err strait_startup_parse(const char *line, strait_startup *out) {
     char stage[16];
+    char replica[16];
     char key[STRAIT_FINGERPRINT_TEXT];
     char id[2 * STRAIT_RUN_BYTES + 1];
     char *end = NULL;
     *out = (strait_startup){0};
-    if (!take_token(&line, stage, sizeof stage) ||
+    if (!take_token(&line, stage, sizeof stage) || !take_token(&line, replica, sizeof replica) ||
         !take_token(&line, out->scheme, sizeof out->scheme) || !take_token(&line, id, sizeof id) ||
         !take_token(&line, key, sizeof key) ||
         !take_token(&line, out->address, sizeof out->address) || *line == '\0')
         return line_lacks("a field");
-    const long number = strtol(stage, &end, 10);
+    long number = strtol(stage, &end, 10);
     if (*end != '\0' || number < 0 || number >= STRAIT_RUN_STAGES) return line_lacks("a stage");
     out->stage = (int)number;
+    number = strtol(replica, &end, 10);
+    if (*end != '\0' || number < 0 || number >= STRAIT_RUN_REPLICAS) return line_lacks("a replica");
+    out->replica = (int)number;
     (void)snprintf(out->run_path, sizeof out->run_path, "%s", line);
     STRAIT_TRY(parse_run_id(id, out->run_id));
     return strait_fingerprint_parse(key, &out->coordinator);

@@ -16,7 +16,7 @@ enum {
 };
 
 typedef struct strait_startup {
-    int stage;
+    int stage, replica;
     unsigned char run_id[STRAIT_RUN_BYTES];
     strait_fingerprint coordinator;
     char address[STRAIT_ADDRESS_MAX]; // the coordinator's

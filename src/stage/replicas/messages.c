@@ -10,9 +10,11 @@ strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg *
     const int side = runner->side;
     const int is_crossing = (*msg)->type == STRAIT_MSG_CROSSING;
     struct strait_boundary *boundary = NULL;
-    if (runner->receiver != NULL && (*msg)->peer == strait_boundary_peer(runner->receiver))
+    if ((*msg)->type == STRAIT_MSG_REDUCE && runner->reduction != NULL)
+        return strait_reduction_deliver(runner->reduction, msg);
+    if (runner->receiver != NULL && strait_boundary_replica(runner->receiver, (*msg)->peer) >= 0)
         boundary = runner->receiver;
-    else if (runner->sender != NULL && (*msg)->peer == strait_boundary_peer(runner->sender))
+    else if (runner->sender != NULL && strait_boundary_replica(runner->sender, (*msg)->peer) >= 0)
         boundary = runner->sender;
     runner->side = boundary == NULL ? 0 : (boundary == runner->sender ? 1 : -1);
     STRAIT_TRY(is_crossing && boundary != NULL ? strait_boundary_deliver(boundary, msg)

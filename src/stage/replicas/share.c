@@ -2,9 +2,46 @@
  * their gradients by groups, and their losses. */
 #include "stage/runner.h"
 
-void strait_runner_share(struct strait_runner *runner, const strait_group_owners *owners) {
-    runner->n_microbatches = strait_groups_list(&runner->plan.groups, owners, runner->replica,
-                                                runner->microbatches);
+#include <string.h>
+
+enum {
+    RETRY_MS = 2 // while a queue to another replica is full
+};
+
+static strait_err check_owners(const struct strait_runner *runner,
+                               const strait_group_owners owners[STRAIT_SIDES]) {
+    for (int side = 0; side < STRAIT_SIDES; side++) {
+        const int stage = runner->stage + side - STRAIT_SIDE_SAME;
+        const int n = stage >= 0 && stage < runner->plan.n_stages ? runner->plan.replicas[stage]
+                                                                  : 1;
+        for (int g = 0; g < runner->plan.groups.n_groups; g++)
+            if (owners[side].replica[g] >= n)
+                return STRAIT_FAIL(STRAIT_EPROTO,
+                                   "stage %d: group %d of stage %d is for replica "
+                                   "%d of %d",
+                                   runner->stage, g, stage, owners[side].replica[g], n);
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_runner_share(struct strait_runner *runner,
+                               const strait_group_owners owners[STRAIT_SIDES]) {
+    STRAIT_TRY(check_owners(runner, owners));
+    memmove(runner->owners, owners, sizeof runner->owners);
+    const int n = strait_groups_list(&runner->plan.groups, &runner->owners[STRAIT_SIDE_SAME],
+                                     runner->replica, runner->microbatches);
+    if (n == 0)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no group of microbatches",
+                           runner->stage, runner->replica);
+    runner->n_microbatches = n;
+    strait_boundary_share share = {.groups = &runner->plan.groups,
+                                   .theirs = &runner->owners[STRAIT_SIDE_PREV],
+                                   .microbatches = runner->microbatches,
+                                   .n_microbatches = n};
+    if (runner->receiver != NULL) strait_boundary_set_share(runner->receiver, &share);
+    share.theirs = &runner->owners[STRAIT_SIDE_NEXT];
+    if (runner->sender != NULL) strait_boundary_set_share(runner->sender, &share);
+    return STRAIT_OK;
 }
 
 static int group_of(const struct strait_runner *runner, int i) {
@@ -22,6 +59,16 @@ static strait_err restart(struct strait_runner *runner, int is_deferred) {
     return STRAIT_OK;
 }
 
+/* A sum that is put aside may be one that another replica waits for. */
+static strait_err put_aside(struct strait_runner *runner, int is_deferred) {
+    int is_blocked = 0;
+    STRAIT_TRY(strait_gradient_sums_put_aside(&runner->sums, strait_stage_stream(runner->model),
+                                              is_deferred));
+    if (runner->reduction == NULL) return STRAIT_OK;
+    strait_reduction_ready(runner->reduction, runner->sums.kinds[is_deferred].newest, is_deferred);
+    return strait_reduction_send(runner->reduction, &is_blocked);
+}
+
 strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int is_deferred) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const int group = group_of(runner, i);
@@ -30,8 +77,33 @@ strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int 
         return STRAIT_OK;
     STRAIT_TRY(strait_gradient_sums_add(&runner->sums, stream, is_deferred, group));
     if (is_last) return STRAIT_OK;
-    STRAIT_TRY(strait_gradient_sums_put_aside(&runner->sums, stream, is_deferred));
+    STRAIT_TRY(put_aside(runner, is_deferred));
     return restart(runner, is_deferred);
+}
+
+/* Nobody may wait for space in a queue without taking what arrives: the other side may do the same.
+ */
+strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step) {
+    struct strait_reduction *reduction = runner->reduction;
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    STRAIT_TRY(strait_reduction_complete(reduction, stream));
+    for (;;) {
+        int is_blocked = 0;
+        STRAIT_TRY(strait_reduction_send(reduction, &is_blocked));
+        if (strait_reduction_is_done(reduction)) break;
+        const strait_err err = strait_runner_drain(runner,
+                                                   is_blocked ? RETRY_MS : runner->deadline_ms);
+        if (err == STRAIT_ETIMEDOUT && is_blocked) continue;
+        if (err == STRAIT_ETIMEDOUT)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                               "stage %d, replica %d: received nothing from replica %d for %.3g s "
+                               "while summing the gradients of step %lld; check that replica, its "
+                               "link and link.deadline",
+                               runner->stage, runner->replica, strait_reduction_awaited(reduction),
+                               (double)runner->deadline_ms / 1e3, (long long)step + 1);
+        STRAIT_TRY(err);
+    }
+    return strait_reduction_finish(reduction, stream);
 }
 
 /* In double precision and in the order of tokens: a sequence is never divided. */

@@ -56,7 +56,7 @@ static strait_swarm_goal goal_of(const struct host *h, int *main) {
     int n_queued = 0;
     int stage = 0;
     int is_replay = 0;
-    for (int i = 0; i < h->work.channel.n_stages; i++) {
+    for (int i = 0; i < h->work.channel.n_members; i++) {
         const int is_resend = h->work.queue[i].kind == STRAIT_COMMAND_RESEND;
         n_queued += h->work.is_queued[i];
         is_replay |= h->work.is_queued[i] && is_resend;
@@ -109,6 +109,6 @@ static const struct strait_stage_channel_ops ops = {
 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
     h->work.channel = (struct strait_stage_channel){
-        .ops = &ops, .state = h, .n_stages = plan->n_stages};
+        .ops = &ops, .state = h, .n_members = plan->n_members};
     return strait_stage_replies_init(&h->work.channel.replies, plan);
 }

@@ -33,10 +33,10 @@ static int set_up(void **state) {
     CHECK_OK(strait_boundary_open(&spec, backend, &sender));
     spec.side = STRAIT_RECEIVER;
     CHECK_OK(strait_boundary_open(&spec, backend, &receiver));
-    assert_int_equal(strait_boundary_peer(sender), -1);
-    strait_boundary_connect(sender, pair.meshes[0], pair.peers[0]);
-    strait_boundary_connect(receiver, pair.meshes[1], pair.peers[1]);
-    assert_int_equal(strait_boundary_peer(receiver), pair.peers[1]);
+    assert_int_equal(strait_boundary_peer(sender, 0), -1);
+    strait_boundary_connect(sender, pair.meshes[0], &pair.peers[0], 1);
+    strait_boundary_connect(receiver, pair.meshes[1], &pair.peers[1], 1);
+    assert_int_equal(strait_boundary_peer(receiver, 0), pair.peers[1]);
     return 0;
 }
 
@@ -203,7 +203,7 @@ static void send_polls_while_the_queue_is_full(void **state) {
                                      .key = *strait_identity_fingerprint(absent_identity)};
     CHECK_OK(strait_mesh_open(&config, &mesh));
     CHECK_OK(strait_mesh_add(mesh, &absent, &peer));
-    strait_boundary_connect(sender, mesh, peer);
+    strait_boundary_connect(sender, mesh, &peer, 1);
     strait_boundary_set_poll(sender, count_polls, &n_polls);
     const strait_crossing at = crossing(0, 0);
     CHECK_OK(strait_boundary_send(sender, &at, filled(values, 0, 0)));

@@ -30,7 +30,7 @@ static void has_capacity_for_every_norm(void **state) {
         struct strait_runner *worker = NULL;
         CHECK_OK(strait_loader_open(&run, &loader));
         CHECK_OK(strait_loader_configure(loader, &plan));
-        CHECK_OK(strait_runner_open(&run, &plan, i, 1, loader, &worker));
+        CHECK_OK(strait_runner_open(&run, &plan, &(strait_runner_place){i, 0, 1}, loader, &worker));
         int n = 0;
         (void)strait_runner_squares(worker, &n);
         if (n > n_most) n_most = n;

@@ -50,14 +50,13 @@ static void delivers_commands_unchanged(void **state) {
                 STRAIT_EPROTO, "malformed command");
     strait_msg_close(&msg);
     command = (strait_stage_command){.kind = STRAIT_COMMAND_CONNECT_NEXT,
-                                     .connect_next = {.address = "host:1234"}};
+                                     .connect = {.address = "host:1234"}};
     for (int i = 0; i < STRAIT_FINGERPRINT_BYTES; i++)
-        command.connect_next.key.bytes[i] = (unsigned char)(i * 9);
+        command.connect.key.bytes[i] = (unsigned char)(i * 9);
     msg = send_command(&command);
     CHECK_OK(strait_stage_command_unpack(msg, memory, &back));
-    assert_string_equal(back.connect_next.address, "host:1234");
-    assert_memory_equal(&back.connect_next.key, &command.connect_next.key,
-                        sizeof back.connect_next.key);
+    assert_string_equal(back.connect.address, "host:1234");
+    assert_memory_equal(&back.connect.key, &command.connect.key, sizeof back.connect.key);
     strait_msg_close(&msg);
     command = (strait_stage_command){.kind = STRAIT_COMMAND_UPDATE,
                                      .update = {(int64_t)1 << 30, 0.25f, 1}};

@@ -14,6 +14,7 @@ static void parses_the_startup_line_it_formats(void **state) {
     static strait_startup start, back;
     char line[STRAIT_STARTUP_LINE];
     start = (strait_startup){.stage = 3,
+                             .replica = 2,
                              .address = "127.0.0.1:4567",
                              .scheme = "tls",
                              .run_path = "/tmp/a folder/run.yaml"};
@@ -28,12 +29,14 @@ static void parses_the_startup_line_it_formats(void **state) {
     assert_memory_equal(&start, &back, sizeof start);
     CHECK_FAILS(strait_startup_parse("3 tls", &back), STRAIT_EPROTO, "lacks a field");
     CHECK_FAILS(strait_startup_parse("", &back), STRAIT_EPROTO, "lacks a field");
-    CHECK_FAILS(strait_startup_parse("3 tls 00ff key address path", &back), STRAIT_EPROTO,
+    CHECK_FAILS(strait_startup_parse("3 64 tls 00ff key address path", &back), STRAIT_EPROTO,
+                "a replica");
+    CHECK_FAILS(strait_startup_parse("3 0 tls 00ff key address path", &back), STRAIT_EPROTO,
                 "the run's id");
-    CHECK_FAILS(strait_startup_parse("3 tls zz112233445566778899aabbccddeeff key a path", &back),
+    CHECK_FAILS(strait_startup_parse("3 0 tls zz112233445566778899aabbccddeeff key a path", &back),
                 STRAIT_EPROTO, "the run's id");
     assert_int_not_equal(
-        strait_startup_parse("3 tls 00112233445566778899aabbccddeeff key a path", &back),
+        strait_startup_parse("3 0 tls 00112233445566778899aabbccddeeff key a path", &back),
         STRAIT_OK);
 }
 
@@ -103,7 +106,7 @@ static void ends_on_a_malformed_startup_line(void **state) {
     } cases[] = {
         {"nonsense\n", STRAIT_EPROTO},
         {"", STRAIT_ECLOSED},
-        {"0 tls 00112233445566778899aabbccddeeff "
+        {"0 0 tls 00112233445566778899aabbccddeeff "
          "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff 127.0.0.1:1 "
          "/no/such/run.yaml\n",
          STRAIT_ECONFIG},

@@ -21,7 +21,8 @@ static int set_up(void **state) {
     for (int i = 0; i < 2; i++) {
         CHECK_OK(strait_loader_open(&run, &feeds[i]));
         CHECK_OK(strait_loader_configure(feeds[i], &plan));
-        CHECK_OK(strait_runner_open(&run, &plan, 1, 1, feeds[i], &runners[i]));
+        CHECK_OK(strait_runner_open(&run, &plan, &(strait_runner_place){1, 0, 1}, feeds[i],
+                                    &runners[i]));
         CHECK_OK(strait_runner_init_weights(runners[i], (uint64_t)(10 + i)));
     }
     return 0;
@@ -314,7 +315,8 @@ static void expects_the_tensors_of_a_real_stage(void **state) {
             size_t whole = 0;
             CHECK_OK(strait_loader_open(&other, &loader));
             CHECK_OK(strait_loader_configure(loader, &made));
-            CHECK_OK(strait_runner_open(&other, &made, stage, 2, loader, &worker));
+            CHECK_OK(strait_runner_open(&other, &made, &(strait_runner_place){stage, 0, 2}, loader,
+                                        &worker));
             CHECK_OK(strait_snapshot_header(worker, &list, &whole));
             CHECK_OK(strait_snapshot_expected_header(&made, stage, &expected));
             assert_int_equal(list.bytes, expected.bytes);

@@ -1,0 +1,256 @@
+#include "base/alloc.h"
+#include "stage/replicas/reduction_state.h"
+
+#include <string.h>
+
+/* ---- life ---- */
+
+static strait_err open_into(struct strait_reduction *r) {
+    const strait_reduction_spec *spec = &r->spec;
+    STRAIT_TRY(strait_alloc((size_t)spec->n_params + 1, sizeof *r->offsets, "reduction",
+                            (void **)&r->offsets));
+    for (int i = 0; i < spec->n_params; i++)
+        r->offsets[i + 1] = r->offsets[i] + spec->params[i].value.rows * spec->params[i].value.cols;
+    const int64_t n_values = r->offsets[spec->n_params];
+    r->n_chunks = (int)((n_values + STRAIT_REDUCTION_CHUNK - 1) / STRAIT_REDUCTION_CHUNK);
+    if (r->n_chunks > UINT16_MAX) // a frame has 16 bits for the number of a chunk
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "stages.replicas: stage %d has %lld parameters, more than the %d "
+                           "million that replicas can sum; use more stages",
+                           spec->stage, (long long)n_values,
+                           (int)((int64_t)UINT16_MAX * STRAIT_REDUCTION_CHUNK / 1000000));
+    const size_t n = (size_t)r->n_chunks;
+    STRAIT_TRY(strait_alloc(n, 1, "reduction", (void **)&r->is_summed));
+    STRAIT_TRY(strait_alloc(n, sizeof *r->results, "reduction", (void **)&r->results));
+    STRAIT_TRY(strait_alloc(n / (size_t)spec->n_replicas + 1, sizeof *r->chunks, "reduction",
+                            (void **)&r->chunks));
+    if (r->backend->ops->is_host) return STRAIT_OK;
+    return r->backend->ops->alloc_host(r->backend, (size_t)n_values * sizeof *r->copy,
+                                       (void **)&r->copy);
+}
+
+strait_err strait_reduction_open(const strait_reduction_spec *spec, struct strait_backend *backend,
+                                 struct strait_reduction **out) {
+    struct strait_reduction *r = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *r, "reduction", (void **)&r));
+    r->spec = *spec;
+    r->backend = backend;
+    r->n_leaves = spec->sums != NULL ? spec->groups->n_groups : spec->n_replicas;
+    const strait_err err = open_into(r);
+    if (err != STRAIT_OK) {
+        strait_reduction_close(&r);
+        return err;
+    }
+    *out = r;
+    return STRAIT_OK;
+}
+
+void strait_reduction_reset(struct strait_reduction *r, int64_t step) {
+    for (int c = r->spec.replica; r->chunks != NULL && c < r->n_chunks; c += r->spec.n_replicas) {
+        struct chunk *chunk = &r->chunks[c / r->spec.n_replicas];
+        for (int i = 0; i < STRAIT_PAIRWISE_LEAVES; i++)
+            strait_msg_close(&chunk->waiting[i]);
+        *chunk = (struct chunk){0};
+    }
+    if (r->is_summed != NULL) memset(r->is_summed, 0, (size_t)r->n_chunks);
+    r->step = step;
+    r->is_begun = r->n_summed = r->n_parts = r->has_sent_losses = 0;
+    r->n_results = r->next_result = r->next_peer = 0;
+    for (int i = 0; i < STRAIT_GROUPS_MAX; i++)
+        strait_msg_close(&r->losses[i]);
+}
+
+void strait_reduction_close(struct strait_reduction **reduction) {
+    struct strait_reduction *r = *reduction;
+    if (r == NULL) return;
+    strait_reduction_reset(r, 0);
+    if (r->copy != NULL) r->backend->ops->release_host(r->backend, r->copy);
+    strait_alloc_free(r->offsets);
+    strait_alloc_free(r->is_summed);
+    strait_alloc_free(r->results);
+    strait_alloc_free(r->chunks);
+    strait_alloc_free(r);
+    *reduction = NULL;
+}
+
+void strait_reduction_connect(struct strait_reduction *r, struct strait_mesh *mesh,
+                              const int *peers) {
+    r->mesh = mesh;
+    for (int i = 0; i < r->spec.n_replicas; i++)
+        r->peers[i] = peers[i];
+}
+
+int strait_reduction_replica(const struct strait_reduction *r, int peer) {
+    for (int i = 0; i < r->spec.n_replicas; i++)
+        if (i != r->spec.replica && r->mesh != NULL && r->peers[i] == peer) return i;
+    return -1;
+}
+
+void strait_reduction_begin(struct strait_reduction *r, int64_t step,
+                            const strait_group_owners *owners) {
+    unsigned char is_mine[STRAIT_PAIRWISE_LEAVES];
+    strait_pairwise_node nodes[STRAIT_PAIRWISE_LEAVES];
+    if (step != r->step) strait_reduction_reset(r, step);
+    r->is_begun = 1;
+    r->owners = *owners;
+    for (int i = 0; i < r->n_leaves; i++)
+        is_mine[i] = (r->spec.sums != NULL ? owners->replica[i] : i) == r->spec.replica;
+    r->n_parts = strait_pairwise_parts(r->n_leaves, is_mine, nodes);
+    for (int i = 0; i < r->n_parts; i++)
+        r->parts[i] = (struct part){.node = nodes[i]};
+}
+
+/* ---- what this replica computed ---- */
+
+void strait_reduction_ready(struct strait_reduction *r, strait_pairwise_node node,
+                            int is_deferred) {
+    for (int i = 0; i < r->n_parts; i++)
+        if (r->parts[i].node.level == node.level && r->parts[i].node.index == node.index)
+            r->parts[i].is_ready[is_deferred] = 1;
+}
+
+strait_err strait_reduction_complete(struct strait_reduction *r, struct strait_stream *stream) {
+    const struct strait_backend_ops *ops = r->backend->ops;
+    for (int i = 0; r->copy != NULL && i < r->spec.n_params; i++)
+        STRAIT_TRY(ops->download(stream, r->copy + r->offsets[i], r->spec.params[i].grad.data,
+                                 strait_tensor_bytes(r->spec.params[i].grad)));
+    STRAIT_TRY(ops->wait(stream));
+    for (int i = 0; i < r->n_parts; i++)
+        r->parts[i].is_ready[0] = r->parts[i].is_ready[1] = 1;
+    return STRAIT_OK;
+}
+
+static strait_err open_message(struct strait_reduction *r, int holds, size_t bytes,
+                               struct strait_msg **out) {
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(r->mesh), STRAIT_MSG_REDUCE, bytes, out));
+    (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
+    (*out)->flags = (uint8_t)holds;
+    (*out)->boundary = (uint16_t)r->spec.stage;
+    (*out)->step = (uint32_t)r->step;
+    return STRAIT_OK;
+}
+
+/* ---- sending ---- */
+
+/* STRAIT_EAGAIN: the queue is full. */
+static strait_err post(struct strait_reduction *r, int replica, struct strait_msg **msg) {
+    const strait_err err = strait_mesh_send(r->mesh, r->peers[replica], msg);
+    strait_msg_close(msg);
+    return err;
+}
+
+static strait_err send_part(struct strait_reduction *r, struct part *part) {
+    const int chunk = part->next;
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(open_message(r, HOLDS_PART, (size_t)chunk_values(r, chunk) * sizeof(float), &msg));
+    msg->microbatch = (uint16_t)chunk;
+    msg->basis = (uint16_t)(part->node.level << 8 | part->node.index);
+    strait_reduction_copy(r, part->node, chunk, chunk_body(msg), 0);
+    if (chunk_owner(r, chunk) == r->spec.replica)
+        strait_reduction_add(r, chunk, part->node, msg);
+    else
+        STRAIT_TRY(post(r, chunk_owner(r, chunk), &msg));
+    part->next++;
+    return STRAIT_OK;
+}
+
+static strait_err send_result(struct strait_reduction *r) {
+    const int chunk = r->results[r->next_result];
+    struct chunk *owned = &r->chunks[chunk / r->spec.n_replicas];
+    for (; r->next_peer < r->spec.n_replicas; r->next_peer++) {
+        struct strait_msg *msg = NULL;
+        if (r->next_peer == r->spec.replica) continue;
+        STRAIT_TRY(open_message(r, HOLDS_SUM, owned->waiting[0]->size, &msg));
+        msg->microbatch = (uint16_t)chunk;
+        memcpy(msg->body, owned->waiting[0]->body, msg->size);
+        STRAIT_TRY(post(r, r->next_peer, &msg));
+    }
+    strait_msg_close(&owned->waiting[0]);
+    *owned = (struct chunk){0};
+    r->next_result++;
+    r->next_peer = 0;
+    return STRAIT_OK;
+}
+
+static strait_err send_losses(struct strait_reduction *r) {
+    struct strait_msg *msg = NULL;
+    STRAIT_TRY(open_message(r, HOLDS_LOSSES, (size_t)r->spec.n_losses * sizeof(double), &msg));
+    memcpy(msg->body, r->spec.losses, msg->size);
+    STRAIT_TRY(post(r, 0, &msg));
+    r->has_sent_losses = 1;
+    return STRAIT_OK;
+}
+
+static int is_ready(const struct part *part) {
+    return part->is_ready[0] && part->is_ready[1];
+}
+
+static int must_send_losses(const struct strait_reduction *r) {
+    return r->spec.losses != NULL && r->spec.replica != 0 && !r->has_sent_losses;
+}
+
+/* Losses are complete when the last part is. */
+static strait_err send_all(struct strait_reduction *r) {
+    int n_ready = 0;
+    for (int i = 0; i < r->n_parts; i++) {
+        n_ready += is_ready(&r->parts[i]);
+        while (is_ready(&r->parts[i]) && r->parts[i].next < r->n_chunks)
+            STRAIT_TRY(send_part(r, &r->parts[i]));
+    }
+    if (must_send_losses(r) && n_ready == r->n_parts && r->n_parts > 0) STRAIT_TRY(send_losses(r));
+    while (r->next_result < r->n_results)
+        STRAIT_TRY(send_result(r));
+    return STRAIT_OK;
+}
+
+strait_err strait_reduction_send(struct strait_reduction *r, int *is_blocked) {
+    const strait_err err = r->is_begun ? send_all(r) : STRAIT_OK;
+    *is_blocked = err == STRAIT_EAGAIN;
+    return err == STRAIT_EAGAIN ? STRAIT_OK : err;
+}
+
+/* ---- the end of a step ---- */
+
+int strait_reduction_is_done(const struct strait_reduction *r) {
+    for (int i = 0; i < r->spec.n_replicas; i++)
+        if (strait_reduction_awaits_losses(r, i)) return 0;
+    return r->n_summed == r->n_chunks && r->next_result == r->n_results && !must_send_losses(r);
+}
+
+/* Each replica sends all losses, of which those of its groups count. */
+static void read_losses(struct strait_reduction *r) {
+    const int each = r->spec.n_losses / r->spec.groups->n_microbatches;
+    for (int i = 0; r->spec.replica == 0 && i < r->spec.n_losses; i++) {
+        const int from = r->owners.replica[strait_groups_of(r->spec.groups, i / each)];
+        if (from != 0)
+            memcpy(&r->spec.losses[i], r->losses[from]->body + (size_t)i * sizeof(double),
+                   sizeof(double));
+    }
+}
+
+strait_err strait_reduction_finish(struct strait_reduction *r, struct strait_stream *stream) {
+    for (int i = 0; r->copy != NULL && i < r->spec.n_params; i++)
+        STRAIT_TRY(r->backend->ops->upload(stream, r->spec.params[i].grad.data,
+                                           r->copy + r->offsets[i],
+                                           strait_tensor_bytes(r->spec.params[i].grad)));
+    if (r->spec.losses != NULL) read_losses(r);
+    strait_reduction_reset(r, r->step + 1);
+    return STRAIT_OK;
+}
+
+double strait_reduction_sent_bytes(const strait_groups *groups, int sums_pairwise, int n_replicas,
+                                   int64_t n_values) {
+    int most = 1;
+    strait_group_owners owners;
+    strait_pairwise_node nodes[STRAIT_PAIRWISE_LEAVES];
+    unsigned char is_mine[STRAIT_PAIRWISE_LEAVES];
+    if (n_replicas == 1) return 0.0;
+    strait_groups_share(groups, n_replicas, NULL, &owners);
+    for (int replica = 0; sums_pairwise && replica < n_replicas; replica++) {
+        for (int i = 0; i < groups->n_groups; i++)
+            is_mine[i] = owners.replica[i] == replica;
+        const int n = strait_pairwise_parts(groups->n_groups, is_mine, nodes);
+        if (n > most) most = n;
+    }
+    return (double)(n_replicas - 1) / n_replicas * (most + 1) * (double)n_values * sizeof(float);
+}

@@ -1,0 +1,82 @@
+/* reduction.h - sums the gradients of a stage over its replicas.
+ *
+ * The gradients are cut into chunks of STRAIT_REDUCTION_CHUNK values, in the order of parameters,
+ * and chunk c belongs to replica c modulo the number of replicas. Every replica sends each chunk of
+ * each sum that its groups give (gradient_sums.h) to the owner of the chunk, which adds them in the
+ * tree of plan/pairwise.h, in whatever order they arrive, and sends the result to the others. So
+ * all replicas end up with the same bits, those of one pipeline, and each sends and receives about
+ * as much as the others.
+ *
+ * A sum is sent as soon as it is complete, while later groups are computed. Nothing here blocks:
+ * send posts what the links accept, deliver takes what arrives. Other replicas may be ahead by part
+ * of a step, never by more, because no step ends without us. One thread uses a reduction, that of
+ * its runner. */
+#pragma once
+
+#include "net/mesh/mesh.h"
+#include "stage/replicas/gradient_sums.h"
+
+enum {
+    STRAIT_MSG_REDUCE = STRAIT_MSG_FIRST + 16,
+    STRAIT_REDUCTION_CHUNK = 65536 // values of a message
+};
+
+struct strait_reduction;
+
+typedef struct strait_reduction_spec {
+    int stage, replica, n_replicas;
+    const strait_groups *groups;             // borrowed
+    const struct strait_gradient_sums *sums; // of the groups. Borrowed; NULL: each replica adds its
+                                             // groups in order, and replicas are the tree's leaves
+    const strait_param *params;              // borrowed
+    int n_params;
+    double *losses; // one per sequence, on the last stage; NULL elsewhere. Borrowed
+    int n_losses;
+} strait_reduction_spec;
+
+/* STRAIT_ENOMEM. */
+strait_err strait_reduction_open(const strait_reduction_spec *spec, struct strait_backend *backend,
+                                 struct strait_reduction **out);
+void strait_reduction_close(struct strait_reduction **reduction); // accepts NULL
+
+/* The peers of the other replicas by number; the own entry is not read. Borrows the mesh. */
+void strait_reduction_connect(struct strait_reduction *reduction, struct strait_mesh *mesh,
+                              const int *peers);
+/* The replica of a peer; -1: it is none of them. */
+int strait_reduction_replica(const struct strait_reduction *reduction, int peer);
+
+/* Drops everything; `step` is next. */
+void strait_reduction_reset(struct strait_reduction *reduction, int64_t step);
+
+/* Starts `step`, whose groups have these owners. Keeps what has arrived for it. */
+void strait_reduction_begin(struct strait_reduction *reduction, int64_t step,
+                            const strait_group_owners *owners);
+
+/* The sums of a kind of gradients (strait_param.is_deferred) now include this node. One that is not
+ * waited for by others is ignored. */
+void strait_reduction_ready(struct strait_reduction *reduction, strait_pairwise_node node,
+                            int is_deferred);
+
+/* All gradients of this replica are complete, also on the host, and so are its losses. */
+strait_err strait_reduction_complete(struct strait_reduction *reduction,
+                                     struct strait_stream *stream);
+
+/* Posts what is ready. *is_blocked: some of it must wait for space in a queue. */
+strait_err strait_reduction_send(struct strait_reduction *reduction, int *is_blocked);
+
+/* Takes a message of another replica and clears it. STRAIT_EPROTO, naming both, for one that is not
+ * expected; the caller keeps that one. */
+strait_err strait_reduction_deliver(struct strait_reduction *reduction, struct strait_msg **msg);
+
+/* Whether the gradients are those of all replicas, and everything for the others was posted. */
+int strait_reduction_is_done(const struct strait_reduction *reduction);
+/* A replica that has not sent something that is awaited; -1: none. */
+int strait_reduction_awaited(const struct strait_reduction *reduction);
+
+/* Copies the sums to the device and ends the step; the losses are complete on replica 0. */
+strait_err strait_reduction_finish(struct strait_reduction *reduction,
+                                   struct strait_stream *stream);
+
+/* Bytes that one of n replicas sends for n_values gradients in a step, when shares are equal. */
+double strait_reduction_sent_bytes(const strait_groups *groups, int sums_pairwise, int n_replicas,
+                                   int64_t n_values);

@@ -1,0 +1,204 @@
+/* Two replicas sum gradients over real links: the tree's bits, and what they refuse. */
+#include "stage/replicas/reduction.h"
+
+#include "pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GROUPS = 3, // not a power of two: one replica has two sums
+    VALUES = STRAIT_REDUCTION_CHUNK * 2 + 77,
+    LOSSES = 6
+};
+
+static float value_of(int group, int i) {
+    return (float)((group + 1) * (i % 251 + 1)) / 977.0f * (group == 1 ? 1e4f : 1.0f);
+}
+
+struct side {
+    struct strait_backend *backend;
+    struct strait_stream stream;
+    struct strait_gradient_sums sums;
+    struct strait_reduction *reduction;
+    strait_param params[2]; // the second one ends in the middle of a chunk
+    float *grads;
+    double losses[LOSSES];
+};
+
+static const strait_groups groups = {.n_microbatches = GROUPS, .n_groups = GROUPS, .n_streams = 2};
+static const strait_group_owners owners = {{0, 1, 1}};
+
+static void open_side(struct side *s, struct pair *pair, int replica) {
+    const int peers[2] = {replica == 0 ? -1 : pair->peers[1], replica == 0 ? pair->peers[0] : -1};
+    CHECK_OK(
+        strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &s->backend));
+    CHECK_OK(s->backend->ops->stream_open(s->backend, &s->stream));
+    s->grads = malloc(VALUES * sizeof *s->grads);
+    assert_non_null(s->grads);
+    s->params[0] = (strait_param){.value = {NULL, STRAIT_F32, 1, 1000},
+                                  .grad = {s->grads, STRAIT_F32, 1, 1000}};
+    s->params[1] = (strait_param){.value = {NULL, STRAIT_F32, 1, VALUES - 1000},
+                                  .grad = {s->grads + 1000, STRAIT_F32, 1, VALUES - 1000},
+                                  .is_deferred = 1};
+    CHECK_OK(strait_gradient_sums_init(&s->sums, GROUPS, 2, s->params, 2, s->backend));
+    const strait_reduction_spec spec = {.stage = 4,
+                                        .replica = replica,
+                                        .n_replicas = 2,
+                                        .groups = &groups,
+                                        .sums = &s->sums,
+                                        .params = s->params,
+                                        .n_params = 2,
+                                        .losses = s->losses,
+                                        .n_losses = LOSSES};
+    CHECK_OK(strait_reduction_open(&spec, s->backend, &s->reduction));
+    strait_reduction_connect(s->reduction, pair->meshes[replica], peers);
+}
+
+static void close_side(struct side *s) {
+    strait_reduction_close(&s->reduction);
+    strait_gradient_sums_fini(&s->sums);
+    s->backend->ops->stream_close(&s->stream);
+    strait_backend_close(&s->backend);
+    free(s->grads);
+}
+
+static void compute(struct side *s, int replica) {
+    int order[STRAIT_GROUPS_MAX];
+    int last = 0;
+    strait_groups_order(&groups, order);
+    for (int i = 0; i < GROUPS; i++)
+        if (owners.replica[order[i]] == replica) last = order[i];
+    strait_gradient_sums_begin(&s->sums);
+    for (int k = 0; k < GROUPS; k++) {
+        if (owners.replica[order[k]] != replica) continue;
+        for (int i = 0; i < VALUES; i++)
+            s->grads[i] = value_of(order[k], i);
+        for (int kind = 0; kind < 2; kind++) {
+            CHECK_OK(strait_gradient_sums_add(&s->sums, &s->stream, kind, order[k]));
+            if (order[k] == last) continue;
+            CHECK_OK(strait_gradient_sums_put_aside(&s->sums, &s->stream, kind));
+            strait_reduction_ready(s->reduction, s->sums.kinds[kind].newest, kind);
+        }
+        s->losses[2 * order[k]] = 10.0 * order[k];
+        s->losses[2 * order[k] + 1] = 10.0 * order[k] + 1.0;
+    }
+}
+
+/* Exchanges until both have everything; what arrives before a step begins is kept. */
+static void exchange(struct pair *pair, struct side *sides) {
+    while (!strait_reduction_is_done(sides[0].reduction) ||
+           !strait_reduction_is_done(sides[1].reduction))
+        for (int i = 0; i < 2; i++) {
+            struct strait_msg *msg = NULL;
+            int is_blocked = 0;
+            CHECK_OK(strait_reduction_send(sides[i].reduction, &is_blocked));
+            if (strait_mesh_receive(pair->meshes[i], 1, &msg) != STRAIT_OK) continue;
+            if (msg->type == STRAIT_MSG_REDUCE)
+                CHECK_OK(strait_reduction_deliver(sides[i].reduction, &msg));
+            strait_msg_close(&msg);
+        }
+}
+
+static void replicas_end_with_the_bits_of_the_tree(void **state) {
+    (void)state;
+    struct pair pair;
+    static struct side sides[2];
+    pair_open(&pair);
+    for (int i = 0; i < 2; i++)
+        open_side(&sides[i], &pair, i);
+    for (int64_t step = 0; step < 2; step++) {
+        for (int i = 0; i < 2; i++) {
+            strait_reduction_begin(sides[i].reduction, step, &owners);
+            CHECK(!strait_reduction_is_done(sides[i].reduction));
+            compute(&sides[i], i);
+            CHECK_OK(strait_reduction_complete(sides[i].reduction, &sides[i].stream));
+        }
+        CHECK(strait_reduction_awaited(sides[0].reduction) == 1);
+        exchange(&pair, sides);
+        for (int i = 0; i < 2; i++) {
+            CHECK_OK(strait_reduction_finish(sides[i].reduction, &sides[i].stream));
+            for (int k = 0; k < VALUES; k++)
+                CHECK(sides[i].grads[k] == value_of(0, k) + value_of(1, k) + value_of(2, k));
+        }
+        for (int k = 0; k < LOSSES; k++)
+            CHECK(sides[0].losses[k] == 10.0 * (k / 2) + k % 2);
+    }
+    for (int i = 0; i < 2; i++)
+        close_side(&sides[i]);
+    pair_close(&pair);
+}
+
+/* Fields of a message that replica 1 sends to replica 0. */
+struct claim {
+    int flags, chunk, level, index, stage;
+    int64_t step;
+    size_t bytes;
+    int is_good;
+};
+
+static void rejects_what_is_not_expected(void **state) {
+    (void)state;
+    static const size_t full = STRAIT_REDUCTION_CHUNK * sizeof(float), rest = 77 * sizeof(float);
+    const struct claim claims[] = {
+        {0, 0, 1, 1, 4, 1, full, 0}, // another step
+        {0, 0, 0, 1, 3, 0, full, 0}, // another stage
+        {0, 1, 0, 1, 4, 0, full, 0}, // a chunk that is not ours
+        {0, 7, 0, 1, 4, 0, full, 0}, // no such chunk
+        {0, 2, 0, 1, 4, 0, full, 0}, // too long for the last chunk
+        {0, 0, 0, 3, 4, 0, full, 0}, // no such node
+        {0, 0, 9, 0, 4, 0, full, 0}, // no such level
+        {1, 0, 0, 0, 4, 0, full, 0}, // the sum of a chunk that we own
+        {2, 0, 0, 0, 4, 0, 8, 0},    // too few losses
+        {3, 1, 0, 0, 4, 0, full, 0}, // nothing that exists
+        {0, 2, 0, 1, 4, 0, rest, 1},
+        {0, 2, 0, 1, 4, 0, rest, 0}, // once is enough
+        {2, 0, 0, 0, 4, 0, LOSSES * sizeof(double), 1},
+        {2, 0, 0, 0, 4, 0, LOSSES * sizeof(double), 0},
+    };
+    struct pair pair;
+    static struct side side;
+    pair_open(&pair);
+    open_side(&side, &pair, 0);
+    strait_reduction_begin(side.reduction, 0, &owners);
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        const struct claim *c = &claims[i];
+        struct strait_msg *msg = NULL;
+        CHECK_OK(
+            strait_msg_open(strait_mesh_pool(pair.meshes[1]), STRAIT_MSG_REDUCE, c->bytes, &msg));
+        memset(msg->body, 0, msg->size);
+        msg->flags = (uint8_t)c->flags;
+        msg->microbatch = (uint16_t)c->chunk;
+        msg->basis = (uint16_t)(c->level << 8 | c->index);
+        msg->boundary = (uint16_t)c->stage;
+        msg->step = (uint32_t)c->step;
+        CHECK_OK(strait_mesh_send_wait(pair.meshes[1], pair.peers[1], 10000, &msg));
+        msg = pair_take(&pair, 0);
+        if (c->is_good)
+            CHECK_OK(strait_reduction_deliver(side.reduction, &msg));
+        else
+            CHECK_FAILS(strait_reduction_deliver(side.reduction, &msg), STRAIT_EPROTO,
+                        "unexpected gradients");
+        strait_msg_close(&msg);
+    }
+    close_side(&side);
+    pair_close(&pair);
+}
+
+static void counts_what_a_replica_sends(void **state) {
+    (void)state;
+    const strait_groups eight = strait_groups_make(8, 8, 3);
+    CHECK(strait_reduction_sent_bytes(&eight, 1, 1, 1000) == 0.0);
+    CHECK(strait_reduction_sent_bytes(&eight, 1, 2, 1000) == 4000.0);  // half out, half back
+    CHECK(strait_reduction_sent_bytes(&eight, 1, 3, 3000) == 24000.0); // one of them has two sums
+    CHECK(strait_reduction_sent_bytes(&eight, 0, 3, 3000) == 16000.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(replicas_end_with_the_bits_of_the_tree),
+        cmocka_unit_test(rejects_what_is_not_expected),
+        cmocka_unit_test(counts_what_a_replica_sends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
