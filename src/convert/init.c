@@ -209,7 +209,10 @@ static strait_err write_step(struct init *in, const char *initial) {
     if ((traits & STRAIT_CODEC_CONFINES) != 0 || in->plan.shape.subspace > 0)
         return STRAIT_FAIL(STRAIT_ENOTSUP,
                            "train.init_from: codec subspace keeps the weights in a subspace from "
-                           "the first step on, where those of another model are not");
+                           "the first step on, where those of another model are not, and a basis "
+                           "of its own. To go on with a model that it trained, resume a copy of "
+                           "that run's folder with other data; to start from another model, choose "
+                           "another codec");
     STRAIT_TRY(strait_init_source_open(in->source_path, &in->source));
     in->has_same_codec = same_codec(in);
     STRAIT_TRY(reserve(in));

@@ -185,10 +185,8 @@ static void note_init(void *user, const char *text) {
     note(user, text);
 }
 
-/* A swarm's stages are initialised by their workers, which have no source to read. */
 static strait_err start_from_source(struct session *s) {
-    if (s->executor.ops != NULL)
-        return STRAIT_FAIL(STRAIT_ENOTSUP, "train.init_from works with strait train only");
+    if (s->executor.ops != NULL) STRAIT_TRY(strait_start_from_swarm(s->run, s->folder));
     STRAIT_TRY(strait_start_from(s->trainer, s->run->train.init_from, s->folder, note_init, s));
     s->saved_step = 0;
     return STRAIT_OK;

@@ -233,6 +233,9 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
     run = executor->run;
     run.data.train[0] = run.data.valid[0] = run.data.tokenizer[0] = '\0';
     run.stages.launch[0] = '\0';
+    /* Adapters need a source; workers get its weights from a checkpoint, and not our path. */
+    if (run.train.init_from[0] != '\0')
+        (void)snprintf(run.train.init_from, sizeof run.train.init_from, "checkpoint");
     (void)snprintf(run.device.kind, sizeof run.device.kind, "cpu");
     run.device.ordinal = run.device.threads = 0;
     run.model.vocab = executor->plan.shape.vocab;

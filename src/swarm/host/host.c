@@ -9,6 +9,7 @@
 #include "swarm/coordinator/assign.h"
 #include "swarm/host/access/operator.h"
 #include "swarm/host/state.h"
+#include "train/start_from.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -312,7 +313,8 @@ static strait_err prepare(struct host *h, int *is_finished) {
                                           h->spec->resumes || h->persistence.was_begun);
     if (err == STRAIT_OK) err = check_finished(h, is_finished);
     if (err != STRAIT_OK || *is_finished) return err;
-    err = strait_host_check_resources(h);
+    err = strait_start_from_swarm(&h->run, h->spec->folder); // before anyone joins in vain
+    if (err == STRAIT_OK) err = strait_host_check_resources(h);
     if (err == STRAIT_OK) err = open_transport(h, &plan);
     /* A stored split is kept, since snapshots and checkpoints depend on it. */
     if (err == STRAIT_OK && !(h->persistence.was_begun && h->run.stages.split.n > 0))
