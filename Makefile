@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 TARGET ?= $(shell uname -m)
 FUZZ_SECONDS ?= 20
 
-.PHONY: all help deps build install test soak demo dist check format layers tidy asan tsan fuzz coverage bench clean
+.PHONY: all help deps build install test soak demo dist deb container check format layers tidy asan tsan fuzz coverage bench clean
 
 all: build
 
@@ -23,6 +23,8 @@ help:
 	@echo "make check     format, layers, tidy, ASan+UBSan, TSan, short fuzzing"
 	@echo "make install   install program, library, headers, manual pages and completions under PREFIX ($(PREFIX))"
 	@echo "make dist      build a tarball for other machines; TARGET=x86_64 cross-builds one"
+	@echo "make deb       build Debian packages; as root, try them on a bare Debian"
+	@echo "make container build a container image and train in it (root)"
 	@echo "make coverage  measure line coverage of src/ by the tests"
 	@echo "make bench     time training steps on this machine"
 	@echo "make clean     remove build/ and dist/"
@@ -58,6 +60,15 @@ demo: deps
 dist:
 	@tools/make-dist $(TARGET)
 	@tools/check-dist dist/strait-*-$(TARGET)-linux.tar.gz
+
+deb: deps
+	@tools/install-packages deb
+	@tools/make-deb
+	@tools/check-deb dist
+
+container:
+	@tools/install-packages container
+	@tools/check-container
 
 check: format layers tidy asan tsan fuzz
 

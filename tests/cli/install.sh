@@ -17,6 +17,9 @@ installs() {
     for file in strait.h libstrait.a strait.pc; do
         [ -n "$(find "$1${2:-}" -name $file)" ] || fail "$file was not installed in $1"
     done
+    for unit in system/strait-host@ user/strait-join; do
+        [ -s "$1${2:-}/lib/systemd/$unit.service" ] || fail "$unit.service was not installed in $1"
+    done
     [ ! -f "$(dirname "$STRAIT")/strait.cuda" ] || [ -s "$1${2:-}/bin/strait.cuda" ] || fail "the CUDA kernels were not installed"
     [ ! -f "$(dirname "$STRAIT")/strait-mpi.so" ] || [ -s "$1${2:-}/bin/strait-mpi.so" ] || fail "the MPI module was not installed"
 }
