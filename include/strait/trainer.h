@@ -49,6 +49,7 @@ typedef struct strait_trainer_stage {
     double reduced; // bytes that each sends to the others in a step
     size_t planned; // bytes
     size_t used;    // bytes, on a device other than the host and after a step; 0 otherwise
+    int ordinal;    // which device of the run's kind
 } strait_trainer_stage;
 
 enum {

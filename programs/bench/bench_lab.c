@@ -18,7 +18,7 @@ enum {
 strait_err strait_lab_open(struct strait_lab *lab, const strait_run *run, int repeats) {
     *lab = (struct strait_lab){.repeats = repeats};
     STRAIT_TRY(strait_run_plan_init(run, run->model.vocab, &lab->plan));
-    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &lab->backend));
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run, 0), &lab->backend));
     lab->k = lab->backend->kernels;
     lab->rows = lab->plan.microbatch * lab->plan.shape.context;
     lab->dtype = lab->plan.shape.precision;

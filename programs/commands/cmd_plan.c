@@ -43,6 +43,7 @@ typedef struct outlook {
     double unlimited_s; // a step with infinitely fast links
     double metered_s;   // a step on the meter of Protocol NanoGPT; 0: link.meter.rate is 0
     strait_limit limit;
+    char devices[STRAIT_RUN_STAGES][STRAIT_RUN_NAME + 8]; // "cuda:0"
 } outlook;
 
 /* A stage costs its layers, and the last one the head as well. */
@@ -203,6 +204,9 @@ static strait_err read_run(const char *path, strait_run *run, outlook *o) {
         strait_loader_close(&loader);
     }
     STRAIT_TRY(strait_run_plan_init(run, vocab, &o->plan));
+    for (int i = 0; i < o->plan.n_stages; i++)
+        (void)snprintf(o->devices[i], sizeof o->devices[i], "%s:%d", run->device.kind,
+                       strait_run_ordinal(run, i));
     if (isfinite(gflops)) return strait_stage_times_estimate(&o->plan, gflops * 1e9, &o->times);
     strait_progress progress;
     strait_progress_init(&progress);
@@ -227,13 +231,13 @@ static double ratio(const outlook *o, double bytes) {
 
 /* Memory is that of the busiest moment: slots and queued messages included. */
 static void print_stages(const outlook *o) {
-    printf("stage  layers      memory  slots  work/microbatch  idle\n");
+    printf("stage  layers      memory  slots  work/microbatch  idle  device\n");
     for (int i = 0; i < o->pipe.n_stages; i++) {
         char bytes[32];
         strait_progress_bytes(memory_of(o, i), bytes);
-        printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%\n", i,
+        printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%  %s\n", i,
                o->plan.stage_layers[i].last - o->plan.stage_layers[i].first, bytes, o->windows[i],
-               1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble);
+               1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble, o->devices[i]);
     }
 }
 
@@ -315,10 +319,10 @@ static void print_json(const outlook *o) {
            o->metered_s);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
-               "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f}",
+               "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f, \"device\": \"%s\"}",
                i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
                memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble,
-               o->plan.replicas[i], o->memory[i].reduced);
+               o->plan.replicas[i], o->memory[i].reduced, o->devices[i]);
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

@@ -33,7 +33,8 @@ static const strait_flag flags[] = {
 
 /* What the plan needs of the run itself. */
 typedef struct run_facts {
-    char name[STRAIT_RUN_VALUE_BYTES], family[STRAIT_RUN_VALUE_BYTES];
+    char name[STRAIT_RUN_VALUE_BYTES], family[STRAIT_RUN_VALUE_BYTES],
+        device[STRAIT_RUN_VALUE_BYTES];
     int64_t layers, width, steps, batch_tokens;
 } run_facts;
 
@@ -41,6 +42,7 @@ typedef struct run_facts {
 static strait_err read_facts(const struct strait_run *run, run_facts *out) {
     STRAIT_TRY(strait_run_get_text(run, "name", out->name, sizeof out->name));
     STRAIT_TRY(strait_run_get_text(run, "model.family", out->family, sizeof out->family));
+    STRAIT_TRY(strait_run_get_text(run, "device.kind", out->device, sizeof out->device));
     STRAIT_TRY(strait_run_get_int(run, "model.layers", &out->layers));
     STRAIT_TRY(strait_run_get_int(run, "model.width", &out->width));
     STRAIT_TRY(strait_run_get_int(run, "train.steps", &out->steps));
@@ -89,7 +91,7 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
         if (info->stages[i].replicas > 1)
             printf("; %d replicas, each sends %s of gradients per step", info->stages[i].replicas,
                    text);
-        printf("\n");
+        printf(", on %s:%d\n", run->device, info->stages[i].ordinal);
     }
 }
 

@@ -89,6 +89,12 @@ void strait_doctor_use(struct strait_doctor *doctor) {
         strait_doctor_fact(doctor, "cpu with bf16", "%s", kernels);
     }
     strait_doctor_fact(doctor, "device.kind", "%s", uses_cuda ? "cuda" : "cpu");
+    const int n = strait_backend_count("cuda");
+    if (uses_cuda && n > 1)
+        strait_doctor_fact(doctor, "device.ordinal",
+                           "0 to %d; auto: stage i computes on device i modulo %d", n - 1, n);
+    else if (uses_cuda)
+        strait_doctor_fact(doctor, "device.ordinal", "0, the only device: stages share it");
     strait_doctor_fact(doctor, "device.precision", "%s%s%s",
                        uses_cuda && precision == STRAIT_BF16 ? "bf16" : "fp32",
                        uses_cuda && why != NULL ? ": " : "", uses_cuda && why != NULL ? why : "");

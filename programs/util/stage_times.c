@@ -168,7 +168,7 @@ static strait_err measure(struct bench *b, const strait_run *run, const strait_r
                           strait_stage_times *out) {
     strait_stage_times t = {0};
     strait_pipe_stage last;
-    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &b->backend));
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run, 0), &b->backend));
     b->rows = plan->microbatch * plan->shape.context;
     STRAIT_TRY(b->backend->ops->alloc(b->backend, (size_t)b->rows * sizeof(int32_t), &b->tokens));
     STRAIT_TRY(time_part(b, plan, 0, &t.block));

@@ -44,12 +44,13 @@ fail:
     return err;
 }
 
-/* The host is not opened: that would start its threads. */
+/* The host is not opened, since that would start its threads, except to report that there is only
+ * one. */
 strait_err strait_backend_free_bytes(const strait_backend_spec *spec, double *out) {
     struct strait_backend *be = NULL;
     STRAIT_TRY(strait_backend_check_name(spec->name));
     *out = 0.0;
-    if (find(spec->name)->is_host) return STRAIT_OK;
+    if (find(spec->name)->is_host && spec->ordinal == 0) return STRAIT_OK;
     STRAIT_TRY(strait_backend_open(*spec, &be));
     if (be->ops->free_bytes != NULL) *out = (double)be->ops->free_bytes(be);
     strait_backend_close(&be);
@@ -61,6 +62,12 @@ strait_dtype strait_backend_precision(const char *name, int ordinal, const char 
     const struct strait_backend_ops *ops = find(name);
     *why = NULL;
     return ops != NULL && ops->precision != NULL ? ops->precision(ordinal, why) : STRAIT_F32;
+}
+
+int strait_backend_count(const char *name) {
+    const struct strait_backend_ops *ops = find(name);
+    if (ops == NULL) return 0;
+    return ops->count != NULL ? ops->count() : 1;
 }
 
 /* For plans and reports, before anything is opened. */

@@ -56,6 +56,9 @@ struct strait_backend_ops {
      * respond counts as one that supports everything. NULL: f32. */
     strait_dtype (*precision)(int ordinal, const char **why);
 
+    /* How many such devices this machine has; opens none of them. NULL: one. */
+    int (*count)(void);
+
     /* Names the kernels that a device of that precision would use, for people: "avx512". Opens
      * nothing. NULL where that is not known before the device is open. */
     void (*name_kernels)(strait_dtype precision, char *out, size_t capacity);
@@ -128,6 +131,9 @@ strait_err strait_backend_free_bytes(const strait_backend_spec *spec, double *ou
 
 /* ops->precision of the backend with this name; f32 where the name is unknown. */
 strait_dtype strait_backend_precision(const char *name, int ordinal, const char **why);
+
+/* How many devices of this kind the machine has: 0 where it has none, or the name is unknown. */
+int strait_backend_count(const char *name);
 
 /* ops->name_kernels of the backend with this name; "" where it or the name is unknown. */
 void strait_backend_name_kernels(const char *name, strait_dtype precision, char *out,

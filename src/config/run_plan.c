@@ -229,14 +229,6 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     return strait_run_plan_fit_replicas(run, plan);
 }
 
-/* All stages must agree on the precision, because activations cross between them. */
-static strait_dtype precision_of(const strait_run *run) {
-    const char *why = NULL;
-    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
-        return strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
-    return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
-}
-
 /* Backends other than the host declare the scratch memory of a stream in advance. */
 static size_t scratch_of(const strait_run *run) {
     for (int i = 0; strait_backends[i] != NULL; i++)
@@ -261,7 +253,9 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .scratch_bytes = scratch_of(run),
         .sums_pairwise = is_on_cpu(run),
     };
-    plan.shape.precision = precision_of(run); // no option of the model: it follows from the device
+    const char *why = NULL;
+    /* No option of the model: it follows from the devices. */
+    plan.shape.precision = strait_run_choose_precision(run, &why);
     STRAIT_TRY(strait_shape_check(&plan.shape));
     STRAIT_TRY(strait_lr_schedule_check(&plan.lr_schedule));
     if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)
@@ -334,13 +328,6 @@ strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out) {
     }
     *out = sum;
     return STRAIT_OK;
-}
-
-strait_backend_spec strait_run_plan_backend(const strait_run *run) {
-    return (strait_backend_spec){.name = run->device.kind,
-                                 .ordinal = (int)run->device.ordinal,
-                                 .n_threads = (int)run->device.threads,
-                                 .precision = precision_of(run)};
 }
 
 /* The codec constrains the outputs of every stage but the last, so only those have a learning rate

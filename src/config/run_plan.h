@@ -59,8 +59,17 @@ strait_err strait_run_plan_codec_params(const strait_run_plan *plan, int stage,
                                         strait_codec_side side,
                                         strait_param out[STRAIT_CODEC_PARAMS], int *n);
 
-/* The device of a run. */
-strait_backend_spec strait_run_plan_backend(const strait_run *run);
+/* The device of a stage, from 0: device.ordinal, or with `auto` the devices of this machine in
+ * turn.
+ */
+int strait_run_ordinal(const strait_run *run, int stage);
+
+/* The precision of activations. All stages have the same, because activations cross between them:
+ * with device.precision `auto` the least of their devices. *why: as strait_backend_precision. */
+strait_dtype strait_run_choose_precision(const strait_run *run, const char **why);
+
+/* What a stage opens as its device. */
+strait_backend_spec strait_run_plan_backend(const strait_run *run, int stage);
 
 /* The optimizer of a stage. In the last stage, which sends no activations, residual output
  * projections have the learning rate of other matrices. */

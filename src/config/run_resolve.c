@@ -149,12 +149,21 @@ static strait_err check_batch(const strait_run *run) {
     return STRAIT_OK;
 }
 
+static strait_err check_ordinals(const strait_run *run) {
+    const int n = run->device.ordinal.n;
+    if (n <= 1 || n == run->stages.count) return STRAIT_OK;
+    return WRONG("device.ordinal: %d devices for %lld stage%s; expected one for all stages, one "
+                 "per stage, or auto",
+                 n, ll(run->stages.count), run->stages.count == 1 ? "" : "s");
+}
+
 /* Checks names that only another module knows. They are checked even where this run does not use
  * them, such as the codec of a run without boundaries, so that a typing error is found at once. */
 static strait_err check_parts(const strait_run *run) {
     const strait_err err = strait_backend_check_name(run->device.kind);
     if (err != STRAIT_OK) strait_err_prefix("device.kind");
     STRAIT_TRY(err);
+    STRAIT_TRY(check_ordinals(run));
     return strait_codec_check_name(run->link.codec.name, run->link.codec.variant);
 }
 

@@ -146,7 +146,7 @@ static strait_err list_microbatches(struct strait_runner *runner) {
 static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
     const strait_stage_spec spec = strait_run_plan_stage(&runner->plan, runner->stage,
                                                          runner->n_slots);
-    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run), &runner->backend));
+    STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run, runner->stage), &runner->backend));
     STRAIT_TRY(strait_stage_open(&spec, runner->backend, &runner->model));
     STRAIT_TRY(open_boundary(runner, STRAIT_RECEIVER, &runner->receiver));
     STRAIT_TRY(open_boundary(runner, STRAIT_SENDER, &runner->sender));

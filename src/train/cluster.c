@@ -1,6 +1,6 @@
 #include "train/cluster.h"
 
-#include "backend/cuda/info.h"
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "net/mpi/world.h"
@@ -98,13 +98,16 @@ double strait_cluster_share(const strait_run *run, int n_members, int of_rank) {
     return (double)n / (double)n_members;
 }
 
-/* Launchers often show each rank its own GPU alone, which is then number 0. */
-static int64_t choose_device(const strait_run *run) {
-    struct strait_cuda_info info;
-    if (strcmp(run->device.kind, "cuda") != 0 || run->device.ordinal != 0)
-        return run->device.ordinal;
-    if (strait_cuda_get_info(&info) != STRAIT_OK || info.n_devices < 1) return 0;
-    return strait_mpi_member_of(strait_mpi_rank())->local % info.n_devices;
+/* Launchers often show each rank its own GPU alone, which is then number 0. A choice of the user's,
+ * another number or a list, stays. */
+static strait_option_ints choose_device(const strait_run *run) {
+    const strait_option_ints *chosen = &run->device.ordinal;
+    const int n = strait_backend_count(run->device.kind);
+    if (strcmp(run->device.kind, "cuda") != 0 || chosen->n > 1 ||
+        (chosen->n == 1 && chosen->items[0] != 0))
+        return *chosen;
+    const int local = strait_mpi_member_of(strait_mpi_rank())->local;
+    return (strait_option_ints){.items = {n > 0 ? local % n : 0}, .n = 1};
 }
 
 strait_err strait_cluster_write_run(const strait_run *run, int n_members, const char *path) {

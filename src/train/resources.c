@@ -15,24 +15,28 @@
 /* What is free now. Asked once, because the device must be opened to know. */
 struct machine {
     strait_machine_memory host;
-    double device; // bytes; 0: the device is the host
+    int is_host;                       // the device is the host
+    double devices[STRAIT_RUN_STAGES]; // bytes free on the device of each stage
 };
 
 /* The bytes that a run takes from each. Pages of shards are not counted: the system drops them
  * when memory is short. */
 struct need {
-    double host, device;
+    double host;
+    double devices[STRAIT_RUN_STAGES]; // on the device of each stage, by all stages there
 };
 
 static struct need need_of(const strait_run *run, const strait_trainer_info *info, int is_on_host) {
     const strait_trainer_memory *m = &info->memory;
     const double of_node = strait_cluster_share(run, strait_run_members(run), 0);
+    const double of_rank = strait_cluster_share(run, strait_run_members(run), 1);
     const double all = (double)m->total - (double)m->cache;
     struct need need = {.host = all * of_node};
     if (is_on_host) return need;
     for (int i = 0; i < info->n_stages; i++)
-        need.device += (double)info->stages[i].planned;
-    need.device *= strait_cluster_share(run, strait_run_members(run), 1);
+        for (int k = 0; k < info->n_stages; k++)
+            if (info->stages[k].ordinal == info->stages[i].ordinal)
+                need.devices[i] += of_rank * (double)info->stages[k].planned;
     need.host = (double)m->messages + (double)m->program + (double)m->data - (double)m->cache;
     need.host *= of_node;
     return need;
@@ -43,19 +47,21 @@ static strait_err measure(void *user, const strait_run *run, double *lacks, doub
     const struct machine *machine = user;
     strait_trainer_info info;
     STRAIT_TRY(strait_trainer_plan(run, &info));
-    const struct need need = need_of(run, &info, machine->device <= 0.0);
+    const struct need need = need_of(run, &info, machine->is_host);
     *lacks = machine->host.spare > 0.0 ? need.host - machine->host.spare : -need.host;
     *needs = need.host;
-    if (machine->device <= 0.0 || need.device - machine->device < *lacks) return STRAIT_OK;
-    *lacks = need.device - machine->device;
-    *needs = need.device;
+    for (int i = 0; !machine->is_host && i < info.n_stages; i++) {
+        if (need.devices[i] - machine->devices[i] < *lacks) continue;
+        *lacks = need.devices[i] - machine->devices[i];
+        *needs = need.devices[i];
+    }
     return STRAIT_OK;
 }
 
 static strait_err refuse(const strait_run *run, struct machine *machine, double lacks,
                          double needs) {
     char changes[STRAIT_FIT_TEXT], need[32], spare[32], limit[32];
-    const int is_host = machine->device <= 0.0 || needs - lacks == machine->host.spare;
+    const int is_host = machine->is_host || needs - lacks == machine->host.spare;
     const int is_group = is_host && machine->host.group_limit > 0.0;
     strait_fit_suggest(run, measure, machine, 0, changes);
     strait_fit_bytes(needs, need);
@@ -71,11 +77,26 @@ static strait_err refuse(const strait_run *run, struct machine *machine, double 
             : "; reduce several of model.width, model.layers, model.context and model.vocab");
 }
 
+/* Each device is opened once, however many stages compute on it. */
+static strait_err read_devices(const strait_run *run, struct machine *out) {
+    for (int i = 0; i < run->stages.count; i++) {
+        const strait_backend_spec spec = strait_run_plan_backend(run, i);
+        int same = 0;
+        while (strait_run_ordinal(run, same) != spec.ordinal)
+            same++;
+        if (same < i)
+            out->devices[i] = out->devices[same];
+        else
+            STRAIT_TRY(strait_backend_free_bytes(&spec, &out->devices[i]));
+    }
+    out->is_host = out->devices[0] <= 0.0;
+    return STRAIT_OK;
+}
+
 strait_err strait_trainer_check_memory(const struct strait_run *run) {
-    const strait_backend_spec device = strait_run_plan_backend(run);
     struct machine machine = {.host = strait_machine_read_memory("")};
     double lacks = 0.0, needs = 0.0;
-    STRAIT_TRY(strait_backend_free_bytes(&device, &machine.device));
+    STRAIT_TRY(read_devices(run, &machine));
     STRAIT_TRY(measure(&machine, run, &lacks, &needs));
     return lacks <= 0.0 ? STRAIT_OK : refuse(run, &machine, lacks, needs);
 }

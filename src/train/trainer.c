@@ -86,8 +86,7 @@ static void describe_precision(const strait_run *run, const strait_run_plan *pla
                                size_t capacity) {
     const char *why = NULL;
     char kernels[STRAIT_BACKEND_KERNELS];
-    if (run->device.precision == STRAIT_RUN_PRECISION_AUTO)
-        (void)strait_backend_precision(run->device.kind, (int)run->device.ordinal, &why);
+    (void)strait_run_choose_precision(run, &why);
     strait_backend_name_kernels(run->device.kind, plan->shape.precision, kernels, sizeof kernels);
     const char *name = plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32";
     if (why != NULL || kernels[0] == '\0')
@@ -108,8 +107,10 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
     STRAIT_TRY(strait_limits_messages(run, plan, windows, NULL, strait_loader_valid_batches(loader),
                                       messages));
     STRAIT_TRY(plan_memory(plan, windows, messages, stages, &memory));
-    for (int i = 0; i < plan->n_stages; i++)
+    for (int i = 0; i < plan->n_stages; i++) {
         all_messages += messages[i] * (size_t)plan->replicas[i];
+        stages[i].ordinal = strait_run_ordinal(run, i);
+    }
     STRAIT_TRY(strait_run_plan_params(plan, &parameters));
     STRAIT_TRY(strait_flops_train(plan, &flops));
     memory.data += shard_bytes(run, loader);

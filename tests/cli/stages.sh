@@ -10,6 +10,20 @@ two="--set stages.count=2 --set link.emulate.delay=8ms"
 slow="$two --set link.emulate.delay=60ms"
 runs train run.yaml --out straight $two
 
+# Where stages compute changes nothing: a device for each, or the devices of the machine in turn.
+for ordinal in '[0,0]' auto; do
+    rm -rf placed
+    runs train run.yaml --out placed $two --set "device.ordinal=$ordinal"
+    same_metrics straight placed
+done
+refuses 2 'device cpu:1 does not exist' train run.yaml --out elsewhere $two --set 'device.ordinal=[0,1]'
+refuses 2 'device.ordinal: 3 devices for 2 stages' train run.yaml --out elsewhere $two --set 'device.ordinal=[0,0,0]'
+runs train run.yaml --out elsewhere $two --dry-run --set 'device.ordinal=[0,0]'
+says "$OUT" '^stage 0 .* on cpu:0$' '^stage 1 .* on cpu:0$'
+runs plan run.yaml $two --gflops 10 --set 'device.ordinal=[0,3]' # a plan may be of another machine
+says "$OUT" '^ +0 .* cpu:0$' '^ +1 .* cpu:3$'
+[ ! -e elsewhere ] || fail "a refused run left a folder"
+
 stage_process() {
     cut -d ' ' -f 1 "/proc/$STARTED/task/$STARTED/children" | grep .
 }

@@ -104,6 +104,14 @@ static strait_dtype precision(int ordinal, const char **why) {
     return STRAIT_F32;
 }
 
+static int count(void) {
+    const struct strait_cuda_driver *driver = NULL;
+    int n = 0;
+    if (strait_cuda_driver(&driver) != STRAIT_OK || driver->cuDeviceGetCount(&n) != CUDA_SUCCESS)
+        return 0;
+    return n;
+}
+
 /* The order is that of dependencies; fini accepts whatever was reached. */
 static strait_err init(struct strait_backend *be) {
     struct strait_cuda *cuda = strait_cuda_of(be);
@@ -359,6 +367,7 @@ const struct strait_backend_ops strait_backend_cuda = {
     .state_size = sizeof(struct strait_cuda),
     .stream_bytes = STRAIT_CUDA_SCRATCH,
     .precision = precision,
+    .count = count,
     .init = init,
     .fini = fini,
     .alloc = alloc,

@@ -19,6 +19,10 @@ static strait_dtype precision(int ordinal, const char **why) {
     return STRAIT_BF16; // the build that computes decides; this one only plans
 }
 
+static int count(void) {
+    return 0;
+}
+
 /* init never succeeds, so there is nothing to undo. */
 static void fini(struct strait_backend *be) {
     (void)be;
@@ -30,6 +34,7 @@ const struct strait_backend_ops strait_backend_cuda = {
     .name = "cuda",
     .state_size = 1,
     .precision = precision,
+    .count = count,
     .init = init,
     .fini = fini,
 };

@@ -115,10 +115,11 @@ static strait_err parse_choice(const strait_option *option, const char *text, vo
     return wrong(text, what);
 }
 
-/* "1, 2, 3", with or without brackets. */
+/* "1, 2, 3", with or without brackets; "auto" is the empty list. */
 static strait_err parse_ints(const strait_option *option, const char *text,
                              strait_option_ints *out) {
     strait_option_ints list = {{0}, 0};
+    if (strcmp(text, "auto") == 0) text = "";
     const char *at = text + strspn(text, " ");
     const int is_open = *at == '[';
     if (is_open) at += 1 + strspn(at + 1, " ");

@@ -78,7 +78,16 @@ static void show_with_unit(strait_option_kind kind, double value, char *out, siz
     (void)snprintf(out, capacity, "%s%s", number, name);
 }
 
+/* As parse_ints reads it. A list of one needs no brackets. */
 static void show_ints(const strait_option_ints *list, char *out, size_t capacity) {
+    if (list->n == 0) {
+        (void)snprintf(out, capacity, "auto");
+        return;
+    }
+    if (list->n == 1) {
+        (void)snprintf(out, capacity, "%lld", (long long)list->items[0]);
+        return;
+    }
     size_t used = (size_t)snprintf(out, capacity, "[");
     for (int i = 0; i < list->n; i++)
         used += (size_t)snprintf(out + used, capacity - used, "%s%lld", i > 0 ? ", " : "",

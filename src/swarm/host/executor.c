@@ -237,7 +237,8 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
     if (run.train.init_from[0] != '\0')
         (void)snprintf(run.train.init_from, sizeof run.train.init_from, "checkpoint");
     (void)snprintf(run.device.kind, sizeof run.device.kind, "cpu");
-    run.device.ordinal = run.device.threads = 0;
+    run.device.ordinal = (strait_option_ints){.n = 1};
+    run.device.threads = 0;
     run.model.vocab = executor->plan.shape.vocab;
     run.stages.microbatch = executor->plan.microbatch;
     run.stages.split.n = executor->plan.n_stages;

@@ -31,7 +31,7 @@ static strait_err read_run(struct worker *w, const strait_task *task) {
     run->data.train[0] = run->data.valid[0] = run->data.tokenizer[0] = '\0';
     run->stages.launch[0] = '\0';
     (void)snprintf(run->device.kind, sizeof run->device.kind, "%s", w->spec->device);
-    run->device.ordinal = w->spec->ordinal;
+    run->device.ordinal = (strait_option_ints){.items = {w->spec->ordinal}, .n = 1};
     run->device.threads = w->spec->n_threads;
     run->link.transport = STRAIT_RUN_TLS;
     if (task->assign.stage >= run->stages.count || task->assign.valid_windows > STRAIT_VALID_MAX ||

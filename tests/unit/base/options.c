@@ -97,6 +97,7 @@ static void test_refuses_wrong_values(void **state) {
     REFUSES("title=\xc0\x80", "\"\xc0\x80\" is not printable UTF-8 text");
     REFUSES("title=\xed\xa0\x80", "\"\xed\xa0\x80\" is not printable UTF-8 text");
     CHECK_FAILS(load_set("", "title=a\tb", &t), STRAIT_ECONFIG, "\"a?b\" is not printable UTF-8");
+    REFUSES("link.cuts=automatic", "\"automatic\" is not a whole number");
     REFUSES("link.cuts=1,x", "\"x\" is not a whole number");
     REFUSES("link.cuts=1,,2", "\"\" is not a whole number");
     REFUSES("link.cuts=100", "\"100\" is out of bounds: expected a list of whole numbers, 0 to 99");
@@ -222,11 +223,10 @@ static void check_renders(const char *text, const char *expected) {
 
 static void test_rendered_text_loads_to_the_same_values(void **state) {
     (void)state;
-    check_renders(
-        "",
-        "title: \"none\"\nbox:\n  size: 8\n  share: 0.25\n  fast: false\n"
-        "  colour: red\n  file: \"\"\n  parts: \"\"\nlink:\n  cuts: []\n  emulate:\n    delay: 0s\n"
-        "    speed: 0bit\n  memory: 0B\n  deep: 0\n");
+    check_renders("", "title: \"none\"\nbox:\n  size: 8\n  share: 0.25\n  fast: false\n"
+                      "  colour: red\n  file: \"\"\n  parts: \"\"\nlink:\n  cuts: auto\n  "
+                      "emulate:\n    delay: 0s\n"
+                      "    speed: 0bit\n  memory: 0B\n  deep: 0\n");
     check_renders("title: 'say \"\\'", "title: \"say \\\"\\\\\"");
     check_renders("title: '# no'", "title: \"# no\"");
     check_renders("link: {cuts: [1, 2, 3]}", "cuts: [1, 2, 3]");

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "check.h"
+#include "config/run_plan.h"
 #include "optim/optimizer.h"
 #include "scratch.h"
 
@@ -178,6 +179,11 @@ static void test_rejects_conflicting_keys(void **state) {
             "data.valid_tokens: 256 is not more than model.context 256");
     REFUSES("name: a/b", "name: \"a/b\" cannot name a folder");
     REFUSES("name: .hidden", "name: \".hidden\" cannot name a folder");
+    REFUSES("device: {ordinal: [0, 1]}",
+            "device.ordinal: 2 devices for 1 stage; expected one for all stages, one per stage, or "
+            "auto");
+    REFUSES("device: {ordinal: [0, 1]}\nstages: {count: 3}",
+            "device.ordinal: 2 devices for 3 stages");
     REFUSES("device: {kind: gpu}",
             "device.kind: \"gpu\" is not a device kind; expected cpu or cuda");
     REFUSES("link: {codec: {name: zip}}", "there is no codec 'zip'; choose one of");
@@ -188,6 +194,20 @@ static void test_rejects_conflicting_keys(void **state) {
 }
 
 /* An old key is refused wherever it is given, and the error names a key that exists. */
+static void test_ordinals_place_stages(void **state) {
+    (void)state;
+    CHECK_OK(parse("stages: {count: 3}\ndevice: {ordinal: 4}"));
+    CHECK(strait_run_ordinal(&run, 0) == 4 && strait_run_ordinal(&run, 2) == 4);
+    CHECK_OK(parse("stages: {count: 3}\ndevice: {ordinal: [0, 0, 2]}"));
+    CHECK(strait_run_ordinal(&run, 1) == 0 && strait_run_ordinal(&run, 2) == 2);
+    CHECK(strait_run_plan_backend(&run, 2).ordinal == 2);
+    /* There is one cpu, which all stages share. */
+    CHECK_OK(parse("stages: {count: 3}\ndevice: {ordinal: auto}"));
+    CHECK(run.device.ordinal.n == 0 && strait_run_ordinal(&run, 2) == 0);
+    assert_int_equal(strait_backend_count("cpu"), 1);
+    assert_int_equal(strait_backend_count("none"), 0);
+}
+
 static void test_rejects_renamed_keys_with_their_new_names(void **state) {
     (void)state;
     const strait_options *table = strait_run_options();
@@ -297,6 +317,7 @@ int main(void) {
         cmocka_unit_test(test_other_variants_have_no_presets),
         cmocka_unit_test(test_given_values_are_not_derived),
         cmocka_unit_test(test_rejects_conflicting_keys),
+        cmocka_unit_test(test_ordinals_place_stages),
         cmocka_unit_test(test_rejects_renamed_keys_with_their_new_names),
         cmocka_unit_test(test_error_leaves_the_run_unchanged),
         cmocka_unit_test(test_file_gives_name_and_folder),
