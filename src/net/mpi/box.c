@@ -272,6 +272,10 @@ int64_t strait_mpi_box_next_due(const struct strait_mpi_box *box) {
     return box->waiting != NULL ? box->waiting->due_ns : INT64_MAX;
 }
 
+int strait_mpi_box_is_busy(const struct strait_mpi_box *box) {
+    return box->sending != NULL || box->arriving != NULL;
+}
+
 static int reaches_someone(const struct strait_mpi_outgoing *o) {
     for (; o != NULL; o = o->next)
         if (strait_mpi_check((int)(o->to >> 32)) == STRAIT_OK) return 1;

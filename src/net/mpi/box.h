@@ -71,6 +71,9 @@ int strait_mpi_box_take(struct strait_mpi_box *box, struct strait_mail *out);
 
 /* When the next mail is due to be sent; INT64_MAX: none waits. */
 int64_t strait_mpi_box_next_due(const struct strait_mpi_box *box);
+/* Whether MPI is moving a message to or from this mailbox, which needs polls of both ranks. */
+int strait_mpi_box_is_busy(const struct strait_mpi_box *box);
+
 /* Whether something remains to be sent to a rank that has not ended. */
 int strait_mpi_box_is_sending(const struct strait_mpi_box *box);
 

@@ -17,9 +17,10 @@
 
 enum {
     SPARE = 16,           // mails allocated ahead in each direction
-    NAP_MIN_NS = 20000,   // between two polls, while messages arrive
-    NAP_MAX_NS = 2000000, // and after a long silence
-    NAP_SHARE = 64,       // a nap is this part of the silence: it adds little to any wait
+    NAP_MIN_NS = 50000,   // between two polls, while messages arrive
+    NAP_BUSY_NS = 100000, // at most, while a message is under way: large ones take several polls
+    NAP_MAX_NS = 2000000, // after a long silence
+    NAP_SHARE = 16,       // a nap is this part of the silence: polls cost the stage its core
     FLUSH_NAP_NS = 200000 // while a mailbox closes
 };
 
@@ -92,7 +93,8 @@ static void wait_a_little(struct strait_mpi_box *box, int64_t until_ns) {
     const int64_t now = strait_clock_ns();
     int64_t nap = (now - box->active_ns) / NAP_SHARE;
     if (nap < NAP_MIN_NS) nap = NAP_MIN_NS;
-    if (nap > NAP_MAX_NS) nap = NAP_MAX_NS;
+    const int64_t most = strait_mpi_box_is_busy(box) ? NAP_BUSY_NS : NAP_MAX_NS;
+    if (nap > most) nap = most;
     const int64_t due = strait_mpi_box_next_due(box);
     int64_t end = now + nap;
     if (due < end) end = due;
