@@ -1,11 +1,14 @@
 /* cmd_bench.c - strait bench: times training steps, single kernels and codecs on this machine. */
+#include <strait/cluster.h>
 #include <strait/trainer.h>
 
 #include "base/file.h"
 #include "base/rng/rng.h"
 #include "bench.h"
+#include "bench_against.h"
 #include "commands.h"
 #include "data/shard.h"
+#include "launcher.h"
 #include "progress.h"
 
 #include <stdio.h>
@@ -20,8 +23,8 @@ enum {
 };
 
 static int64_t n_steps = 15, n_warm = 3;
-static int64_t n_repeats = 7;
-static const char *only;
+static int64_t n_repeats = 7, n_pairs = 5;
+static const char *only, *against;
 static strait_flag_list sets;
 
 static const strait_flag flags[] = {
@@ -31,6 +34,9 @@ static const strait_flag flags[] = {
      "kernels, codec: how often each is timed (default 7)"},
     {"only", 0, STRAIT_FLAG_TEXT, &only, "PART",
      "kernels, codec: only those whose names contain PART"},
+    {"against", 0, STRAIT_FLAG_TEXT, &against, "COMMAND",
+     "step: run this command in turn with ours, and print the ratio of their speeds"},
+    {"pairs", 0, STRAIT_FLAG_INT, &n_pairs, "N", "runs of each with --against (default 5)"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE", "override an option of the run file"},
     {0},
 };
@@ -140,12 +146,16 @@ static strait_err check_flags(void) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--warm must be between 0 and %d", STEPS_MAX);
     if (n_repeats < 1 || n_repeats > STEPS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--repeats must be between 1 and %d", STEPS_MAX);
+    if (n_pairs < 1 || n_pairs > STRAIT_BENCH_PAIRS)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--pairs must be between 1 and %d", STRAIT_BENCH_PAIRS);
     return STRAIT_OK;
 }
 
 /* The vocabulary must be known without data, so it gets a value here. */
 static strait_err load(const char *action, int n_args, const char **args, strait_run *run) {
     STRAIT_TRY(check_flags());
+    if (against != NULL && strcmp(action, "step") != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--against compares steps: strait bench step RUN.yaml");
     if (n_args != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s needs one run file: strait bench %s RUN.yaml",
                            action, action);
@@ -158,8 +168,11 @@ static strait_run run; // large, and there is one
 
 /* The run is static, because it is too large for the stack of a small machine. */
 static strait_err run_step(int n_args, const char **args) {
+    int rank = 0;
+    if (against == NULL) STRAIT_TRY(strait_launcher_join(&rank));
+    if (rank > 0) return strait_cluster_serve();
     STRAIT_TRY(load("step", n_args, args, &run));
-    return bench_step(&run);
+    return against != NULL ? strait_bench_against(against, (int)n_pairs) : bench_step(&run);
 }
 
 /* Kernels and codecs are timed in files of their own; here they only share the flags. */
@@ -187,7 +200,11 @@ const strait_command strait_cmd_bench = {
     .about =
         "step trains the run file's model on random tokens, so that no data is needed, and\n"
         "prints the median speed and the memory used. If the file does not set the vocabulary\n"
-        "(model.vocab), it is 4,096.\n\n"
+        "(model.vocab), it is 4,096. Under mpirun its stages are on the ranks of the job, which\n"
+        "must share /tmp. With --against the same command line and another command run in turn,\n"
+        "each beginning every other pair; both print a JSON line with tokens_per_s. The last line\n"
+        "has the medians, the median ratio, the least and the most, and the mean with half the\n"
+        "width of its 95% confidence interval.\n\n"
         "kernels calls every kernel alone, on random numbers, with the shapes of a microbatch of\n"
         "the run file's model. It prints microseconds (median, least, most), the bytes and\n"
         "operations that a call needs at least, and the share of the time that these would take\n"

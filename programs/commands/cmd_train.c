@@ -209,7 +209,10 @@ const strait_command strait_cmd_train = {
         "Trains, validates and saves checkpoints into the run's folder. Ctrl-C finishes the\n"
         "step, saves a checkpoint and prints the command that resumes: \"strait train --resume\n"
         "DIR\" takes the run file from the folder, --set changes it, and what changed is printed\n"
-        "and kept in DIR/changes.jsonl. \"strait options\" lists the keys of a run file.",
+        "and kept in DIR/changes.jsonl. \"strait options\" lists the keys of a run file.\n\n"
+        "\"mpirun -n N strait train RUN.yaml\" and \"srun --mpi=pmix strait train RUN.yaml\" put "
+        "the\n"
+        "stages (stages.count) onto the ranks of the job (docs/cluster.md).",
     .flags = flags,
     .run = run_train,
 };

@@ -77,6 +77,17 @@ runs bench step run.yaml --steps 2
 jq -e '.tokens_per_s > 0 and .peak_bytes > 0 and .model_parameters > 0 and .device != ""' \
     "$OUT" >/dev/null || fail "bench step: $(cat "$OUT")"
 
+# Against another command: both run as often as asked for, and the ratio is that of the pairs.
+runs bench step run.yaml --steps 1 --warm 0 --pairs=2 --against \
+    "echo x >>'$SCRATCH/reference'; echo '{\"bench\": \"it'\\''s\", \"tokens_per_s\": 0.5}'"
+jq -es 'length == 3 and all(.[:2][]; .bench == "pair" and (.ratio / (2 * .tokens_per_s) - 1 | fabs) < 1e-3) and
+    (.[2] | .bench == "against" and .pairs == 2 and .reference_tokens_per_s == 0.5 and .ratio_least <= .ratio and
+        .ratio <= .ratio_most and .ratio_half_95 >= 0)' "$OUT" >/dev/null || fail "bench --against: $(cat "$OUT")"
+[ "$(wc -l <reference)" -eq 2 ] || fail "the reference was not run twice"
+refuses 3 '"exit 7" ended with code 7' bench step run.yaml --steps 1 --warm 0 --against 'exit 7'
+refuses 3 '"true" printed no line with "tokens_per_s"' bench step run.yaml --steps 1 --warm 0 --against true
+refuses 2 '--against compares steps' bench kernels run.yaml --against true
+refuses 2 '--pairs must be between 1 and 200' bench step run.yaml --pairs 0
 runs bench kernels run.yaml --only rmsnorm --repeats 2
 jq -es 'length == 3 and .[0].bench == "device" and .[0].gb_per_s >= 0 and .[0].tflop_per_s >= 0 and
     ([.[1:][] | .kernel] == ["rmsnorm", "rmsnorm_back"]) and
