@@ -126,5 +126,9 @@ strait_err strait_run_resolve(const char *path, strait_run *run);
 /* Replicas of all stages together. */
 int strait_run_members(const strait_run *run);
 
+/* "stage 1", or "stage 1, replica 0" where it has several. Members are the replicas of all stages,
+ * in order. */
+void strait_run_member_name(const strait_run *run, int member, char *out, size_t size);
+
 /* The text that strait_run_save writes; the caller frees it with strait_alloc_free. */
 strait_err strait_run_render(const strait_run *run, char **out_text, size_t *out_bytes);

@@ -16,6 +16,20 @@ int strait_run_members(const strait_run *run) {
     return sum;
 }
 
+static void name_member(int stage, int replica, int n_replicas, char *out, size_t size) {
+    if (n_replicas > 1)
+        (void)snprintf(out, size, "stage %d, replica %d", stage, replica);
+    else
+        (void)snprintf(out, size, "stage %d", stage);
+}
+
+void strait_run_member_name(const strait_run *run, int member, char *out, size_t size) {
+    int stage = 0;
+    for (; stage + 1 < run->stages.count && member >= replicas_of(run, stage); stage++)
+        member -= replicas_of(run, stage);
+    name_member(stage, member, replicas_of(run, stage), out, size);
+}
+
 int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica) {
     for (int i = 0; i < stage; i++)
         replica += plan->replicas[i];
@@ -31,10 +45,7 @@ void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage,
 void strait_run_plan_member_name(const strait_run_plan *plan, int member, char *out, size_t size) {
     int stage, replica;
     strait_run_plan_locate(plan, member, &stage, &replica);
-    if (plan->replicas[stage] > 1)
-        (void)snprintf(out, size, "stage %d, replica %d", stage, replica);
-    else
-        (void)snprintf(out, size, "stage %d", stage);
+    name_member(stage, replica, plan->replicas[stage], out, size);
 }
 
 int strait_run_plan_replicas_max(const strait_run_plan *plan) {

@@ -57,10 +57,11 @@ const char *strait_cluster_rank_text(int rank) {
 strait_err strait_cluster_check(int n_members) {
     const int n_ranks = strait_mpi_size();
     if (n_ranks <= n_members) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG,
-                       "%d ranks for %d stage%s: start at most %d, or set stages.count=%d "
-                       "(at most one stage per layer)",
-                       n_ranks, n_members, n_members == 1 ? "" : "s", n_members, n_ranks);
+    return STRAIT_FAIL(
+        STRAIT_ECONFIG,
+        "%d ranks for %d stage%s: start at most %d, or set stages.count (at most one "
+        "stage per layer) or stages.replicas so that each rank has something to do",
+        n_ranks, n_members, n_members == 1 ? "" : "s", n_members);
 }
 
 strait_err strait_cluster_place(const strait_run *run, int n_members, int *ranks) {
@@ -127,25 +128,33 @@ strait_err strait_cluster_write_run(const strait_run *run, int n_members, const 
     return err;
 }
 
+static int count_nodes(void) {
+    int n = 0;
+    for (int i = 0; i < strait_mpi_size(); i++)
+        if (strait_mpi_member_of(i)->node >= n) n = strait_mpi_member_of(i)->node + 1;
+    return n;
+}
+
 /* Stages that share a rank are on one line. */
 strait_err strait_cluster_describe(const struct strait_run *run, const char **out) {
-    static char text[STRAIT_RUN_MEMBERS * (STRAIT_MPI_HOST + 48) + STRAIT_MPI_NAME];
+    static char text[STRAIT_RUN_MEMBERS * (STRAIT_MPI_HOST + 96) + STRAIT_MPI_NAME];
     int ranks[STRAIT_RUN_MEMBERS];
-    int n_nodes = 0;
+    char first[48], last[48], of[32] = "";
     const int n = strait_run_members(run);
+    const int n_nodes = count_nodes();
     STRAIT_TRY(strait_cluster_place(run, n, ranks));
-    for (int i = 0; i < strait_mpi_size(); i++)
-        if (strait_mpi_member_of(i)->node >= n_nodes) n_nodes = strait_mpi_member_of(i)->node + 1;
-    int at = snprintf(text, sizeof text, "%d stage%s on %d ranks of %d node%s, joined by %.120s", n,
-                      n == 1 ? "" : "s", strait_mpi_size(), n_nodes, n_nodes == 1 ? "" : "s",
-                      strait_mpi_name());
+    if (n > run->stages.count) (void)snprintf(of, sizeof of, "%d replicas of ", n);
+    int at = snprintf(text, sizeof text, "%s%d stage%s on %d ranks of %d node%s, joined by %.120s",
+                      of, (int)run->stages.count, run->stages.count == 1 ? "" : "s",
+                      strait_mpi_size(), n_nodes, n_nodes == 1 ? "" : "s", strait_mpi_name());
     for (int i = 0, end = 0; i < n; i = end) {
         for (end = i + 1; end < n && ranks[end] == ranks[i];)
             end++;
-        char last[16] = "";
-        if (end > i + 1) (void)snprintf(last, sizeof last, " to %d", end - 1);
-        at += snprintf(text + at, sizeof text - (size_t)at, "\nstage%s %d%s: %s",
-                       end > i + 1 ? "s" : "", i, last, strait_cluster_rank_text(ranks[i]));
+        strait_run_member_name(run, i, first, sizeof first);
+        strait_run_member_name(run, end - 1, last, sizeof last);
+        at += snprintf(text + at, sizeof text - (size_t)at, "\n%s%s%s: %s", first,
+                       end > i + 1 ? " to " : "", end > i + 1 ? last : "",
+                       strait_cluster_rank_text(ranks[i]));
     }
     *out = text;
     return STRAIT_OK;

@@ -25,8 +25,17 @@ runs train run.yaml --out subspace $basis
 same_metrics subspace two
 same_weights subspace two
 
+# Replicas of stages are on ranks, too.
+runs_ranks 4 train run.yaml --out replicas --set stages.count=2 --set stages.replicas=2
+same_metrics straight replicas
+same_weights straight replicas
+says "$ERR" '4 replicas of 2 stages on 4 ranks' 'stage 1, replica 1: rank 3 on '
+runs_ranks 3 train run.yaml --out uneven $four --set 'stages.replicas=[1,2,1,3]'
+same_metrics straight uneven
+same_weights straight uneven
+
 # Errors are those of rank 0, and every rank ends.
-refuses_ranks 2 '3 ranks for 2 stages: start at most 2, or set stages.count=3' \
+refuses_ranks 2 '3 ranks for 2 stages: start at most 2, or set stages.count ' \
     3 train run.yaml --out more --set stages.count=2
 refuses_ranks 2 '2 ranks for 1 stage: ' 2 train run.yaml --out more
 refuses_ranks 2 'unknown key .*stages.cuont' 2 train run.yaml --out more --set stages.cuont=2
@@ -47,6 +56,13 @@ says "$ERR" '^strait: rank 0 on .* has ended.*--resume'
 runs_ranks 3 train run.yaml --out lost --resume --set stages.count=3
 same_metrics straight lost
 same_weights straight lost
+
+begin_ranks 4 train run.yaml --out replica --set stages.count=2 --set stages.replicas=2 --set link.emulate.delay=25ms
+lose_rank 1 replica 5
+says "$ERR" '^strait: stage 0, replica 1 \(rank 1 on .*\) was killed or failed at step [0-9]+'
+runs_ranks 2 train run.yaml --out replica --resume $four --set stages.replicas=1
+same_metrics straight replica
+same_weights straight replica
 
 # An interrupt saves: rank 0 has a second before mpirun ends it.
 begin_ranks 2 train run.yaml --out interrupted $slow
