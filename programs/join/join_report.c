@@ -46,13 +46,26 @@ static double bytes_per_hour(const strait_join_report *report) {
     return seconds > settle_s ? moved * hour_s / seconds : report->now.bytes_per_hour;
 }
 
-/* Said when the worker is admitted, and again when it gets another stage. */
+/* Before the run has a pace, bytes per step are all that is known. */
+static void describe_traffic(const strait_worker_status *s, char out[64]) {
+    if (s->bytes_per_hour > 0.0)
+        (void)snprintf(out, 64, "about %.3g MB/h", s->bytes_per_hour / 1e6);
+    else
+        (void)snprintf(out, 64, "%.3g MB per step", s->bytes_per_step / 1e6);
+}
+
+/* Said when the worker is admitted, when it gets another stage, and once the pace is known. */
 static void announce(strait_join_report *report) {
     const strait_worker_status *s = &report->now;
-    char memory[32];
-    if (!report->has_run || s->stage == report->said_stage) return;
+    const int has_traffic = s->stage >= 0 && s->bytes_per_hour > 0.0;
+    char memory[32], traffic[64];
+    if (!report->has_run ||
+        (s->stage == report->said_stage && (report->said_traffic || !has_traffic)))
+        return;
     report->said_stage = s->stage;
+    report->said_traffic = has_traffic;
     strait_progress_bytes(s->stage >= 0 ? s->need_bytes : report->run.need_bytes, memory);
+    describe_traffic(s, traffic);
     if (s->stage < 0)
         strait_progress_say(
             &report->progress,
@@ -60,10 +73,9 @@ static void announce(strait_join_report *report) {
             "spare",
             report->run.name, report->run.model, memory);
     else
-        strait_progress_say(&report->progress,
-                            "this run: %s, %s, needs %s and about %.0f MB/h, stage %d of %d",
-                            report->run.name, report->run.model, memory, s->bytes_per_hour / 1e6,
-                            s->stage, report->run.n_stages);
+        strait_progress_say(&report->progress, "this run: %s, %s, needs %s and %s, stage %d of %d",
+                            report->run.name, report->run.model, memory, traffic, s->stage,
+                            report->run.n_stages);
 }
 
 void strait_join_report_status(strait_join_report *report, const strait_worker_status *status) {

@@ -9,6 +9,7 @@ typedef struct strait_join_report {
     strait_progress progress;
     double began;             // seconds
     double line;              // when the last plain line was printed
+    int said_traffic;         // MB per hour were announced for that stage
     int said_stage;           // the stage that was announced last; -1: spare; -2: none
     int has_run;              // `run` is known
     strait_run_status run;    // copies of the latest

@@ -12,6 +12,7 @@
 #include "stage/boundary.h"
 #include "stage/loader.h"
 #include "stage/replicas/gradient_sums.h"
+#include "stage/replicas/link_progress.h"
 #include "stage/replicas/links.h"
 #include "stage/replicas/reduction.h"
 
@@ -75,7 +76,8 @@ struct strait_runner {
     /* Called between actions and, while waiting, several times per second; an error aborts the
      * current command. NULL: not wanted. */
     strait_err (*on_poll)(void *user);
-    int is_waiting; // whether the runner is waiting for a neighbour at this moment
+    strait_link_progress progress; // what moves while it waits
+    int is_waiting;                // whether the runner is waiting for a neighbour at this moment
     int side; // which neighbour it deals with: -1 previous, 1 next, 0 none; an error leaves it
     strait_schedule_action_kind last_action; // in the current step; STRAIT_ACTION_WAIT: none yet
     void *user;                              // argument of both callbacks
@@ -251,8 +253,9 @@ strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg *
 /* Calls on_poll, where it is set. */
 strait_err strait_runner_poll(const struct strait_runner *runner);
 
-/* Waits for the next message, in short slices if on_poll is set, so that a runner whose neighbour
- * is silent still reacts to events. STRAIT_ETIMEDOUT: there was none within timeout_ms. */
+/* Waits for the next message in short slices, so that a runner whose neighbour is silent still
+ * reacts to events. STRAIT_ETIMEDOUT: nothing has moved on its links, or beyond them, for
+ * timeout_ms (link_progress.h). */
 strait_err strait_runner_receive(struct strait_runner *runner, int timeout_ms,
                                  struct strait_msg **out);
 

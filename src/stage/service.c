@@ -60,6 +60,7 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     if ((*msg)->type == STRAIT_MSG_BOUNDARY_CHECK)
         return strait_boundary_checks_receive(
             &s->checks, strait_stage_links_stage(&s->links, s->stage, (*msg)->peer), *msg);
+    if ((*msg)->type == STRAIT_MSG_PROGRESS) return STRAIT_OK; // of a neighbour that still waits
     return s->hooks.on_message(s->hooks.user, msg);
 }
 

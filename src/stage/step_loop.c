@@ -234,6 +234,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
                                            .window = runner->n_slots};
     strait_schedule_state state = {0};
     int timeout_ms = 0;
+    strait_link_progress_note(&runner->progress);
     for (;;) {
         /* Before waiting, everything must be sent: the neighbour may be waiting for it. */
         STRAIT_TRY(flush(runner, timeout_ms > 0));
@@ -254,6 +255,7 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
             continue;
         }
         STRAIT_TRY(run_action(runner, &schedule, action, step));
+        strait_link_progress_note(&runner->progress);
         runner->last_action = action.kind;
         strait_schedule_done(&state, action);
     }
@@ -323,6 +325,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
 /* Other messages, also those of the next step, may arrive in between; they are routed as usual. */
 static strait_err wait_for_valid(struct strait_runner *runner, int64_t step, int64_t batch) {
     runner->side = -1;
+    strait_link_progress_note(&runner->progress);
     while (!strait_boundary_has_valid(runner->receiver)) {
         struct strait_msg *msg = NULL;
         const strait_err err = strait_runner_receive(runner, runner->deadline_ms, &msg);

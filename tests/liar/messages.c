@@ -46,6 +46,7 @@ static message_row rows[] = {
     {"task", STRAIT_MSG_TASK, FROM_HOST, NULL, task_body, task_body, STRAIT_TASK_KINDS, 0},
     {"command", STRAIT_MSG_COMMAND, FROM_HOST, &strait_stage_command_header, command_body,
      command_body, STRAIT_COMMAND_KINDS, 0},
+    {"run_status", STRAIT_MSG_RUN_STATUS, FROM_HOST, NULL, NULL, NULL, 0, 0},
     {"ids", STRAIT_MSG_IDS, FROM_HOST, NULL, NULL, NULL, 0, 1},
 };
 enum {

@@ -9,6 +9,7 @@ typedef struct strait_link_stats {
     uint64_t sent_bytes, received_bytes;
     /* Bodies of messages of types from STRAIT_MSG_FIRST on. */
     uint64_t sent_payload, received_payload;
+    uint64_t received_partial; // of bodies that are still arriving; 0 where they arrive whole
     uint64_t sent_messages, received_messages;
     uint64_t queued_bytes; // bodies that wait to be sent
 

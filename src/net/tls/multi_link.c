@@ -82,6 +82,12 @@ void strait_multi_link_pause(struct strait_link *link, int is_paused) {
             strait_conn_pause(ml->streams[i], is_paused);
 }
 
+/* Bytes of the body of a message that is still arriving. */
+static uint64_t partial_bytes(const struct strait_conn *c) {
+    const struct strait_msg *msg = c->reader.msg;
+    return msg != NULL && msg->type >= STRAIT_MSG_FIRST ? c->reader.filled : 0;
+}
+
 static void add_stream(const struct strait_conn *c, strait_link_stats *out) {
     out->sent_bytes += c->sent_bytes;
     out->received_bytes += c->received_bytes;
@@ -95,6 +101,7 @@ void strait_multi_link_stats(struct strait_link *link, strait_link_stats *out) {
         const struct strait_conn *c = ml->streams[i];
         if (c == NULL) continue;
         add_stream(c, out);
+        out->received_partial += partial_bytes(c);
         uv_os_fd_t fd = -1;
         if (uv_fileno((const uv_handle_t *)&c->tcp, &fd) == 0) strait_socket_measure(fd, out);
     }

@@ -17,6 +17,11 @@ strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg *
     else if (runner->sender != NULL && strait_boundary_replica(runner->sender, (*msg)->peer) >= 0)
         boundary = runner->sender;
     runner->side = boundary == NULL ? 0 : (boundary == runner->sender ? 1 : -1);
+    if ((*msg)->type == STRAIT_MSG_PROGRESS && boundary != NULL) {
+        strait_link_progress_hear(&runner->progress, runner->side, *msg);
+        runner->side = side;
+        return STRAIT_OK;
+    }
     STRAIT_TRY(is_crossing && boundary != NULL ? strait_boundary_deliver(boundary, msg)
                                                : runner->on_message(runner->user, msg));
     runner->side = side;
@@ -33,17 +38,36 @@ strait_err strait_runner_poll_waiting(void *user) {
     return strait_runner_poll(runner);
 }
 
+static void add_peers(const struct strait_boundary *boundary, int side, strait_link_peers *out) {
+    while (boundary != NULL && out->n[side] < STRAIT_RUN_REPLICAS) {
+        const int peer = strait_boundary_peer(boundary, out->n[side]);
+        if (peer < 0) return;
+        out->items[side][out->n[side]++] = peer;
+    }
+}
+
+static strait_link_peers neighbours(const struct strait_runner *runner) {
+    strait_link_peers peers = {{0}, {{0}}};
+    add_peers(runner->receiver, 0, &peers);
+    add_peers(runner->sender, 1, &peers);
+    return peers;
+}
+
 strait_err strait_runner_receive(struct strait_runner *runner, int timeout_ms,
                                  struct strait_msg **out) {
+    const int slice_ms = timeout_ms < POLL_MS ? timeout_ms : POLL_MS;
+    const strait_link_peers peers = neighbours(runner);
     runner->is_waiting = timeout_ms > 0;
     STRAIT_TRY(strait_runner_poll(runner));
-    if (runner->on_poll == NULL) return strait_mesh_receive(runner->mesh, timeout_ms, out);
     for (;;) {
-        const int slice_ms = timeout_ms < POLL_MS ? timeout_ms : POLL_MS;
         const strait_err err = strait_mesh_receive(runner->mesh, slice_ms, out);
-        timeout_ms -= slice_ms;
+        if (err == STRAIT_OK && (*out)->type != STRAIT_MSG_PROGRESS)
+            strait_link_progress_note(&runner->progress);
         if (err != STRAIT_ETIMEDOUT || timeout_ms == 0) return err;
         STRAIT_TRY(strait_runner_poll(runner));
+        if (strait_link_progress_check(&runner->progress, runner->mesh, &peers,
+                                       runner->deadline_ms) >= timeout_ms)
+            return STRAIT_FAIL(STRAIT_ETIMEDOUT, "nothing moved for %d ms", timeout_ms);
     }
 }
 

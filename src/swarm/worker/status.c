@@ -1,7 +1,6 @@
 /* status.c - what the person who lends this machine is told: the run, this worker's part in it, and
  * what it costs. */
 #include "base/clock.h"
-#include "config/flops.h"
 #include "net/core/frame.h"
 #include "swarm/budget.h"
 #include "swarm/worker/state.h"
@@ -41,36 +40,29 @@ static strait_link_stats traffic(struct worker *w) {
     return sum;
 }
 
-/* Seconds of a step: as the coordinator measured, or else as this machine alone would need. */
-static double step_seconds(const struct worker *w, const strait_run_plan *plan) {
-    const strait_run_status *run = &w->account.run;
-    double flops = 0.0;
-    if (run->tokens_per_s > 0.0) return (double)run->batch_tokens / run->tokens_per_s;
-    if (strait_flops_train(plan, &flops) != STRAIT_OK || w->report.flops <= 0.0) return 0.0;
-    return flops * (double)run->batch_tokens / plan->n_stages / w->report.flops;
-}
-
 /* Both directions of both boundaries; copies of snapshots are limited to a share of the link and
  * not counted. */
-static double crossing_bytes_per_hour(const struct worker *w, const strait_run_plan *plan) {
-    const double step_s = step_seconds(w, plan);
+static double crossing_bytes(const struct worker *w, const strait_run_plan *plan) {
     const int n_boundaries = (w->stage > 0) + (w->stage + 1 < plan->n_stages);
     double bytes = 0.0;
     for (int k = 0; k < 2 && plan->n_stages > 1; k++)
         bytes += (double)strait_codec_wire_bytes(&plan->codec, (strait_direction)k) +
                  STRAIT_FRAME_HEADER;
-    return step_s > 0.0 ? n_boundaries * bytes * (double)plan->n_microbatches * hour_s / step_s
-                        : 0.0;
+    return n_boundaries * bytes * (double)plan->n_microbatches;
 }
 
 static void describe_stage(const struct worker *w, strait_worker_status *out) {
     const strait_run_plan *plan = strait_service_plan(w->service);
     const struct strait_runner *runner = strait_service_runner(w->service);
+    const strait_run_status *run = &w->account.run;
     strait_budget budget;
     const int n_slots = runner != NULL ? runner->n_slots
                                        : strait_budget_least_slots(plan, w->stage);
     out->stage = w->stage;
-    out->bytes_per_hour = crossing_bytes_per_hour(w, plan);
+    out->bytes_per_step = crossing_bytes(w, plan);
+    if (run->tokens_per_s > 0.0 && run->batch_tokens > 0)
+        out->bytes_per_hour = out->bytes_per_step * hour_s * run->tokens_per_s /
+                              (double)run->batch_tokens;
     if (strait_budget_plan(plan, w->stage, n_slots, w->valid_windows, &budget) == STRAIT_OK)
         out->need_bytes = strait_budget_sum(&budget);
 }

@@ -37,7 +37,8 @@ typedef struct strait_worker_status {
     int is_connected;             // the link to the coordinator is up
     int stage;                    // that it serves; -1: none, it waits as a spare
     double need_bytes;            // of memory, for that stage
-    double bytes_per_hour;        // that crossings take, sent and received: an estimate
+    double bytes_per_step;        // of crossings, sent and received
+    double bytes_per_hour;        // the same, at the pace of the run; 0: not known yet
     int64_t n_steps, tokens;      // that it has computed a stage of, since it was started
     int64_t n_audits;             // intervals that it has audited
     int n_lost;                   // times that the link to the coordinator was lost

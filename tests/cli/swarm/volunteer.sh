@@ -17,7 +17,7 @@ strait join "$invite" --background --keys keys-2 --name w2 --listen 127.0.0.1:0 
 says begun '^worker 1 runs in the background as process [0-9]+; its log is keys-2/node.log' 'strait join --stop'
 wait_for_text join-1.err '^device: cpu \(device cuda: no NVIDIA driver|^device: cuda'
 for log in join-1.err keys-2/node.log; do
-    wait_for_text "$log" '^this run: harbour, 0[.][0-9]+M parameters, 2 layers, width 32, needs [0-9.]+ MiB and about [0-9]+ MB/h, stage [01] of 2'
+    wait_for_text "$log" '^this run: harbour, 0[.][0-9]+M parameters, 2 layers, width 32, needs [0-9.]+ MiB and about [0-9.e+]+ MB/h, stage [01] of 2'
 done
 join_begin lent 3
 wait_for_text join-3.err '^this run: harbour, .*; a stage needs [0-9.]+ MiB or more; no stage yet, waiting as a spare'
