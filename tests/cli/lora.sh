@@ -13,7 +13,7 @@ runs train run.yaml --out one $lora --set train.lora.targets=q,v,out,gate,up,dow
 says "$ERR" 'weights from .*base-hf: [0-9]+ tensors taken, 48 new'
 all="$lora --set train.lora.targets=q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
 for more in 'two --set stages.count=2' 'four --set stages.count=4 --set stages.schedule=1f1b' \
-    'again --set train.recompute=true'; do
+    'again --set train.recompute=true' 'shared --set stages.count=2 --set stages.replicas=[2,1]'; do
     runs train run.yaml --out $more $all
     same_metrics one "${more%% *}"
     same_weights one "${more%% *}"
