@@ -53,6 +53,7 @@ strait_err strait_weights_plan(const strait_shape *shape, strait_layer_range ran
         .copies = &w->copies};
     STRAIT_TRY(add_all(&list, w, range));
     w->n_params = list.n;
+    strait_lora_mark_idle(shape, w->params, w->n_params);
     return strait_lora_plan(shape, w->adapters, w->n_adapters, &w->copies, &w->lora_scratch);
 }
 

@@ -53,4 +53,7 @@ typedef struct strait_param {
     /* Its gradient may be added later than the other gradients of a microbatch, which are complete
      * when the gradient of the stage's input is: schedules defer the matrix products. */
     int is_deferred;
+    /* It never learns, and nothing follows from its gradient, which stays zero: the matrix product
+     * that would compute it is left out. */
+    int is_idle;
 } strait_param;

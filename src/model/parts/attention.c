@@ -173,8 +173,9 @@ strait_err strait_attention_weight_grads(const strait_work *work, const strait_a
                                          const strait_attention_acts *acts, strait_tensor d_branch,
                                          strait_tensor d_qkv) {
     d_qkv = projected_grad(layer, acts, d_qkv);
-    STRAIT_TRY(
-        strait_layer_residual_out_weight_grad(work, layer->out->grad, d_branch, acts->attended));
+    if (!layer->out->is_idle)
+        STRAIT_TRY(strait_layer_residual_out_weight_grad(work, layer->out->grad, d_branch,
+                                                         acts->attended));
     /* The value table got its rows added to the value columns: its gradient is those columns. */
     if (layer->values != NULL) {
         const strait_tensor d_rows = {work->table_rows.data, work->table_rows.dtype, d_qkv.rows,
@@ -184,5 +185,6 @@ strait_err strait_attention_weight_grads(const strait_work *work, const strait_a
         STRAIT_TRY(
             work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->tokens));
     }
+    if (layer->q->is_idle) return STRAIT_OK;
     return strait_layer_linear_weight_grad(work, joined_qkv(layer, 1), d_qkv, acts->normed);
 }

@@ -53,6 +53,7 @@ static strait_err chunk_loss(const strait_work *work, const strait_head *head,
     if (pass->scale == 0.0f) return STRAIT_OK;
     STRAIT_TRY(strait_layer_linear_backward(
         work, strait_tensor_rows(scratch->d_normed, first, rows), logits, head->out->compute));
+    if (head->out->is_idle) return STRAIT_OK;
     return strait_layer_linear_weight_grad(work, head->out->grad, logits, normed);
 }
 

@@ -93,6 +93,30 @@ strait_err strait_lora_add_params(struct strait_param_list *list, int first, str
     return err;
 }
 
+/* The targets whose gradients are computed by the product that computes this parameter's; 0: none.
+ */
+static int targets_of_product(const char *name) {
+    enum {
+        Q_K_V = 1 << 0 | 1 << 1 | 1 << 2,
+        GATE_UP = 1 << 4 | 1 << 5
+    };
+    for (int i = 0; i < STRAIT_LORA_TARGETS; i++) {
+        const char *dot = strncmp(name, "blocks.", 7) == 0 ? strchr(name + 7, '.') : NULL;
+        if (dot == NULL || strcmp(dot + 1, strait_lora_targets[i].param) != 0) continue;
+        const int bit = 1 << i;
+        return (bit & Q_K_V) != 0 ? Q_K_V : (bit & GATE_UP) != 0 ? GATE_UP : bit;
+    }
+    return 0;
+}
+
+void strait_lora_mark_idle(const strait_shape *shape, strait_param *params, int n) {
+    for (int i = 0; shape->lora_rank > 0 && i < n; i++) {
+        const int is_side = strstr(params[i].name, ".lora_") != NULL;
+        params[i].is_idle = !is_side && strait_param_list_is_product(params[i].role) &&
+                            (targets_of_product(params[i].name) & shape->lora_targets) == 0;
+    }
+}
+
 strait_err strait_lora_plan(const strait_shape *shape, const strait_lora *adapters, int n,
                             struct strait_slab *slab, strait_tensor *scratch) {
     int64_t most = 0;

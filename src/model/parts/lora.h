@@ -49,6 +49,10 @@ typedef struct strait_lora {
 strait_err strait_lora_add_params(struct strait_param_list *list, int first, strait_lora *adapters,
                                   int *n);
 
+/* Marks the matrices whose gradient nobody needs (strait_param.is_idle): those without an adapter,
+ * unless one product computes it together with that of a matrix that has one. */
+void strait_lora_mark_idle(const strait_shape *shape, strait_param *params, int n);
+
 /* Plans what apply needs to round the sum: nothing where layers read f32. */
 strait_err strait_lora_plan(const strait_shape *shape, const strait_lora *adapters, int n,
                             struct strait_slab *slab, strait_tensor *scratch);

@@ -91,8 +91,10 @@ strait_err strait_mlp_norm_backward(const strait_work *work, const strait_mlp *l
 
 strait_err strait_mlp_weight_grads(const strait_work *work, const strait_mlp *layer,
                                    const strait_mlp_acts *acts, strait_tensor d_branch) {
-    STRAIT_TRY(
-        strait_layer_residual_out_weight_grad(work, layer->down->grad, d_branch, acts->hidden));
+    if (!layer->down->is_idle)
+        STRAIT_TRY(
+            strait_layer_residual_out_weight_grad(work, layer->down->grad, d_branch, acts->hidden));
+    if (layer->up->is_idle) return STRAIT_OK;
     return strait_layer_linear_weight_grad(work, in_projection(layer, 1), acts->pre_act,
                                            acts->normed);
 }
