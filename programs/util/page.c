@@ -117,12 +117,11 @@ static void read_facts(const struct strait_run *run, const strait_progress_log *
     out->batch_tokens = log->batch_tokens;
 }
 
-/* The first line of a file, so that the token is in no list of processes. */
-static strait_err read_token(const char *path, char **out) {
+strait_err strait_page_read_token(const char *flag, const char *path, char **out) {
     size_t bytes = 0;
     strait_err err = strait_file_read(path, TOKEN_FILE_MAX, out, &bytes);
     if (err != STRAIT_OK) {
-        strait_err_prefix("--page-token");
+        strait_err_prefix("--%s", flag);
         return err;
     }
     (*out)[strcspn(*out, "\r\n")] = '\0';
@@ -136,7 +135,7 @@ static strait_err open_monitor(const struct strait_run *run, const char *address
     strait_monitor_spec spec = {.address = address, .metrics_path = path};
     STRAIT_TRY(strait_file_path(path, "%s/metrics.jsonl", page->log->folder));
     if (strait_page_chosen.token_file != NULL)
-        STRAIT_TRY(read_token(strait_page_chosen.token_file, &token));
+        STRAIT_TRY(strait_page_read_token("page-token", strait_page_chosen.token_file, &token));
     read_facts(run, page->log, &spec.run);
     spec.token = token;
     const strait_err err = strait_monitor_open(&spec, &page->monitor);

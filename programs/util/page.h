@@ -30,6 +30,10 @@ extern strait_page_choice strait_page_chosen;
             "the token that readers of the page need is in FILE (default off loopback: a new one)" \
     }
 
+/* The first line of a file that a flag names, so that a token is in no list of processes. The
+ * caller frees it with strait_alloc_free. */
+strait_err strait_page_read_token(const char *flag, const char *path, char **out);
+
 /* Opens the page that the flags or the run ask for, and says where it is; *out is NULL if they ask
  * for none. Borrows `log`. STRAIT_ECONFIG: it cannot be served there; the detail names the flag or
  * key. */

@@ -6,44 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const double timeline_s = 1.0; // that an answer is used again
-
-/* Compares without revealing by its duration how many characters agree. */
-static int is_token(const char *given, const char *wanted) {
-    const size_t n = strlen(wanted);
-    unsigned differs = strlen(given) != n;
-    for (size_t i = 0; i < n && given[i] != '\0'; i++)
-        differs |= (unsigned)((unsigned char)given[i] ^ (unsigned char)wanted[i]);
-    return !differs;
-}
-
-static const char *header(struct MHD_Connection *c, const char *name) {
-    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
-}
-
-/* "Authorization: Bearer TOKEN", or ?token=TOKEN for browsers, which cannot send the other. */
-static int has_token(const struct strait_monitor *m, struct MHD_Connection *c) {
-    const char *query = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
-    const char *bearer = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
-    if (query != NULL && is_token(query, m->token)) return 1;
-    return bearer != NULL && strncasecmp(bearer, "Bearer ", 7) == 0 &&
-           is_token(bearer + 7, m->token);
-}
-
-/* Without a token the name in the request must be one of loopback: a site whose name resolves to
- * 127.0.0.1 could otherwise read the page through its visitor's browser. */
-static int is_local_name(struct MHD_Connection *c) {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-    const char *host = header(c, MHD_HTTP_HEADER_HOST);
-    if (host == NULL) return 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const size_t n = strlen(names[i]);
-        if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':')) return 1;
-    }
-    return strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.:") == strlen(host);
-}
 
 /* The library copies the text, although its parameter is not const. */
 static struct MHD_Response *of_text(const char *text) {
@@ -126,32 +90,12 @@ static const struct address {
     {"/api/v1/stream", "text/event-stream", NULL, strait_stream_open},
 };
 
-static void add(struct MHD_Response *response, const char *name, const char *value) {
-    (void)MHD_add_response_header(response, name, value);
-}
-
-/* Nothing from elsewhere is loaded, nobody may frame the page, and nothing is kept by caches. */
-static enum MHD_Result reply(const struct strait_monitor *m, struct MHD_Connection *c,
-                             unsigned code, const char *type, struct MHD_Response *response) {
-    if (response == NULL) return MHD_NO;
-    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
-    add(response, "Content-Security-Policy", m->policy);
-    add(response, "X-Content-Type-Options", "nosniff");
-    add(response, "X-Frame-Options", "DENY");
-    add(response, "Referrer-Policy", "no-referrer");
-    add(response, "Cross-Origin-Resource-Policy", "same-origin");
-    add(response, "Cross-Origin-Opener-Policy", "same-origin");
-    add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    if (code == MHD_HTTP_UNAUTHORIZED) add(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    if (code == MHD_HTTP_METHOD_NOT_ALLOWED) add(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    const enum MHD_Result result = MHD_queue_response(c, code, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
 static enum MHD_Result refuse(const struct strait_monitor *m, struct MHD_Connection *c,
                               unsigned code, const char *text) {
-    return reply(m, c, code, "text/plain; charset=utf-8", of_text(text));
+    struct MHD_Response *response = of_text(text);
+    if (response != NULL && code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    return strait_listener_reply(&m->listener, c, code, "text/plain; charset=utf-8", response);
 }
 
 static const struct address *find(const char *path) {
@@ -163,13 +107,12 @@ static const struct address *find(const char *path) {
 /* Whether the reader may have an answer; otherwise it was refused, with *result. */
 static int is_admitted(const struct strait_monitor *m, struct MHD_Connection *c,
                        enum MHD_Result *result) {
-    if (m->token[0] != '\0' && !has_token(m, c))
-        *result = refuse(m, c, MHD_HTTP_UNAUTHORIZED,
-                         "a token is needed: open the address that strait printed\n");
-    else if (m->token[0] == '\0' && !is_local_name(c))
-        *result = refuse(m, c, MHD_HTTP_FORBIDDEN, "open this page as http://127.0.0.1\n");
-    else
-        return 1;
+    const unsigned code = strait_listener_refuses(&m->listener, c);
+    if (code == 0) return 1;
+    *result = refuse(m, c, code,
+                     code == MHD_HTTP_UNAUTHORIZED
+                         ? "a token is needed: open the address that strait printed\n"
+                         : "open this page as http://127.0.0.1\n");
     return 0;
 }
 
@@ -198,7 +141,7 @@ enum MHD_Result strait_monitor_answer(void *monitor, struct MHD_Connection *c, c
     if (response == NULL) return refuse(m, c, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready yet\n");
     if (a->file != NULL) {
         (void)snprintf(name, sizeof name, "attachment; filename=\"%s\"", a->file);
-        add(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, name);
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, name);
     }
-    return reply(m, c, MHD_HTTP_OK, a->type, response);
+    return strait_listener_reply(&m->listener, c, MHD_HTTP_OK, a->type, response);
 }

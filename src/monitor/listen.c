@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -35,9 +36,8 @@ static void encode(const unsigned char *data, size_t bytes, char *out) {
 }
 
 /* The hash of what is between <tag> and </tag>, as a policy names it. */
-static strait_err hash_of(const char *tag, char out[64]) {
+static strait_err hash_of(const char *text, const char *tag, char out[64]) {
     char open[16], close[16];
-    const char *text = (const char *)strait_page_html;
     strait_digest digest;
     (void)snprintf(open, sizeof open, "<%s>", tag);
     (void)snprintf(close, sizeof close, "</%s>", tag);
@@ -50,10 +50,12 @@ static strait_err hash_of(const char *tag, char out[64]) {
     return STRAIT_OK;
 }
 
-strait_err strait_listen_policy(char *out, size_t capacity) {
+/* Only the script and the style of the page, by their hashes, and requests to where it came from.
+ */
+static strait_err write_policy(const char *page, char *out, size_t capacity) {
     char script[64], style[64];
-    STRAIT_TRY(hash_of("script", script));
-    STRAIT_TRY(hash_of("style", style));
+    STRAIT_TRY(hash_of(page, "script", script));
+    STRAIT_TRY(hash_of(page, "style", style));
     (void)snprintf(out, capacity,
                    "default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; "
                    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -99,23 +101,23 @@ static int is_loopback(const struct sockaddr *address) {
 }
 
 /* Off loopback anyone could read the page: a token is drawn unless the caller has one. */
-static strait_err choose_token(struct strait_monitor *m, const char *token, int is_local) {
+static strait_err choose_token(struct strait_listener *l, const char *token, int is_local) {
     unsigned char random[TOKEN_BYTES];
-    if (token != NULL && (token[0] == '\0' || strlen(token) >= sizeof m->token))
+    if (token != NULL && (token[0] == '\0' || strlen(token) >= sizeof l->token))
         return STRAIT_FAIL(STRAIT_ECONFIG, "the token must have 1 to %zu characters",
-                           sizeof m->token - 1);
+                           sizeof l->token - 1);
     for (const char *c = token; c != NULL && *c != '\0'; c++)
         if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", *c) ==
             NULL)
             return STRAIT_FAIL(STRAIT_ECONFIG, "the token may have letters, digits and -._~ only");
     if (token != NULL || is_local) {
-        (void)snprintf(m->token, sizeof m->token, "%s", token != NULL ? token : "");
+        (void)snprintf(l->token, sizeof l->token, "%s", token != NULL ? token : "");
         return STRAIT_OK;
     }
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return STRAIT_FAIL(STRAIT_EIO, "the system has no random numbers for a token");
     for (size_t i = 0; i < TOKEN_BYTES; i++)
-        (void)snprintf(m->token + 2 * i, 3, "%02x", random[i]);
+        (void)snprintf(l->token + 2 * i, 3, "%02x", random[i]);
     return STRAIT_OK;
 }
 
@@ -131,42 +133,106 @@ static void on_connection(void *user, struct MHD_Connection *connection, void **
         (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
-static void compose_url(struct strait_monitor *m, const struct sockaddr *address) {
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(m->daemon, MHD_DAEMON_INFO_BIND_PORT);
+static void compose_url(struct strait_listener *l, const struct sockaddr *address) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(l->daemon, MHD_DAEMON_INFO_BIND_PORT);
     const unsigned port = info != NULL ? info->port : 0;
     char host[INET6_ADDRSTRLEN + 2] = "";
     const socklen_t bytes = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
                                                            : sizeof(struct sockaddr_in);
     (void)getnameinfo(address, bytes, host, sizeof host, NULL, 0, NI_NUMERICHOST);
     const int is_v6 = address->sa_family == AF_INET6;
-    (void)snprintf(m->url, sizeof m->url, "http://%s%s%s:%u/%s%s", is_v6 ? "[" : "", host,
-                   is_v6 ? "]" : "", port, m->token[0] != '\0' ? "?token=" : "", m->token);
+    (void)snprintf(l->url, sizeof l->url, "http://%s%s%s:%u/%s%s", is_v6 ? "[" : "", host,
+                   is_v6 ? "]" : "", port, l->token[0] != '\0' ? "?token=" : "", l->token);
 }
 
-/* The daemon has no thread of its own: ours runs it, so that streams need no lock. */
-static strait_err start(struct strait_monitor *m, const char *address,
+static strait_err start(struct strait_listener *l, const strait_listener_spec *spec,
                         const struct addrinfo *where) {
     char why[128] = "";
     const unsigned v6 = where->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0;
     errno = 0;
-    m->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | v6, 0, NULL, NULL,
-                                 strait_monitor_answer, m, MHD_OPTION_SOCK_ADDR, where->ai_addr,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)STRAIT_MONITOR_READERS,
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)READER_MEMORY,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL, MHD_OPTION_END);
-    if (m->daemon != NULL) return STRAIT_OK;
+    l->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | v6 | spec->flags, 0, NULL, NULL, spec->answer,
+        spec->user, MHD_OPTION_SOCK_ADDR, where->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
+        spec->n_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)READER_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, NULL, MHD_OPTION_NOTIFY_COMPLETED, spec->completed, spec->user,
+        MHD_OPTION_END);
+    if (l->daemon != NULL) return STRAIT_OK;
     (void)strerror_r(errno, why, sizeof why);
     return STRAIT_FAIL(STRAIT_ECONFIG, "cannot listen on %s: %s; choose another port (0: any)",
-                       address, why);
+                       spec->address, why);
 }
 
-strait_err strait_listen_open(struct strait_monitor *m, const char *address, const char *token) {
+strait_err strait_listener_open(struct strait_listener *l, const strait_listener_spec *spec) {
     struct addrinfo *where = NULL;
-    STRAIT_TRY(parse(address, &where));
-    strait_err err = choose_token(m, token, is_loopback(where->ai_addr));
-    if (err == STRAIT_OK) err = start(m, address, where);
-    if (err == STRAIT_OK) compose_url(m, where->ai_addr);
+    STRAIT_TRY(write_policy(spec->page, l->policy, sizeof l->policy));
+    STRAIT_TRY(parse(spec->address, &where));
+    strait_err err = choose_token(l, spec->token, is_loopback(where->ai_addr));
+    if (err == STRAIT_OK) err = start(l, spec, where);
+    if (err == STRAIT_OK) compose_url(l, where->ai_addr);
     freeaddrinfo(where);
     return err;
+}
+
+/* Compares without revealing by its duration how many characters agree. */
+static int is_token(const char *given, const char *wanted) {
+    const size_t n = strlen(wanted);
+    unsigned differs = strlen(given) != n;
+    for (size_t i = 0; i < n && given[i] != '\0'; i++)
+        differs |= (unsigned)((unsigned char)given[i] ^ (unsigned char)wanted[i]);
+    return !differs;
+}
+
+static const char *header(struct MHD_Connection *c, const char *name) {
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* "Authorization: Bearer TOKEN", or ?token=TOKEN for browsers, which cannot send the other. */
+static int has_token(const struct strait_listener *l, struct MHD_Connection *c) {
+    const char *query = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
+    const char *bearer = header(c, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (query != NULL && is_token(query, l->token)) return 1;
+    return bearer != NULL && strncasecmp(bearer, "Bearer ", 7) == 0 &&
+           is_token(bearer + 7, l->token);
+}
+
+/* Without a token the name in the request must be one of loopback: a site whose name resolves to
+ * 127.0.0.1 could otherwise read the page through its visitor's browser. */
+static int is_local_name(struct MHD_Connection *c) {
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *host = header(c, MHD_HTTP_HEADER_HOST);
+    if (host == NULL) return 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const size_t n = strlen(names[i]);
+        if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':')) return 1;
+    }
+    return strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.:") == strlen(host);
+}
+
+unsigned strait_listener_refuses(const struct strait_listener *l, struct MHD_Connection *c) {
+    if (l->token[0] != '\0') return has_token(l, c) ? 0 : MHD_HTTP_UNAUTHORIZED;
+    return is_local_name(c) ? 0 : MHD_HTTP_FORBIDDEN;
+}
+
+static void add(struct MHD_Response *response, const char *name, const char *value) {
+    (void)MHD_add_response_header(response, name, value);
+}
+
+/* Nothing from elsewhere is loaded, nobody may frame the page, and nothing is kept by caches. */
+enum MHD_Result strait_listener_reply(const struct strait_listener *l, struct MHD_Connection *c,
+                                      unsigned code, const char *type,
+                                      struct MHD_Response *response) {
+    if (response == NULL) return MHD_NO;
+    add(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    add(response, "Content-Security-Policy", l->policy);
+    add(response, "X-Content-Type-Options", "nosniff");
+    add(response, "X-Frame-Options", "DENY");
+    add(response, "Referrer-Policy", "no-referrer");
+    add(response, "Cross-Origin-Resource-Policy", "same-origin");
+    add(response, "Cross-Origin-Opener-Policy", "same-origin");
+    add(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (code == MHD_HTTP_UNAUTHORIZED) add(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    const enum MHD_Result result = MHD_queue_response(c, code, response);
+    MHD_destroy_response(response);
+    return result;
 }

@@ -1,13 +1,46 @@
-/* listen.h - where a monitor listens, whom it needs a token of, and what its page may load. */
+/* listen.h - an HTTP daemon: where it listens, whom it admits, and what its page may load. Shared
+ * by the page of a run and by the server of a model (serve/). */
 #pragma once
 
-#include "monitor/server.h"
+#include "base/error.h"
 
-/* Starts the daemon of `monitor`, and sets its token and url. STRAIT_ECONFIG: the address cannot be
- * listened on. */
-strait_err strait_listen_open(struct strait_monitor *monitor, const char *address,
-                              const char *token);
+#include <microhttpd.h>
+#include <stddef.h>
 
-/* The Content-Security-Policy: only the script and the style of the embedded page, by their hashes,
- * and requests to where it came from. */
-strait_err strait_listen_policy(char *out, size_t capacity);
+enum {
+    STRAIT_LISTENER_TOKEN = 128 // bytes of a token, with its zero
+};
+
+/* A daemon that listens. Zeroed is closed; stop the daemon with MHD_stop_daemon. */
+struct strait_listener {
+    struct MHD_Daemon *daemon;
+    char token[STRAIT_LISTENER_TOKEN]; // empty: none is needed
+    char policy[512];                  // Content-Security-Policy
+    char url[2 * STRAIT_LISTENER_TOKEN + 64];
+};
+
+typedef struct strait_listener_spec {
+    const char *address; // HOST:PORT
+    const char *token;   // NULL: off loopback one is drawn, on it none is needed
+    const char *page;    // the html that the policy is for: its script and its style
+    unsigned flags;      // of the daemon, besides epoll and suspending
+    unsigned n_connections;
+    MHD_AccessHandlerCallback answer;
+    MHD_RequestCompletedCallback completed; // or NULL
+    void *user;                             // of both
+} strait_listener_spec;
+
+/* Starts the daemon, and sets token, policy and url. STRAIT_ECONFIG: the address cannot be listened
+ * on, or the token has other characters than a token may have. */
+strait_err strait_listener_open(struct strait_listener *listener, const strait_listener_spec *spec);
+
+/* 0 if the request may be answered, else MHD_HTTP_UNAUTHORIZED: it needs a token, or
+ * MHD_HTTP_FORBIDDEN: without a token, it must name a host of loopback. */
+unsigned strait_listener_refuses(const struct strait_listener *listener,
+                                 struct MHD_Connection *connection);
+
+/* Adds the headers of every answer and queues it. Takes the response; NULL closes the connection.
+ */
+enum MHD_Result strait_listener_reply(const struct strait_listener *listener,
+                                      struct MHD_Connection *connection, unsigned code,
+                                      const char *type, struct MHD_Response *response);

@@ -119,12 +119,12 @@ static void serve_once(struct strait_monitor *m, int epoll_fd, int timeout) {
                             {.fd = m->wake_fd, .events = POLLIN}};
     MHD_UNSIGNED_LONG_LONG ms = 0;
     uint64_t n = 0;
-    if (MHD_get_timeout(m->daemon, &ms) == MHD_YES && ms < (MHD_UNSIGNED_LONG_LONG)timeout)
+    if (MHD_get_timeout(m->listener.daemon, &ms) == MHD_YES && ms < (MHD_UNSIGNED_LONG_LONG)timeout)
         timeout = (int)ms;
     (void)poll(wait, 2, m->has_resumed ? 0 : timeout);
     m->has_resumed = 0;
     if ((wait[1].revents & POLLIN) != 0) (void)!read(m->wake_fd, &n, sizeof n);
-    (void)MHD_run(m->daemon);
+    (void)MHD_run(m->listener.daemon);
 }
 
 /* The last message says how the run ended. */
@@ -136,15 +136,16 @@ static void say_farewell(struct strait_monitor *m, int epoll_fd) {
         serve_once(m, epoll_fd, 20);
     m->is_ended = 1;
     strait_stream_resume_all(m);
-    (void)MHD_run(m->daemon);
-    MHD_stop_daemon(m->daemon);
-    m->daemon = NULL;
+    (void)MHD_run(m->listener.daemon);
+    MHD_stop_daemon(m->listener.daemon);
+    m->listener.daemon = NULL;
 }
 
 static void *serve(void *user) {
     struct strait_monitor *m = user;
     (void)prctl(PR_SET_NAME, "strait-page"); // as top -H and ps -L show it
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(m->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(m->listener.daemon,
+                                                           MHD_DAEMON_INFO_EPOLL_FD);
     const int epoll_fd = info->epoll_fd;
     while (!atomic_load(&m->is_stopping)) {
         serve_once(m, epoll_fd, choose_wait_ms(m));
@@ -177,8 +178,14 @@ static strait_err open_into(struct strait_monitor *m, const strait_monitor_spec 
     strait_state_copy(&m->slots[m->front], &m->own);
     m->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (m->wake_fd < 0) return STRAIT_FAIL(STRAIT_ENOMEM, "cannot create an eventfd for the page");
-    STRAIT_TRY(strait_listen_policy(m->policy, sizeof m->policy));
-    STRAIT_TRY(strait_listen_open(m, spec->address, spec->token));
+    /* The daemon has no thread of its own: ours runs it, so that streams need no lock. */
+    STRAIT_TRY(strait_listener_open(&m->listener,
+                                    &(strait_listener_spec){.address = spec->address,
+                                                            .token = spec->token,
+                                                            .page = (const char *)strait_page_html,
+                                                            .n_connections = STRAIT_MONITOR_READERS,
+                                                            .answer = strait_monitor_answer,
+                                                            .user = m}));
     return start_thread(m);
 }
 
@@ -204,7 +211,7 @@ void strait_monitor_close(struct strait_monitor **monitor, const char *reason) {
         wake(m);
         (void)pthread_join(m->thread, NULL);
     }
-    if (m->daemon != NULL) MHD_stop_daemon(m->daemon);
+    if (m->listener.daemon != NULL) MHD_stop_daemon(m->listener.daemon);
     strait_message_release(&m->latest);
     json_decref(m->sent);
     json_decref(m->swarm);
@@ -217,5 +224,5 @@ void strait_monitor_close(struct strait_monitor **monitor, const char *reason) {
 }
 
 const char *strait_monitor_url(const struct strait_monitor *m) {
-    return m->url;
+    return m->listener.url;
 }
