@@ -111,3 +111,36 @@ strait_err strait_chat_parse(strait_chat *chat, const char *line, size_t n, cons
     json_decref(object);
     return err;
 }
+
+strait_err strait_chat_prompt(strait_chat *chat, const json_t *messages, const char *text) {
+    int is_any_trained = 0;
+    chat->text.n = chat->n_runs = 0;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return STRAIT_FAIL(STRAIT_EDATA, "\"messages\" is not a list of messages");
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const strait_err err = add_message(chat, json_array_get(messages, i), text,
+                                           &is_any_trained);
+        if (err == STRAIT_EDATA) strait_err_prefix("message %zu", i + 1);
+        STRAIT_TRY(err);
+    }
+    json_t *role = json_string("assistant");
+    if (role == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "a role");
+    const strait_err err = add_template(chat, text, strstr(text, content_mark), role, 0);
+    json_decref(role);
+    return err;
+}
+
+strait_err strait_chat_ending(strait_chat *chat, const char *text) {
+    const char *end = strstr(text, content_mark) + sizeof content_mark - 1;
+    json_t *role = json_string("assistant");
+    chat->text.n = chat->n_runs = 0;
+    if (role == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "a role");
+    const strait_err err = add_template(chat, end, end + strlen(end), role, 0);
+    json_decref(role);
+    STRAIT_TRY(err);
+    size_t n = chat->text.n;
+    while (n > 0 && strchr(" \n\t", chat->text.data[n - 1]) != NULL)
+        n--;
+    if (n > 0) chat->text.n = n;
+    return STRAIT_OK;
+}

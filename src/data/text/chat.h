@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "data/buffer.h"
 
+#include <jansson.h>
 #include <stddef.h>
 
 /* A stretch of text that is trained on as a whole, or not. */
@@ -37,3 +38,10 @@ strait_err strait_chat_check_template(const char *text);
 /* Replaces *chat by the text of one line. "\n" and "\t" in the template, a backslash and a letter,
  * become one character. STRAIT_EDATA says what the line lacks. */
 strait_err strait_chat_parse(strait_chat *chat, const char *line, size_t n, const char *text);
+
+/* Replaces *chat by the text of `messages`, a list as above, and the beginning of an answer, which
+ * a model then continues. STRAIT_EDATA says which message is wrong. */
+strait_err strait_chat_prompt(strait_chat *chat, const json_t *messages, const char *text);
+/* Replaces *chat by what ends an answer: the text of the template behind the content, without white
+ * space at its end unless it has nothing else. */
+strait_err strait_chat_ending(strait_chat *chat, const char *text);
