@@ -137,9 +137,9 @@ strait_err strait_lora_apply(const strait_shape *shape, const strait_lora *adapt
         if (scratch.data != NULL) // the sum is rounded once, not twice
             sum = (strait_tensor){scratch.data, STRAIT_F32, matrix->value.rows, matrix->value.cols};
         STRAIT_TRY(k->cast(stream, sum, matrix->value));
-        STRAIT_TRY(
-            k->matmul(stream, sum, adapters[i].b->value, adapters[i].a->value,
-                      (strait_matmul_params){.alpha = strait_lora_scale(shape), .beta = 1.0f}));
+        STRAIT_TRY(k->matmul(stream, sum, adapters[i].b->value, adapters[i].a->value,
+                             (strait_matmul_params){
+                                 .alpha = strait_lora_scale(shape), .beta = 1.0f, .is_exact = 1}));
         if (scratch.data != NULL) STRAIT_TRY(k->cast(stream, matrix->compute, sum));
     }
     return STRAIT_OK;
@@ -151,10 +151,12 @@ strait_err strait_lora_gradients(const strait_shape *shape, const strait_lora *a
     const float scale = strait_lora_scale(shape);
     for (int i = 0; i < n; i++) {
         const strait_tensor d = adapters[i].matrix->grad;
-        STRAIT_TRY(k->matmul(stream, adapters[i].b->grad, d, adapters[i].a->value,
-                             (strait_matmul_params){.transpose_b = 1, .alpha = scale}));
-        STRAIT_TRY(k->matmul(stream, adapters[i].a->grad, adapters[i].b->value, d,
-                             (strait_matmul_params){.transpose_a = 1, .alpha = scale}));
+        STRAIT_TRY(
+            k->matmul(stream, adapters[i].b->grad, d, adapters[i].a->value,
+                      (strait_matmul_params){.transpose_b = 1, .alpha = scale, .is_exact = 1}));
+        STRAIT_TRY(
+            k->matmul(stream, adapters[i].a->grad, adapters[i].b->value, d,
+                      (strait_matmul_params){.transpose_a = 1, .alpha = scale, .is_exact = 1}));
     }
     return STRAIT_OK;
 }
