@@ -38,6 +38,11 @@ static int count_weights(const char *name, int *n_sources) {
     }
 }
 
+int strait_mixture_has_weights(const char *name) {
+    int n = 0;
+    return count_weights(name, &n) > 0;
+}
+
 /* Shards of one source were compared with each other; sources are compared with the first that
  * says something. */
 static strait_err merge(struct strait_mixture *m, const struct strait_corpus *corpus) {

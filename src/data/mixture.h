@@ -45,6 +45,9 @@ strait_err strait_mixture_open(const char *name, strait_corpus_format format,
                                struct strait_mixture **out);
 void strait_mixture_close(struct strait_mixture **mixture); // accepts NULL in *mixture
 
+/* Whether any source of a list has a weight. */
+int strait_mixture_has_weights(const char *name);
+
 /* strait_corpus_expect and strait_corpus_check of every source. */
 strait_err strait_mixture_expect(struct strait_mixture *mixture, int64_t vocab,
                                  const char *tokenizer);

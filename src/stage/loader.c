@@ -82,6 +82,10 @@ static strait_err open_shards(struct strait_loader *loader, const strait_run *ru
     if (err != STRAIT_OK) strait_err_prefix("data.train");
     STRAIT_TRY(err);
     if (run->data.valid[0] == '\0') return STRAIT_OK;
+    if (strait_mixture_has_weights(run->data.valid))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "data.valid: a validation reads everything once, so its sources have no "
+                           "weights; list their paths alone");
     err = strait_corpus_open_as(run->data.valid, run->data.format, &loader->valid);
     if (err != STRAIT_OK) strait_err_prefix("data.valid");
     return err;

@@ -47,5 +47,6 @@ rm -rf resumed/checkpoints/0000001*
 runs train mix.yaml --out resumed --resume
 same_metrics mixed resumed
 same_weights mixed resumed
+refuses 2 'data.valid: .*its sources have no weights' train run.yaml --out x --set data.valid=train.bin:2,other.bin:1
 refuses 2 'data.train: .*1 of 2 sources have a weight' train run.yaml --out x --set data.train=train.bin:2,other.bin
 wait_all_exited
