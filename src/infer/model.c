@@ -15,14 +15,15 @@ enum {
     DEVICE_TOKENS = 32768 // and of a GPU
 };
 
-/* Whether a device of this kind opens, to choose one. */
-static int is_there(const char *name, strait_dtype precision) {
+/* Whether this machine has a device of this kind. One that is there and fails is an error:
+ * computing elsewhere without a word would only seem slow. */
+static strait_err find_device(const char *name, strait_dtype precision, int *is_there) {
     struct strait_backend *backend = NULL;
-    const int opens = strait_backend_open(
-                          (strait_backend_spec){.name = name, .precision = precision}, &backend) ==
-                      STRAIT_OK;
+    const strait_err err = strait_backend_open(
+        (strait_backend_spec){.name = name, .precision = precision}, &backend);
     strait_backend_close(&backend);
-    return opens;
+    *is_there = err == STRAIT_OK;
+    return err == STRAIT_ENOTSUP || err == STRAIT_ECONFIG ? STRAIT_OK : err;
 }
 
 static strait_err choose_precision(const char *name, const char *device, strait_dtype *out) {
@@ -41,11 +42,13 @@ static strait_err choose_precision(const char *name, const char *device, strait_
 static strait_err choose_backend(const strait_model_params *params, strait_backend_spec *out) {
     const char *name = params->device != NULL ? params->device : "cpu";
     const int is_auto = strcmp(name, "auto") == 0;
+    int is_there = 1;
     strait_dtype precision = STRAIT_F32;
     if (is_auto) name = "cuda";
     STRAIT_TRY(strait_backend_check_name(name));
     STRAIT_TRY(choose_precision(params->precision, name, &precision));
-    if (is_auto && !is_there(name, precision)) {
+    if (is_auto) STRAIT_TRY(find_device(name, precision, &is_there));
+    if (!is_there) {
         name = "cpu";
         STRAIT_TRY(choose_precision(params->precision, name, &precision));
     }

@@ -58,11 +58,34 @@ static void files_are_replaced_and_loaded(void **state) {
     scratch_close(&folder);
 }
 
+/* Bytes that are not UTF-8 become U+FFFD; everything else stays. */
+static void writes_any_bytes_as_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *text;
+    } cases[] = {
+        {"plain", "plain"},
+        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"a\xffz", "a\xef\xbf\xbdz"},
+        {"\xc3", "\xef\xbf\xbd"},
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xc0\x80", "\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *text = strait_json_text(cases[i].bytes, strlen(cases[i].bytes));
+        assert_non_null(text);
+        assert_string_equal(json_string_value(text), cases[i].text);
+        json_decref(text);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_have_their_kinds),
         cmocka_unit_test(reports_position_of_bad_text),
         cmocka_unit_test(files_are_replaced_and_loaded),
+        cmocka_unit_test(writes_any_bytes_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

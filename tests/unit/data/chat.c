@@ -80,11 +80,48 @@ static void test_says_what_a_line_lacks(void **state) {
     CHECK_OK(strait_chat_check_template(strait_chat_plain));
 }
 
+/* The text of a chat up to where the answer begins, and what ends the answer. */
+static void test_writes_a_chat_to_continue(void **state) {
+    (void)state;
+    strait_chat chat = {0};
+    json_t *messages = json_pack("[{ss ss} {ss ss}]", "role", "system", "content", "s", "role",
+                                 "user", "content", "u");
+    static const struct {
+        const char *shape, *text, *ending;
+    } cases[] = {
+        {strait_chat_chatml,
+         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n"
+         "<|im_start|>assistant\n",
+         "<|im_end|>"},
+        {"{role}: {content}\\n", "system: s\nuser: u\nassistant: ", "\n"},
+        {"{content}", "su", ""},
+        {"[{role}]{content}[/{role}] \\n", "[system]s[/system] \n[user]u[/user] \n[assistant]",
+         "[/assistant]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_OK(strait_chat_prompt(&chat, messages, cases[i].shape));
+        assert_int_equal(chat.text.n, strlen(cases[i].text));
+        assert_memory_equal(chat.text.data, cases[i].text, chat.text.n);
+        CHECK_OK(strait_chat_ending(&chat, cases[i].shape));
+        assert_int_equal(chat.text.n, strlen(cases[i].ending));
+        if (chat.text.n > 0) assert_memory_equal(chat.text.data, cases[i].ending, chat.text.n);
+    }
+    json_decref(messages);
+    messages = json_pack("[{ss ss} {ss}]", "role", "a", "content", "b", "role", "user");
+    CHECK_FAILS(strait_chat_prompt(&chat, messages, strait_chat_plain), STRAIT_EDATA, "message 2");
+    json_decref(messages);
+    messages = json_array();
+    CHECK_FAILS(strait_chat_prompt(&chat, messages, strait_chat_plain), STRAIT_EDATA, "messages");
+    json_decref(messages);
+    strait_chat_fini(&chat);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trains_on_completions_only),
         cmocka_unit_test(test_trains_on_messages_of_the_assistant),
         cmocka_unit_test(test_says_what_a_line_lacks),
+        cmocka_unit_test(test_writes_a_chat_to_continue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
