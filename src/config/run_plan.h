@@ -27,6 +27,7 @@ typedef struct strait_run_plan {
     int replicas[STRAIT_RUN_STAGES]; // of each stage
     int n_members;                   // replicas of all stages
     strait_groups groups;            // of the microbatches of a step
+    int reduce_bits;                 // of a gradient between replicas: 32, 8 or 4
     int sums_pairwise; // groups are summed pairwise; otherwise a replica adds its own in order
     strait_schedule_kind schedule;
     strait_codec_spec codec; // for boundary 0 with one slot; see strait_run_plan_codec

@@ -62,6 +62,9 @@ static strait_err check_replicas(const strait_run *run, const strait_run_plan *p
     if (plan->n_members > STRAIT_RUN_MEMBERS)
         return STRAIT_FAIL(STRAIT_ECONFIG, "stages.replicas: %d in all are more than %d",
                            plan->n_members, STRAIT_RUN_MEMBERS);
+    if (plan->reduce_bits != 32 && plan->reduce_bits != 8 && plan->reduce_bits != 4)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages.reduce_bits is %d: expected 32, 8 or 4",
+                           plan->reduce_bits);
     if (most > plan->groups.n_groups)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.replicas: %d replicas of a stage cannot share %d groups (the "
@@ -95,5 +98,8 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
     }
     plan->groups = strait_groups_make((int)plan->n_microbatches, (int)run->stages.groups,
                                       strait_run_plan_replicas_max(plan));
+    /* What is rounded is not exact: groups are then added in order, in one buffer. */
+    plan->reduce_bits = (int)run->stages.reduce_bits;
+    if (plan->reduce_bits < 32 && strait_run_plan_replicas_max(plan) > 1) plan->sums_pairwise = 0;
     return check_replicas(run, plan);
 }

@@ -162,7 +162,7 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const uint64_t *spare, int *windows, double *tokens_per_s) {
     struct pipeline pipeline;
     strait_simulate_result result;
-    int caps[STRAIT_RUN_STAGES], joined[STRAIT_RUN_STAGES];
+    int caps[STRAIT_RUN_STAGES] = {0}, joined[STRAIT_RUN_STAGES];
     STRAIT_TRY(find_window_caps(plan, spare, caps));
     build_pipeline(plan, times, 1.0, (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
                    (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);

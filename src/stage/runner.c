@@ -20,10 +20,10 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     int64_t n_values = 0;
     for (int i = 0; i < dry_run.n_params; i++)
         n_values += dry_run.params[i].value.rows * dry_run.params[i].value.cols;
-    m->reduced = strait_reduction_sent_bytes(&plan->groups, plan->sums_pairwise,
-                                             plan->replicas[stage], n_values);
+    m->reduced = strait_reduction_sent_bytes(plan, stage, n_values);
     const strait_err err = strait_gradient_sums_bytes(
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
+    m->sums += strait_reduction_residual_bytes(plan, stage, n_values);
     strait_dry_run_fini(&dry_run);
     return err;
 }
@@ -126,6 +126,7 @@ static strait_err open_reduction(struct strait_runner *runner) {
     const strait_reduction_spec spec = {.stage = runner->stage,
                                         .replica = runner->replica,
                                         .n_replicas = plan->replicas[runner->stage],
+                                        .bits = plan->reduce_bits,
                                         .groups = &plan->groups,
                                         .sums = plan->sums_pairwise ? &runner->sums : NULL,
                                         .params = runner->params,

@@ -19,7 +19,7 @@
 /* Bytes of memory that a runner takes, by purpose. */
 typedef struct strait_runner_memory {
     size_t weights, gradients, optimizer;
-    size_t sums;        // of gradients, over the groups of a step
+    size_t sums;        // of gradients, over the groups of a step, and residuals of sending them
     size_t activations; // with the scratch memory of kernels
     size_t codecs;      // weights, gradients, state and staging buffers of its boundaries
     size_t data;        // token ids, on the device and on the host

@@ -8,7 +8,7 @@ void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
             speeds[i] = 1.0;
             if (run->stages.speeds.n > 0)
                 speeds[i] = (double)run->stages.speeds.items[member];
-            else if (times != NULL)
+            else if (times != NULL && plan->sums_pairwise)
                 speeds[i] = 1.0 /
                             (times[member].forward + times[member].input + times[member].weights);
         }

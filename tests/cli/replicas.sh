@@ -42,6 +42,23 @@ runs train run.yaml --out code-two $code --set 'stages.replicas=[1,2,1,2]'
 same_metrics code-one code-two
 same_weights code-one code-two
 
+# Rounded gradients: fewer bytes, the same on every transport, replicas that stay equal, and a similar loss.
+bytes_of() { sed -n 's/.*"reduce_bytes":\([0-9.e+]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+loss_of() { sed -n 's/.*"step":6,"loss":\([0-9.e+]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+for bits in 8 4; do
+    for transport in tls inproc; do
+        runs train run.yaml --out rounded-$bits-$transport $four --set link.transport=$transport --set stages.replicas=2 \
+            --set stages.reduce_bits=$bits
+    done
+    same_metrics rounded-$bits-tls rounded-$bits-inproc
+    same_weights rounded-$bits-tls rounded-$bits-inproc
+    awk "BEGIN { exit !($(bytes_of rounded-$bits-tls) < 1.5 * $bits / 32 * $(bytes_of tls-2)) }" ||
+        fail "$bits bits take $(bytes_of rounded-$bits-tls) bytes, 32 take $(bytes_of tls-2)"
+    awk "BEGIN { d = $(loss_of rounded-$bits-tls) / $(loss_of one); exit !(d > 0.99 && d < 1.01 && d != 1) }" ||
+        fail "the loss with $bits bits is $(loss_of rounded-$bits-tls), with 32 $(loss_of one)"
+done
+refuses 2 'stages.reduce_bits is 7: expected 32, 8 or 4' train run.yaml --out bad $four --set stages.reduce_bits=7
+
 # A run that two replicas began is continued by three, by one and by none.
 for next in 'stages.replicas=[1,3,2,1]' stages.replicas=1; do
     cp -R tls-2 "resumed-$next"

@@ -24,6 +24,15 @@ static strait_err open_into(struct strait_reduction *r) {
     STRAIT_TRY(strait_alloc(n, sizeof *r->results, "reduction", (void **)&r->results));
     STRAIT_TRY(strait_alloc(n / (size_t)spec->n_replicas + 1, sizeof *r->chunks, "reduction",
                             (void **)&r->chunks));
+    if (spec->bits < 32) {
+        const size_t owned = n / (size_t)spec->n_replicas + 1;
+        STRAIT_TRY(strait_alloc((size_t)n_values, sizeof(float), "residuals of gradients",
+                                (void **)&r->residual));
+        STRAIT_TRY(strait_alloc(owned * STRAIT_REDUCTION_CHUNK, sizeof(float),
+                                "residuals of gradients", (void **)&r->result_residual));
+        STRAIT_TRY(
+            strait_alloc(STRAIT_REDUCTION_CHUNK, sizeof(float), "reduction", (void **)&r->scratch));
+    }
     if (r->backend->ops->is_host) return STRAIT_OK;
     return r->backend->ops->alloc_host(r->backend, (size_t)n_values * sizeof *r->copy,
                                        (void **)&r->copy);
@@ -52,6 +61,8 @@ void strait_reduction_reset(struct strait_reduction *r, int64_t step) {
             strait_msg_close(&chunk->waiting[i]);
         *chunk = (struct chunk){0};
     }
+    strait_msg_close(&r->encoded);
+    strait_msg_close(&r->held);
     if (r->is_summed != NULL) memset(r->is_summed, 0, (size_t)r->n_chunks);
     r->step = step;
     r->is_begun = r->n_summed = r->n_parts = r->has_sent_losses = 0;
@@ -65,6 +76,9 @@ void strait_reduction_close(struct strait_reduction **reduction) {
     if (r == NULL) return;
     strait_reduction_reset(r, 0);
     if (r->copy != NULL) r->backend->ops->release_host(r->backend, r->copy);
+    strait_alloc_free(r->residual);
+    strait_alloc_free(r->result_residual);
+    strait_alloc_free(r->scratch);
     strait_alloc_free(r->offsets);
     strait_alloc_free(r->is_summed);
     strait_alloc_free(r->results);
@@ -132,39 +146,74 @@ static strait_err open_message(struct strait_reduction *r, int holds, size_t byt
 
 /* ---- sending ---- */
 
-/* STRAIT_EAGAIN: the queue is full. */
+/* STRAIT_EAGAIN: the queue is full; the message is kept and sent first the next time. */
 static strait_err post(struct strait_reduction *r, int replica, struct strait_msg **msg) {
     const strait_err err = strait_mesh_send(r->mesh, r->peers[replica], msg);
+    if (err == STRAIT_EAGAIN) {
+        r->held = *msg;
+        r->held_for = replica;
+        *msg = NULL;
+    }
     strait_msg_close(msg);
     return err;
 }
 
+static strait_err post_held(struct strait_reduction *r) {
+    struct strait_msg *msg = r->held;
+    r->held = NULL;
+    return msg != NULL ? post(r, r->held_for, &msg) : STRAIT_OK;
+}
+
+/* A chunk of our own does not cross a link, and loses nothing. */
 static strait_err send_part(struct strait_reduction *r, struct part *part) {
-    const int chunk = part->next;
+    const int chunk = part->next, owner = chunk_owner(r, chunk);
+    const int bits = owner == r->spec.replica ? 32 : r->spec.bits;
+    const int64_t n = chunk_values(r, chunk);
     struct strait_msg *msg = NULL;
-    STRAIT_TRY(open_message(r, HOLDS_PART, (size_t)chunk_values(r, chunk) * sizeof(float), &msg));
+    STRAIT_TRY(open_message(r, HOLDS_PART, strait_quantized_bytes(bits, n), &msg));
     msg->microbatch = (uint16_t)chunk;
     msg->basis = (uint16_t)(part->node.level << 8 | part->node.index);
-    strait_reduction_copy(r, part->node, chunk, chunk_body(msg), 0);
-    if (chunk_owner(r, chunk) == r->spec.replica)
-        strait_reduction_add(r, chunk, part->node, msg);
-    else
-        STRAIT_TRY(post(r, chunk_owner(r, chunk), &msg));
+    strait_reduction_copy(r, part->node, chunk, bits == 32 ? chunk_body(msg) : r->scratch, 0);
+    if (bits < 32)
+        strait_quantize(bits, r->scratch, r->residual + chunk_first(chunk), n, msg->body);
     part->next++;
+    if (owner != r->spec.replica) return post(r, owner, &msg);
+    strait_reduction_add(r, chunk, part->node, msg);
+    return STRAIT_OK;
+}
+
+/* What the others will read is what this replica uses itself, so that all stay equal. */
+static strait_err encode_result(struct strait_reduction *r, int chunk, struct strait_msg *sum) {
+    const int64_t n = chunk_values(r, chunk);
+    const int bits = r->spec.bits;
+    STRAIT_TRY(open_message(r, HOLDS_SUM, strait_quantized_bytes(bits, n), &r->encoded));
+    if (bits == 32) {
+        memcpy(r->encoded->body, sum->body, r->encoded->size);
+        return STRAIT_OK;
+    }
+    float *residual = r->result_residual +
+                      (int64_t)(chunk / r->spec.n_replicas) * STRAIT_REDUCTION_CHUNK;
+    strait_quantize(bits, chunk_body(sum), residual, n, r->encoded->body);
+    strait_dequantize(bits, r->encoded->body, n, chunk_body(sum));
+    strait_reduction_copy(r, (strait_pairwise_node){0}, chunk, chunk_body(sum), 1);
+    strait_reduction_note_summed(r, chunk);
     return STRAIT_OK;
 }
 
 static strait_err send_result(struct strait_reduction *r) {
     const int chunk = r->results[r->next_result];
     struct chunk *owned = &r->chunks[chunk / r->spec.n_replicas];
-    for (; r->next_peer < r->spec.n_replicas; r->next_peer++) {
+    if (r->encoded == NULL) STRAIT_TRY(encode_result(r, chunk, owned->waiting[0]));
+    while (r->next_peer < r->spec.n_replicas) {
+        const int peer = r->next_peer++;
         struct strait_msg *msg = NULL;
-        if (r->next_peer == r->spec.replica) continue;
-        STRAIT_TRY(open_message(r, HOLDS_SUM, owned->waiting[0]->size, &msg));
+        if (peer == r->spec.replica) continue;
+        STRAIT_TRY(open_message(r, HOLDS_SUM, r->encoded->size, &msg));
         msg->microbatch = (uint16_t)chunk;
-        memcpy(msg->body, owned->waiting[0]->body, msg->size);
-        STRAIT_TRY(post(r, r->next_peer, &msg));
+        memcpy(msg->body, r->encoded->body, msg->size);
+        STRAIT_TRY(post(r, peer, &msg));
     }
+    strait_msg_close(&r->encoded);
     strait_msg_close(&owned->waiting[0]);
     *owned = (struct chunk){0};
     r->next_result++;
@@ -176,9 +225,8 @@ static strait_err send_losses(struct strait_reduction *r) {
     struct strait_msg *msg = NULL;
     STRAIT_TRY(open_message(r, HOLDS_LOSSES, (size_t)r->spec.n_losses * sizeof(double), &msg));
     memcpy(msg->body, r->spec.losses, msg->size);
-    STRAIT_TRY(post(r, 0, &msg));
     r->has_sent_losses = 1;
-    return STRAIT_OK;
+    return post(r, 0, &msg);
 }
 
 static int is_ready(const struct part *part) {
@@ -192,6 +240,7 @@ static int must_send_losses(const struct strait_reduction *r) {
 /* Losses are complete when the last part is. */
 static strait_err send_all(struct strait_reduction *r) {
     int n_ready = 0;
+    STRAIT_TRY(post_held(r));
     for (int i = 0; i < r->n_parts; i++) {
         n_ready += is_ready(&r->parts[i]);
         while (is_ready(&r->parts[i]) && r->parts[i].next < r->n_chunks)
@@ -214,7 +263,8 @@ strait_err strait_reduction_send(struct strait_reduction *r, int *is_blocked) {
 int strait_reduction_is_done(const struct strait_reduction *r) {
     for (int i = 0; i < r->spec.n_replicas; i++)
         if (strait_reduction_awaits_losses(r, i)) return 0;
-    return r->n_summed == r->n_chunks && r->next_result == r->n_results && !must_send_losses(r);
+    return r->held == NULL && r->n_summed == r->n_chunks && r->next_result == r->n_results &&
+           !must_send_losses(r);
 }
 
 /* Each replica sends all losses, of which those of its groups count. */
@@ -238,19 +288,27 @@ strait_err strait_reduction_finish(struct strait_reduction *r, struct strait_str
     return STRAIT_OK;
 }
 
-double strait_reduction_sent_bytes(const strait_groups *groups, int sums_pairwise, int n_replicas,
-                                   int64_t n_values) {
+double strait_reduction_sent_bytes(const strait_run_plan *plan, int stage, int64_t n_values) {
+    const strait_groups *groups = &plan->groups;
+    const int n_replicas = plan->replicas[stage];
     int most = 1;
     strait_group_owners owners;
     strait_pairwise_node nodes[STRAIT_PAIRWISE_LEAVES];
     unsigned char is_mine[STRAIT_PAIRWISE_LEAVES];
-    if (n_replicas == 1) return 0.0;
+    if (n_replicas <= 1) return 0.0;
     strait_groups_share(groups, n_replicas, NULL, &owners);
-    for (int replica = 0; sums_pairwise && replica < n_replicas; replica++) {
+    for (int replica = 0; plan->sums_pairwise && replica < n_replicas; replica++) {
         for (int i = 0; i < groups->n_groups; i++)
             is_mine[i] = owners.replica[i] == replica;
         const int n = strait_pairwise_parts(groups->n_groups, is_mine, nodes);
         if (n > most) most = n;
     }
-    return (double)(n_replicas - 1) / n_replicas * (most + 1) * (double)n_values * sizeof(float);
+    return (double)(n_replicas - 1) / n_replicas * (most + 1) *
+           (double)strait_quantized_bytes(plan->reduce_bits, n_values);
+}
+
+size_t strait_reduction_residual_bytes(const strait_run_plan *plan, int stage, int64_t n_values) {
+    const int n_replicas = plan->replicas[stage];
+    if (n_replicas <= 1 || plan->reduce_bits == 32) return 0;
+    return (size_t)(n_values + n_values / n_replicas) * sizeof(float);
 }

@@ -25,6 +25,7 @@ struct strait_reduction;
 
 typedef struct strait_reduction_spec {
     int stage, replica, n_replicas;
+    int bits; // of a gradient on the wire: 32, or 8 or 4 with error feedback (quantize.h)
     const strait_groups *groups;             // borrowed
     const struct strait_gradient_sums *sums; // of the groups. Borrowed; NULL: each replica adds its
                                              // groups in order, and replicas are the tree's leaves
@@ -77,6 +78,9 @@ int strait_reduction_awaited(const struct strait_reduction *reduction);
 strait_err strait_reduction_finish(struct strait_reduction *reduction,
                                    struct strait_stream *stream);
 
-/* Bytes that one of n replicas sends for n_values gradients in a step, when shares are equal. */
-double strait_reduction_sent_bytes(const strait_groups *groups, int sums_pairwise, int n_replicas,
-                                   int64_t n_values);
+/* Bytes that one of the replicas of a stage sends for n_values gradients in a step, when shares are
+ * equal. */
+double strait_reduction_sent_bytes(const strait_run_plan *plan, int stage, int64_t n_values);
+
+/* Bytes of residuals that a replica of the stage keeps; 0 where gradients cross in 32 bits. */
+size_t strait_reduction_residual_bytes(const strait_run_plan *plan, int stage, int64_t n_values);

@@ -35,7 +35,7 @@ static void add(struct strait_msg *left, struct strait_msg *right) {
         a[i] += b[i];
 }
 
-static void note_summed(struct strait_reduction *r, int chunk) {
+void strait_reduction_note_summed(struct strait_reduction *r, int chunk) {
     r->is_summed[chunk] = 1;
     r->n_summed++;
 }
@@ -72,8 +72,11 @@ void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise
         strait_pairwise_hold(&chunk->set, node, first);
         return;
     }
-    strait_reduction_copy(r, node, index, chunk_body(msg), 1); // kept until the others got it
-    note_summed(r, index);
+    /* Kept until the others got it. With fewer bits, the result is what is sent to them. */
+    if (r->spec.bits == 32) {
+        strait_reduction_copy(r, node, index, chunk_body(msg), 1);
+        strait_reduction_note_summed(r, index);
+    }
     r->results[r->n_results++] = index;
 }
 
@@ -87,6 +90,19 @@ static strait_err fail_unexpected(const struct strait_reduction *r, const struct
                        m->microbatch, m->size, strait_reduction_replica(r, m->peer));
 }
 
+/* Replaces a message by one with plain floats. */
+static strait_err decode(const struct strait_reduction *r, int chunk, struct strait_msg **msg) {
+    const int64_t n = chunk_values(r, chunk);
+    struct strait_msg *plain = NULL;
+    if (r->spec.bits == 32) return STRAIT_OK;
+    STRAIT_TRY(strait_msg_open(strait_mesh_pool(r->mesh), STRAIT_MSG_REDUCE,
+                               (size_t)n * sizeof(float), &plain));
+    strait_dequantize(r->spec.bits, (*msg)->body, n, chunk_body(plain));
+    strait_msg_close(msg);
+    *msg = plain;
+    return STRAIT_OK;
+}
+
 static strait_err take_part(struct strait_reduction *r, struct strait_msg **msg) {
     const int chunk = (*msg)->microbatch;
     const strait_pairwise_node node = {(*msg)->basis >> 8, (*msg)->basis & 0xFF};
@@ -98,6 +114,7 @@ static strait_err take_part(struct strait_reduction *r, struct strait_msg **msg)
     strait_pairwise_leaves(r->n_leaves, node, &first, &end);
     for (int i = first; i < end; i++)
         if (before >> i & 1) return fail_unexpected(r, *msg); // a duplicate, or somebody else's
+    STRAIT_TRY(decode(r, chunk, msg));
     strait_reduction_add(r, chunk, node, *msg);
     *msg = NULL;
     return STRAIT_OK;
@@ -106,8 +123,11 @@ static strait_err take_part(struct strait_reduction *r, struct strait_msg **msg)
 static strait_err take_sum(struct strait_reduction *r, int from, struct strait_msg *msg) {
     const int chunk = msg->microbatch;
     if (chunk_owner(r, chunk) != from || r->is_summed[chunk]) return fail_unexpected(r, msg);
-    strait_reduction_copy(r, (strait_pairwise_node){0}, chunk, chunk_body(msg), 1);
-    note_summed(r, chunk);
+    const int is_plain = r->spec.bits == 32;
+    if (!is_plain) strait_dequantize(r->spec.bits, msg->body, chunk_values(r, chunk), r->scratch);
+    strait_reduction_copy(r, (strait_pairwise_node){0}, chunk,
+                          is_plain ? chunk_body(msg) : r->scratch, 1);
+    strait_reduction_note_summed(r, chunk);
     return STRAIT_OK;
 }
 
@@ -126,9 +146,9 @@ strait_err strait_reduction_deliver(struct strait_reduction *r, struct strait_ms
     const int is_losses = (*msg)->flags == HOLDS_LOSSES;
     if (from < 0 || (*msg)->flags > HOLDS_LOSSES || (*msg)->boundary != r->spec.stage ||
         (*msg)->step != (uint32_t)r->step ||
-        (!is_losses &&
-         ((*msg)->microbatch >= r->n_chunks ||
-          (*msg)->size != (size_t)chunk_values(r, (*msg)->microbatch) * sizeof(float))))
+        (!is_losses && ((*msg)->microbatch >= r->n_chunks ||
+                        (*msg)->size != strait_quantized_bytes(
+                                            r->spec.bits, chunk_values(r, (*msg)->microbatch)))))
         return fail_unexpected(r, *msg);
     if ((*msg)->flags == HOLDS_PART) return take_part(r, msg);
     if (is_losses) return take_losses(r, from, msg);

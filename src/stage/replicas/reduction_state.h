@@ -2,6 +2,7 @@
  * replica computed, reduction_receive.c adds what arrives. */
 #pragma once
 
+#include "stage/replicas/quantize.h"
 #include "stage/replicas/reduction.h"
 
 /* What a message holds. */
@@ -34,8 +35,14 @@ struct strait_reduction {
     int is_begun;
     strait_group_owners owners;
     int n_leaves, n_chunks;
-    int64_t *offsets;     // of each parameter in the row of all values, and its end
-    float *copy;          // of all values, where the device is not the host
+    int64_t *offsets; // of each parameter in the row of all values, and its end
+    float *copy;      // of all values, where the device is not the host
+    /* With fewer than 32 bits: what was lost of the sums of this replica, and of the results that
+     * it owns; and the values of one chunk. */
+    float *residual, *result_residual, *scratch;
+    struct strait_msg *encoded; // the result that is being sent
+    struct strait_msg *held;    // a message that did not fit into a queue, and whose it is
+    int held_for;
     struct chunk *chunks; // owned: [index / n_replicas]
     unsigned char *is_summed;
     int n_summed;
@@ -66,8 +73,11 @@ void strait_reduction_copy(const struct strait_reduction *r, strait_pairwise_nod
 
 /* Takes a sum of a chunk of ours, whose leaves have not arrived before, and adds what belongs to
  * it. */
-void strait_reduction_add(struct strait_reduction *r, int chunk, strait_pairwise_node node,
+void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise_node node,
                           struct strait_msg *msg);
+
+/* A chunk is complete in the gradients. */
+void strait_reduction_note_summed(struct strait_reduction *r, int chunk);
 
 /* Whether replica 0 lacks the losses of this one. */
 int strait_reduction_awaits_losses(const struct strait_reduction *r, int replica);

@@ -2,7 +2,9 @@
 #include "stage/replicas/reduction.h"
 
 #include "pair.h"
+#include "stage/replicas/quantize.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +47,7 @@ static void open_side(struct side *s, struct pair *pair, int replica) {
     const strait_reduction_spec spec = {.stage = 4,
                                         .replica = replica,
                                         .n_replicas = 2,
+                                        .bits = 32,
                                         .groups = &groups,
                                         .sums = &s->sums,
                                         .params = s->params,
@@ -187,11 +190,52 @@ static void rejects_what_is_not_expected(void **state) {
 
 static void counts_what_a_replica_sends(void **state) {
     (void)state;
-    const strait_groups eight = strait_groups_make(8, 8, 3);
-    CHECK(strait_reduction_sent_bytes(&eight, 1, 1, 1000) == 0.0);
-    CHECK(strait_reduction_sent_bytes(&eight, 1, 2, 1000) == 4000.0);  // half out, half back
-    CHECK(strait_reduction_sent_bytes(&eight, 1, 3, 3000) == 24000.0); // one of them has two sums
-    CHECK(strait_reduction_sent_bytes(&eight, 0, 3, 3000) == 16000.0);
+    static strait_run_plan plan;
+    plan = (strait_run_plan){.groups = strait_groups_make(8, 8, 3),
+                             .replicas = {1, 2, 3},
+                             .reduce_bits = 32,
+                             .sums_pairwise = 1};
+    CHECK(strait_reduction_sent_bytes(&plan, 0, 1000) == 0.0);
+    CHECK(strait_reduction_sent_bytes(&plan, 1, 1000) == 4000.0);  // half out, half back
+    CHECK(strait_reduction_sent_bytes(&plan, 2, 3000) == 24000.0); // one of them has two sums
+    CHECK(strait_reduction_residual_bytes(&plan, 2, 3000) == 0);
+    plan.sums_pairwise = 0;
+    CHECK(strait_reduction_sent_bytes(&plan, 2, 3000) == 16000.0);
+    plan.reduce_bits = 4; // 12 blocks: a scale and half a byte per value
+    CHECK(strait_reduction_sent_bytes(&plan, 1, 3000) == 1548.0);
+    CHECK(strait_reduction_residual_bytes(&plan, 2, 3000) == 16000);
+}
+
+/* What rounding loses comes with a later sum: the mean of many is exact. */
+static void residuals_lose_nothing_in_the_long_run(void **state) {
+    (void)state;
+    enum {
+        N = 300, // a whole block and part of one
+        TIMES = 200
+    };
+    for (int bits = 4; bits <= 8; bits += 4) {
+        float x[N], back[N], residual[N] = {0};
+        double sums[N] = {0};
+        unsigned char bytes[2 * N];
+        CHECK(strait_quantized_bytes(bits, N) <= sizeof bytes);
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(i % 37 - 18) * (i < 256 ? 1.0f : 1e-3f) + 0.1f;
+        for (int t = 0; t < TIMES; t++) {
+            strait_quantize(bits, x, residual, N, bytes);
+            strait_dequantize(bits, bytes, N, back);
+            for (int i = 0; i < N; i++)
+                sums[i] += (double)back[i];
+        }
+        for (int i = 0; i < N; i++) {
+            const double step = (i < 256 ? 19.0 : 0.13) / ((1 << (bits - 1)) - 1);
+            CHECK(fabs(sums[i] - TIMES * (double)x[i]) <= step);
+        }
+        x[3] = NAN;
+        strait_quantize(bits, x, residual, N, bytes);
+        strait_dequantize(bits, bytes, N, back);
+        CHECK(isnan(back[3]) && isnan(back[0]) && !isnan(back[299]));
+        CHECK(residual[3] == 0.0f && residual[0] == 0.0f);
+    }
 }
 
 int main(void) {
@@ -199,6 +243,7 @@ int main(void) {
         cmocka_unit_test(replicas_end_with_the_bits_of_the_tree),
         cmocka_unit_test(rejects_what_is_not_expected),
         cmocka_unit_test(counts_what_a_replica_sends),
+        cmocka_unit_test(residuals_lose_nothing_in_the_long_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
