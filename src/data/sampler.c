@@ -116,6 +116,23 @@ static strait_err count_document(const strait_sampler *sampler, const strait_sam
     return STRAIT_OK;
 }
 
+strait_sampler_fit strait_sampler_measure(const strait_sampler *sampler) {
+    const struct strait_corpus *corpus = sampler->corpus;
+    strait_sampler_fit fit = {0, 1.0};
+    double used = 0;
+    for (int i = 0; i < corpus->n_shards; i++)
+        for (int64_t k = 0; k < corpus->shards[i].n_documents; k++) {
+            const struct strait_shard *shard = &corpus->shards[i];
+            const strait_sampler_place place = {i, shard->documents[k],
+                                                strait_shard_document_end(shard, k)};
+            fit.n_cut += place.end - place.first > sampler->context + 1;
+            used += (double)n_inputs(sampler, &place);
+        }
+    if (corpus->n_documents > 0)
+        fit.used = used / ((double)corpus->n_documents * (double)sampler->context);
+    return fit;
+}
+
 strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t first_sequence,
                                         int64_t n, int64_t *out) {
     int64_t count = 0;

@@ -48,6 +48,14 @@ strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequ
 strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t first_sequence,
                                         int64_t n, int64_t *out);
 
+/* How well the documents of a corpus fit into rows of the context. */
+typedef struct strait_sampler_fit {
+    int64_t n_cut; // documents that are longer and lose their ends
+    double used;   // share of all positions that have a token; 1 without documents
+} strait_sampler_fit;
+
+strait_sampler_fit strait_sampler_measure(const strait_sampler *sampler);
+
 /* The first token of a sequence. */
 typedef struct strait_sampler_place {
     int shard;

@@ -177,9 +177,14 @@ int64_t strait_loader_train_tokens(const struct strait_loader *loader) {
 void strait_loader_describe(const struct strait_loader *loader, char *out, size_t capacity) {
     out[0] = '\0';
     if (loader->train == NULL) return;
-    if (loader->train->n_sources == 1 && loader->train->n_documents > 0)
-        (void)snprintf(out, capacity, "%lld documents, one per sequence",
-                       (long long)loader->train->n_documents);
+    if (loader->train->n_sources == 1 && loader->train->n_documents > 0) {
+        const strait_sampler_fit fit = strait_sampler_measure(&loader->train->sources[0].sampler);
+        (void)snprintf(out, capacity,
+                       "%lld documents, one per sequence; they fill %.0f%% of the positions, %lld "
+                       "are cut off at the context",
+                       (long long)loader->train->n_documents, 100.0 * fit.used,
+                       (long long)fit.n_cut);
+    }
     if (loader->train->n_sources == 1) return;
     for (int i = 0; i < loader->train->n_sources; i++) {
         const strait_mixture_source *source = &loader->train->sources[i];

@@ -42,6 +42,9 @@ static void test_a_document_has_a_row_of_its_own(void **state) {
     int64_t count = 0;
     CHECK_OK(strait_sampler_count_targets(&sampler, 0, 3, &count));
     assert_int_equal(count, 4);
+    const strait_sampler_fit fit = strait_sampler_measure(&sampler);
+    assert_int_equal(fit.n_cut, 1);
+    CHECK_NEAR(fit.used, (2.0 + 0 + 4) / 12, 1e-12);
     /* In training every document comes once per epoch, in an order of the seed. */
     CHECK_OK(strait_sampler_init(corpus, CONTEXT, 9, &sampler));
     for (int64_t epoch = 0; epoch < 5; epoch++) {
