@@ -295,6 +295,8 @@ const char *strait_serve_url(const struct strait_serve *s) {
     return s->listener.url;
 }
 
-void strait_serve_count(const struct strait_serve *s, strait_serve_counts *out) {
+void strait_serve_count(struct strait_serve *s, strait_serve_counts *out) {
+    (void)pthread_mutex_lock(&s->lock);
     *out = s->counts;
+    (void)pthread_mutex_unlock(&s->lock);
 }

@@ -37,4 +37,4 @@ typedef struct strait_serve_counts {
 /* Serves until `must_stop` returns 1: then no request is accepted, those that are computed are
  * finished within ten seconds, or until it returns 2. An error is one of the device. */
 strait_err strait_serve_run(struct strait_serve *serve, int (*must_stop)(void));
-void strait_serve_count(const struct strait_serve *serve, strait_serve_counts *out);
+void strait_serve_count(struct strait_serve *serve, strait_serve_counts *out);

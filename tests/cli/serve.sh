@@ -105,7 +105,7 @@ refused=$(curl -s -m 20 -D headers -o answer -w '%{http_code}' "$url/v1/completi
 says headers '^Retry-After: 1'
 jq -e '.error.type == "rate_limit_error"' answer >/dev/null || fail "429 has another form"
 # shellcheck disable=SC2086
-kill $pids
+kill $pids 2>/dev/null
 ask /v1/completions '{"prompt": "a", "max_tokens": 3}' --retry 20 --retry-delay 1
 answers 200 '.choices[0].text != null'
 stop
