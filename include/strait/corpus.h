@@ -1,7 +1,7 @@
 /* corpus.h - token shards: write them from text, and read them.
  *
  * A corpus is what a run file names under `data:`: one shard (train.bin), a pattern
- * (shards/[*].bin), the manifest that strait_tokenize_run writes beside its shards (train.json), or
+ * (shards/x-?.bin), the manifest that strait_tokenize_run writes beside its shards (train.json), or
  * several of these with commas between them (a.bin,b.bin). */
 #pragma once
 
