@@ -100,6 +100,14 @@ device: {threads: 1}
 END
 }
 
+# commands_of FILE SECTION: prints the shell commands of a section of a document.
+commands_of() {
+    awk -v heading="## $2" '/^## / { in_section = $0 == heading }
+        in_section && /^```sh$/ { in_block = 1; next }
+        /^```$/ { in_block = 0 }
+        in_section && in_block' "$1"
+}
+
 # metrics_of FOLDER: prints the metrics of a run that do not depend on time: step, loss, learning rate,
 # gradient norm, validation loss.
 metrics_of() {

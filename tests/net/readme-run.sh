@@ -11,11 +11,8 @@ WAN=$3
 machines_begin 2
 
 # The commands of the section, as "MACHINE COMMAND", in the order of the text.
-awk '/^## / { in_section = $0 == "## Two machines in two minutes" }
-    in_section && /^```sh$/ { in_block = 1; where = ""; next }
-    /^```$/ { in_block = 0 }
-    in_section && in_block && /^# on / { where = $3; next }
-    in_section && in_block { print where, $0 }' "$ROOT/README.md" >commands
+commands_of "$ROOT/README.md" 'Two machines in two minutes' |
+    awk '/^# on / { where = $3; next } { print where, $0 }' >commands
 grep -q '^A strait host ' commands || fail "the README has no command to host"
 grep -q '^B strait join ' commands || fail "the README has no command to join"
 ! grep -vqE '^[AB] strait ' commands || fail "unexpected command in the README: $(grep -vE '^[AB] strait ' commands)"
