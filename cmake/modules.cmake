@@ -145,3 +145,12 @@ function(strait_fuzz name)
         add_dependencies(fuzz_all seeds_${name})
     endif()
 endfunction()
+
+# strait_embed(TARGET NAME file...): adds files to a module as the table NAME (base/embedded.h).
+function(strait_embed target name)
+    set(generated ${CMAKE_CURRENT_BINARY_DIR}/${name}.c)
+    add_custom_command(OUTPUT ${generated}
+        COMMAND ${CMAKE_COMMAND} -DOUT=${generated} -DNAME=${name} "-DFILES=${ARGN}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+        DEPENDS ${ARGN} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake COMMENT "Embedding ${name}" VERBATIM)
+    target_sources(${target} PRIVATE ${generated})
+endfunction()

@@ -55,7 +55,7 @@ static strait_study_source source_of(void) {
 }
 
 /* A built-in study has no data of its own; that of the demo will do. */
-static strait_err read_builtin(const strait_builtin_study *builtin, strait_study *out) {
+static strait_err read_builtin(const strait_embedded_file *builtin, strait_study *out) {
     static const char demo[] = "runs/demo/data";
     if (data_folder == NULL && strait_file_is_folder(demo)) data_folder = demo;
     if (data_folder == NULL)
@@ -90,7 +90,7 @@ static strait_err read_file(const char *path, strait_study *out) {
 }
 
 static strait_err read_study(const char *name, strait_study *out) {
-    const strait_builtin_study *builtin = strait_builtin_find(name);
+    const strait_embedded_file *builtin = strait_builtin_find(name);
     if (builtin != NULL) return read_builtin(builtin, out);
     if (strait_file_exists(name)) return read_file(name, out);
     return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -98,7 +98,7 @@ static strait_err read_study(const char *name, strait_study *out) {
 }
 
 static strait_err print_list(void) {
-    for (const strait_builtin_study *s = strait_builtin_studies; s->name != NULL; s++) {
+    for (const strait_embedded_file *s = strait_builtin_studies; s->name != NULL; s++) {
         strait_yaml_node root = {0};
         STRAIT_TRY(strait_yaml_tree_read(s->name, s->text, s->bytes, &root));
         const strait_yaml_node *about = strait_yaml_tree_find(&root, "about");
@@ -291,7 +291,7 @@ static strait_err run_study(int n_args, const char **args) {
 }
 
 static void print_names(FILE *to) {
-    for (const strait_builtin_study *s = strait_builtin_studies; s->name != NULL; s++)
+    for (const strait_embedded_file *s = strait_builtin_studies; s->name != NULL; s++)
         fprintf(to, " %s", s->name);
 }
 

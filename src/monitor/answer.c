@@ -23,8 +23,8 @@ static struct MHD_Response *of_json(json_t *object) {
 
 static struct MHD_Response *page(struct strait_monitor *m, struct MHD_Connection *c) {
     (void)m, (void)c;
-    return MHD_create_response_from_buffer(strait_page_html_bytes, (void *)strait_page_html,
-                                           MHD_RESPMEM_PERSISTENT);
+    const strait_embedded_file *file = &strait_page_files[0];
+    return MHD_create_response_from_buffer(file->bytes, (void *)file->text, MHD_RESPMEM_PERSISTENT);
 }
 
 static struct MHD_Response *state(struct strait_monitor *m, struct MHD_Connection *c) {

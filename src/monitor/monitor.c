@@ -182,7 +182,7 @@ static strait_err open_into(struct strait_monitor *m, const strait_monitor_spec 
     STRAIT_TRY(strait_listener_open(&m->listener,
                                     &(strait_listener_spec){.address = spec->address,
                                                             .token = spec->token,
-                                                            .page = (const char *)strait_page_html,
+                                                            .page = strait_page_files[0].text,
                                                             .n_connections = STRAIT_MONITOR_READERS,
                                                             .answer = strait_monitor_answer,
                                                             .user = m}));

@@ -141,8 +141,8 @@ static enum MHD_Result get(struct strait_serve *s, struct MHD_Connection *c, con
             "no such address: /v1/models (GET), /v1/completions, "
             "/v1/chat/completions (POST)");
     return strait_listener_reply(&s->listener, c, MHD_HTTP_OK, "text/html; charset=utf-8",
-                                 MHD_create_response_from_buffer(strait_try_html_bytes,
-                                                                 (void *)strait_try_html,
+                                 MHD_create_response_from_buffer(strait_serve_files[0].bytes,
+                                                                 (void *)strait_serve_files[0].text,
                                                                  MHD_RESPMEM_PERSISTENT));
 }
 

@@ -254,7 +254,7 @@ static strait_err open_into(struct strait_serve *s) {
         &s->listener,
         &(strait_listener_spec){.address = spec->address,
                                 .token = spec->token,
-                                .page = (const char *)strait_try_html,
+                                .page = strait_serve_files[0].text,
                                 .flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC,
                                 .n_connections = CONNECTIONS,
                                 .answer = strait_serve_answer,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/alloc.h"
+#include "base/embedded.h"
 #include "data/buffer.h"
 #include "data/text/chat.h"
 #include "infer/completion.h"
@@ -102,5 +103,4 @@ strait_err strait_reply_event(struct strait_job *job, const char *text, size_t n
                               const char *finish);
 
 /* The embedded page.html. */
-extern const unsigned char strait_try_html[];
-extern const size_t strait_try_html_bytes;
+extern const strait_embedded_file strait_serve_files[];

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-const strait_builtin_study *strait_builtin_find(const char *name) {
-    for (const strait_builtin_study *s = strait_builtin_studies; s->name != NULL; s++)
+const strait_embedded_file *strait_builtin_find(const char *name) {
+    for (const strait_embedded_file *s = strait_builtin_studies; s->name != NULL; s++)
         if (strcmp(s->name, name) == 0) return s;
     return NULL;
 }
