@@ -1,5 +1,6 @@
 /* state_json.c - the JSON of the endpoint: documented in docs/page.md, which lists every key. */
 #include "base/clock.h"
+#include "base/json.h"
 #include "monitor/state.h"
 
 #include <math.h>
@@ -10,16 +11,8 @@ static json_t *real(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* Bytes that are not UTF-8 would make the whole object impossible: they become question marks. */
 static json_t *text(const char *value) {
-    char clean[1024];
-    json_t *string = json_string(value);
-    if (string != NULL) return string;
-    size_t n = strlen(value);
-    if (n >= sizeof clean) n = sizeof clean - 1;
-    for (size_t i = 0; i < n; i++)
-        clean[i] = (char)((unsigned char)value[i] < 0x80 ? value[i] : '?');
-    return json_stringn(clean, n);
+    return strait_json_text(value, strlen(value));
 }
 
 static json_t *pack_run(const strait_state *s) {
