@@ -128,6 +128,11 @@ const int *strait_limits_join_windows(const strait_run_plan *plan, const int *wi
     return joined;
 }
 
+double strait_limits_links(const strait_run_plan *plan, int boundary) {
+    const int a = plan->replicas[boundary], b = plan->replicas[boundary + 1];
+    return a > b ? a : b;
+}
+
 void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *windows) {
     const int group = (plan->groups.n_microbatches + plan->groups.n_groups - 1) /
                       plan->groups.n_groups;
@@ -136,15 +141,11 @@ void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *wind
     for (int i = plan->n_stages - 1; i >= 0; i--) {
         const int n = plan->replicas[i];
         more += (n - 1) * group;
+        if (i + 1 < plan->n_stages) more += 2 * ((int)strait_limits_links(plan, i) - 1) * group;
         int window = (windows[i] + more + n - 1) / n;
         if (caps != NULL && window > caps[i]) window = caps[i];
         windows[i] = window < plan->n_microbatches ? window : (int)plan->n_microbatches;
     }
-}
-
-double strait_limits_links(const strait_run_plan *plan, int boundary) {
-    const int a = plan->replicas[boundary], b = plan->replicas[boundary + 1];
-    return a > b ? a : b;
 }
 
 /* Every replica sends to all others at once, and gets as much; chunks travel one behind the other,

@@ -25,9 +25,10 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const uint64_t *spare, int *windows, double *tokens_per_s);
 
 /* With replicas the planner is given stages that are as much faster (times divided by the replicas)
- * and joined windows. But each replica holds the microbatches of a whole group at a time, so all
- * stages up to it need more in flight. Widens windows of such a plan and divides them among the
- * replicas of each stage, up to `caps` (NULL: any number). */
+ * and joined windows. But each replica holds the microbatches of a whole group at a time, and so
+ * does each of its links in either direction: all stages up to it need more in flight. Widens
+ * windows of such a plan and divides them among the replicas of each stage, up to `caps` (NULL: any
+ * number). */
 void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *windows);
 
 /* What the replicas of each stage have in flight together; returns `joined`. */

@@ -206,9 +206,10 @@ strait_err strait_runner_share(struct strait_runner *runner,
  * last of a group, puts their sum aside. */
 strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int is_deferred);
 
-/* Sums the gradients, and the losses, over the replicas of the stage. STRAIT_ETIMEDOUT, naming the
- * replica that is missing, when nothing arrives within link.deadline. */
-strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step);
+/* Sums the gradients, and the losses, over the replicas of the stage. Another replica may still be
+ * computing: STRAIT_ETIMEDOUT, naming the one that is missing, when nothing moves for link.deadline
+ * and as long again as this one has computed the step. */
+strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, double computed_s);
 
 /* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
 void strait_runner_sum_losses(struct strait_runner *runner);

@@ -282,11 +282,11 @@ static strait_err measure(struct strait_runner *runner, int64_t step) {
 }
 
 /* The losses of this replica must be on the host before they are sent to another. */
-static strait_err reduce(struct strait_runner *runner, int64_t step) {
+static strait_err reduce(struct strait_runner *runner, int64_t step, double step_began) {
     const double began = strait_clock_seconds();
     STRAIT_TRY(runner->backend->ops->wait(strait_stage_stream(runner->model)));
     if (runner->sender == NULL) strait_runner_sum_losses(runner);
-    STRAIT_TRY(strait_runner_reduce(runner, step));
+    STRAIT_TRY(strait_runner_reduce(runner, step, began - step_began));
     runner->times.wait += strait_clock_seconds() - began;
     add_span(runner, "reduce", step, -1, began);
     return STRAIT_OK;
@@ -309,7 +309,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     STRAIT_TRY(strait_runner_zero_gradients(runner));
     STRAIT_TRY(run_schedule(runner, step));
     runner->last_action = STRAIT_ACTION_WAIT;
-    if (runner->reduction != NULL) STRAIT_TRY(reduce(runner, step));
+    if (runner->reduction != NULL) STRAIT_TRY(reduce(runner, step, began));
     STRAIT_TRY(measure(runner, step));
     runner->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;

@@ -1,18 +1,33 @@
 #include "train/shares.h"
 
+#include <math.h>
+
+/* Timings of a few microbatches on a busy machine differ by this factor for no reason. */
+static const double noise = 1.5;
+
+static void measure_speeds(const strait_step_times *times, int n, double *speeds) {
+    double slowest = INFINITY, fastest = 0.0;
+    for (int i = 0; i < n; i++) {
+        speeds[i] = 1.0 / (times[i].forward + times[i].input + times[i].weights);
+        slowest = fmin(slowest, speeds[i]);
+        fastest = fmax(fastest, speeds[i]);
+    }
+    for (int i = 0; i < n && fastest < noise * slowest; i++)
+        speeds[i] = 1.0;
+}
+
 void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
                           const strait_step_times *times, strait_group_owners *out) {
+    const int is_given = run->stages.speeds.n > 0;
     for (int stage = 0, member = 0; stage < plan->n_stages; stage++) {
+        const int n = plan->replicas[stage];
         double speeds[STRAIT_RUN_REPLICAS];
-        for (int i = 0; i < plan->replicas[stage]; i++, member++) {
-            speeds[i] = 1.0;
-            if (run->stages.speeds.n > 0)
-                speeds[i] = (double)run->stages.speeds.items[member];
-            else if (times != NULL && plan->sums_pairwise)
-                speeds[i] = 1.0 /
-                            (times[member].forward + times[member].input + times[member].weights);
-        }
-        strait_groups_share(&plan->groups, plan->replicas[stage], speeds, &out[stage]);
+        for (int i = 0; i < n; i++)
+            speeds[i] = is_given ? (double)run->stages.speeds.items[member + i] : 1.0;
+        if (!is_given && times != NULL && plan->sums_pairwise)
+            measure_speeds(&times[member], n, speeds);
+        strait_groups_share(&plan->groups, n, speeds, &out[stage]);
+        member += n;
     }
 }
 

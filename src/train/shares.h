@@ -6,9 +6,10 @@
 #include "plan/step_times.h"
 
 /* Gives every replica groups in proportion to its speed: that of stages.speeds, or that of `times`
- * of one microbatch, by member; NULL: all are equal. `out` has one entry per stage. Shares change
- * how long a step takes, never its result; where they would (on GPUs, and with rounded gradients),
- * measured times are not used, so that a run can be repeated. */
+ * of one microbatch, by member, unless they differ by less than noise; NULL: all are equal. `out`
+ * has one entry per stage. Shares change how long a step takes, never its result; where they would
+ * (on GPUs, and with rounded gradients), measured times are not used, so that a run can be
+ * repeated. */
 void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
                           const strait_step_times *times, strait_group_owners *out);
 

@@ -83,7 +83,8 @@ strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int 
 
 /* Nobody may wait for space in a queue without taking what arrives: the other side may do the same.
  */
-strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step) {
+strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, double computed_s) {
+    const int timeout_ms = runner->deadline_ms + (int)(computed_s * 1e3);
     struct strait_reduction *reduction = runner->reduction;
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_reduction_complete(reduction, stream));
@@ -91,8 +92,7 @@ strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step) {
         int is_blocked = 0;
         STRAIT_TRY(strait_reduction_send(reduction, &is_blocked));
         if (strait_reduction_is_done(reduction)) break;
-        const strait_err err = strait_runner_drain(runner,
-                                                   is_blocked ? RETRY_MS : runner->deadline_ms);
+        const strait_err err = strait_runner_drain(runner, is_blocked ? RETRY_MS : timeout_ms);
         if (err == STRAIT_ETIMEDOUT && is_blocked) continue;
         if (err == STRAIT_ETIMEDOUT)
             return STRAIT_FAIL(STRAIT_ETIMEDOUT,
@@ -100,7 +100,7 @@ strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step) {
                                "while summing the gradients of step %lld; check that replica, its "
                                "link and link.deadline",
                                runner->stage, runner->replica, strait_reduction_awaited(reduction),
-                               (double)runner->deadline_ms / 1e3, (long long)step + 1);
+                               (double)timeout_ms / 1e3, (long long)step + 1);
         STRAIT_TRY(err);
     }
     return strait_reduction_finish(reduction, stream);

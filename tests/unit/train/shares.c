@@ -1,0 +1,53 @@
+/* Who computes how many groups: given speeds, measured ones, and noise. */
+#include "train/shares.h"
+
+#include "check.h"
+
+static int count(const strait_group_owners *owners, int replica) {
+    int n = 0;
+    for (int i = 0; i < 8; i++)
+        n += owners->replica[i] == replica;
+    return n;
+}
+
+static void follows_speeds_but_not_noise(void **state) {
+    (void)state;
+    static strait_run run;
+    static strait_run_plan plan;
+    strait_group_owners out[2];
+    plan = (strait_run_plan){.n_stages = 2,
+                             .replicas = {1, 2},
+                             .n_members = 3,
+                             .groups = strait_groups_make(8, 8, 2),
+                             .sums_pairwise = 1};
+    const strait_step_times noisy[] = {{.forward = 9}, {.forward = 1.0}, {.forward = 1.3}};
+    const strait_step_times uneven[] = {{.forward = 9}, {.forward = 1.0}, {.forward = 3.0}};
+    strait_shares_choose(&run, &plan, NULL, out);
+    CHECK(count(&out[0], 0) == 8 && count(&out[1], 0) == 4);
+    strait_shares_choose(&run, &plan, noisy, out);
+    CHECK(count(&out[1], 0) == 4);
+    strait_shares_choose(&run, &plan, uneven, out);
+    CHECK(count(&out[1], 0) == 6 && count(&out[1], 1) == 2);
+    plan.sums_pairwise = 0; // shares would change the result, and measurements are never the same
+    strait_shares_choose(&run, &plan, uneven, out);
+    CHECK(count(&out[1], 0) == 4);
+    run.stages.speeds = (strait_option_ints){{1, 1, 7}, 3};
+    strait_shares_choose(&run, &plan, uneven, out);
+    CHECK(count(&out[1], 0) == 1 && count(&out[1], 1) == 7);
+}
+
+static void means_divide_among_replicas(void **state) {
+    (void)state;
+    const strait_step_times times[] = {{.forward = 1, .wall = 4}, {.forward = 3, .wall = 8}};
+    CHECK(strait_shares_mean(times, 2, 1).forward == 2.0);
+    CHECK(strait_shares_mean(times, 2, 2).forward == 1.0);
+    CHECK(strait_shares_mean(times, 2, 1).wall == 6.0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_speeds_but_not_noise),
+        cmocka_unit_test(means_divide_among_replicas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
