@@ -11,7 +11,7 @@ static int is_before(strait_place_rule rule, strait_place_rank a, strait_place_r
 
 void strait_place(strait_place_rule rule, const strait_place_rank *ranks, int n_ranks, int n_stages,
                   int *out) {
-    int order[STRAIT_PLACE_RANKS];
+    int order[STRAIT_PLACE_RANKS] = {0};
     for (int i = 0; i < n_ranks; i++) {
         int at = i;
         for (; at > 0 && is_before(rule, ranks[i], ranks[order[at - 1]]); at--)
