@@ -85,6 +85,7 @@ static strait_err write_text(const char *text, size_t n) {
 }
 
 static strait_err keep_text(output *o, const char *text, size_t n) {
+    if (n == 0) return STRAIT_OK;
     if (o->n + n > o->capacity) {
         const size_t capacity = 2 * (o->n + n);
         char *larger = realloc(o->text, capacity);
@@ -106,7 +107,7 @@ static strait_err print_json(const printer *p, const output *o) {
     printf("{\"prompt\": ");
     strait_json_text_print(stdout, prompt, strlen(prompt));
     printf(", \"text\": ");
-    strait_json_text_print(stdout, o->text, o->n);
+    strait_json_text_print(stdout, o->text != NULL ? o->text : "", o->n);
     printf(", \"tokens\": %lld, \"finish_reason\": \"%s\"}\n", (long long)o->n_tokens,
            o->why == STRAIT_GENERATE_STOPPED ? "stop" : "length");
     return write_text("", 0);
