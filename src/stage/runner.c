@@ -144,6 +144,38 @@ static strait_err list_microbatches(struct strait_runner *runner) {
     return runner->replica == 0 ? strait_runner_share(runner, runner->owners) : STRAIT_OK;
 }
 
+/* Memory for what a step reports. */
+static strait_err open_results(struct strait_runner *runner) {
+    /* Pinned, so that the device copies losses and squares without blocking the host. */
+    if (runner->sender == NULL) {
+        STRAIT_TRY(runner->backend->ops->alloc_host(
+            runner->backend,
+            (size_t)(runner->plan.sequences * runner->plan.shape.context) * sizeof *runner->losses,
+            (void **)&runner->losses));
+        STRAIT_TRY(strait_alloc((size_t)runner->plan.sequences, sizeof *runner->sequence_losses,
+                                "losses of sequences", (void **)&runner->sequence_losses));
+    }
+    return runner->backend->ops->alloc_host(runner->backend,
+                                            (size_t)runner->n_params * sizeof *runner->squares,
+                                            (void **)&runner->squares);
+}
+
+/* What a step needs besides the model and its boundaries. */
+static strait_err open_training(struct strait_runner *runner) {
+    STRAIT_TRY(list_params(runner)); // after the codecs are open: they have parameters
+    const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
+    STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, runner->params, runner->n_params,
+                                     &runner->optimizer));
+    STRAIT_TRY(strait_gradient_sums_init(&runner->sums, runner->plan.groups.n_groups,
+                                         strait_gradient_sums_buffers(&runner->plan, runner->stage),
+                                         runner->params, runner->n_params, runner->backend));
+    STRAIT_TRY(strait_loader_prepare(runner->loader, runner->backend, runner->n_slots));
+    STRAIT_TRY(list_microbatches(runner));
+    STRAIT_TRY(open_results(runner));
+    STRAIT_TRY(open_reduction(runner));
+    return runner->backend->ops->event_open(runner->backend, &runner->measured);
+}
+
 static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
     const strait_stage_spec spec = strait_run_plan_stage(&runner->plan, runner->stage,
                                                          runner->n_slots);
@@ -158,29 +190,7 @@ static strait_err open_into(struct strait_runner *runner, const strait_run *run)
         STRAIT_TRY(strait_codec_basis_view(codec_of(runner->sender), &basis, &fixed));
         STRAIT_TRY(strait_stage_set_basis(runner->model, basis, fixed));
     }
-    STRAIT_TRY(list_params(runner)); // after the codecs are open: they have parameters
-    const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
-    STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, runner->params, runner->n_params,
-                                     &runner->optimizer));
-    STRAIT_TRY(strait_gradient_sums_init(&runner->sums, runner->plan.groups.n_groups,
-                                         strait_gradient_sums_buffers(&runner->plan, runner->stage),
-                                         runner->params, runner->n_params, runner->backend));
-    STRAIT_TRY(strait_loader_prepare(runner->loader, runner->backend, runner->n_slots));
-    STRAIT_TRY(list_microbatches(runner));
-    /* Pinned, so that the device copies losses and squares without blocking the host. */
-    if (runner->sender == NULL) {
-        STRAIT_TRY(runner->backend->ops->alloc_host(
-            runner->backend,
-            (size_t)(runner->plan.sequences * spec.seq_len) * sizeof *runner->losses,
-            (void **)&runner->losses));
-        STRAIT_TRY(strait_alloc((size_t)runner->plan.sequences, sizeof *runner->sequence_losses,
-                                "losses of sequences", (void **)&runner->sequence_losses));
-    }
-    STRAIT_TRY(runner->backend->ops->alloc_host(runner->backend,
-                                                (size_t)runner->n_params * sizeof *runner->squares,
-                                                (void **)&runner->squares));
-    STRAIT_TRY(open_reduction(runner));
-    return runner->backend->ops->event_open(runner->backend, &runner->measured);
+    return open_training(runner);
 }
 
 strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan,
