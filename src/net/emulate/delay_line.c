@@ -37,12 +37,14 @@ size_t strait_delay_line_bytes(size_t bytes) {
 strait_err strait_delay_line_reserve(struct strait_delay_line *line, size_t bytes) {
     const size_t capacity = capacity_for(bytes, line->capacity > 0 ? line->capacity : SMALLEST);
     if (capacity == line->capacity) return STRAIT_OK;
-    /* Both are allocated before anything changes, so that a failure leaves the line usable. */
+    /* Both are allocated before anything changes, so that a failure leaves the line usable. They
+     * are written before they are read, and most of them is never used: zeroing would commit it
+     * all. */
     const size_t n_marks = capacity / BYTES_PER_MARK;
     void *ring = NULL, *marks = NULL;
-    STRAIT_TRY(strait_alloc(capacity, 1, "link send buffer", &ring));
-    const strait_err err = strait_alloc(n_marks, sizeof(struct strait_delay_line_mark),
-                                        "link send marks", &marks);
+    STRAIT_TRY(strait_alloc_unset(capacity, 1, "link send buffer", &ring));
+    const strait_err err = strait_alloc_unset(n_marks, sizeof(struct strait_delay_line_mark),
+                                              "link send marks", &marks);
     if (err != STRAIT_OK) {
         strait_alloc_free(ring);
         return err;
