@@ -1,9 +1,10 @@
-/* cmd_compare.c - strait compare RUN...: losses, traffic and time to a loss, side by side. */
+/* cmd_compare.c - strait compare RUN...: models, losses, traffic and time to a loss, side by side.
+ */
+#include "base/alloc.h"
 #include "base/json.h"
 #include "commands.h"
+#include "compare.h"
 #include "data/tokenizer/utf8.h"
-#include "report/history.h"
-#include "report/plot.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -12,13 +13,12 @@
 #include <string.h>
 
 enum {
-    RUNS_MAX = 64,
-    NAME_MAX_BYTES = 1024,
-    POINTS_MAX = 4096
+    RUNS_MAX = STRAIT_COMPARE_RUNS,
+    DIFFERENCES = 1024 // bytes of a list of them
 };
 
 static double target = INFINITY; // not given
-static int as_markdown, as_json;
+static int as_markdown, as_json, by_training;
 static const char *plot_path, *against = "step";
 
 static const strait_flag flags[] = {
@@ -26,19 +26,24 @@ static const strait_flag flags[] = {
      "the target loss (default: the highest final loss of all runs)"},
     {"markdown", 'm', STRAIT_FLAG_SWITCH, &as_markdown, NULL, "print the table as Markdown"},
     {"json", 0, STRAIT_FLAG_SWITCH, &as_json, NULL, "print one JSON object per line"},
-    {"plot", 'p', STRAIT_FLAG_TEXT, &plot_path, "FILE", "draw losses into an SVG file"},
+    {"training", 0, STRAIT_FLAG_SWITCH, &by_training, NULL,
+     "compare training losses, not those of validations"},
+    {"plot", 'p', STRAIT_FLAG_TEXT, &plot_path, "FILE",
+     "draw losses into FILE.svg or FILE.png, with means and ranges over seeds, or write all points "
+     "into FILE.csv"},
     {"against", 0, STRAIT_FLAG_TEXT, &against, "WHAT",
-     "x axis of the plot: step, seconds, meter or bytes (default step)"},
+     "x axis of the plot: step (default), tokens, seconds, meter, traffic (bytes since the "
+     "beginning) or bytes (per token)"},
     {0},
 };
 
-typedef struct row {
-    char name[NAME_MAX_BYTES]; // UTF-8 without control characters, whatever the folder is called
-    strait_history history;
-    double loss, steps_to, seconds_to, meter_to;
-} row;
+typedef strait_compare_row row;
 
 static row rows[RUNS_MAX];
+
+static const char *quantity(void) {
+    return by_training ? "training loss" : "validation loss";
+}
 
 /* The last part of a path. */
 static const char *name_of(const char *path) {
@@ -63,23 +68,49 @@ static void set_name(row *r, const char *path) {
     r->name[used] = '\0';
 }
 
-/* By default the target is the highest final loss, which every run has reached. */
-static strait_err read_rows(int n, const char **paths) {
-    double highest = -(double)INFINITY;
-    for (int i = 0; i < n; i++) {
-        set_name(&rows[i], paths[i]);
-        STRAIT_TRY(strait_history_read(paths[i], &rows[i].history));
-        rows[i].loss = strait_history_loss(&rows[i].history);
-        if (rows[i].loss > highest) highest = rows[i].loss;
+static void close_row(row *r) {
+    strait_history_close(&r->history);
+    strait_alloc_free(r->run);
+    *r = (row){0};
+}
+
+/* A run that has no loss to compare is left out, with a note. */
+static strait_err read_row(const char *path, int *n) {
+    row *r = &rows[*n];
+    set_name(r, path);
+    STRAIT_TRY(strait_history_read_any(path, &r->history));
+    if (by_training) STRAIT_TRY(strait_history_use_training(&r->history));
+    if (r->history.n_valid == 0) {
+        fprintf(stderr,
+                "note: %s has no validation yet and is left out; --training compares training "
+                "losses\n",
+                r->name);
+        close_row(r);
+        return STRAIT_OK;
     }
+    strait_compare_read_run(path, r);
+    r->loss = strait_history_loss(&r->history);
+    ++*n;
+    return STRAIT_OK;
+}
+
+/* By default the target is the highest final loss, which every run has reached. */
+static strait_err read_rows(int n_paths, const char **paths, int *n) {
+    double highest = -(double)INFINITY;
+    for (int i = 0; i < n_paths; i++)
+        STRAIT_TRY(read_row(paths[i], n));
+    if (*n == 0) return STRAIT_FAIL(STRAIT_EDATA, "no run has a validation yet");
+    for (int i = 0; i < *n; i++)
+        if (rows[i].loss > highest) highest = rows[i].loss;
     if (!isfinite(target)) target = highest;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < *n; i++) {
         const strait_history *h = &rows[i].history;
         rows[i].steps_to = strait_history_steps_to(h, target);
         rows[i].seconds_to = rows[i].steps_to * h->seconds;
         rows[i].meter_to = h->meter_seconds > 0.0 ? rows[i].steps_to * h->meter_seconds
                                                   : (double)NAN;
     }
+    strait_compare_group(rows, *n);
     return STRAIT_OK;
 }
 
@@ -90,12 +121,23 @@ static void print_cell(double value, const char *format) {
     printf(as_markdown ? " %s |" : " %12s", cell);
 }
 
+static void print_text(const char *text) {
+    printf(as_markdown ? " %s |" : " %12s", text);
+}
+
+/* A run of one stage has a codec in its file that it does not use. */
+static const char *codec_of(const row *r) {
+    if (r->run == NULL) return "-";
+    return r->run->stages.count > 1 ? r->run->link.codec.name : "one stage";
+}
+
 /* Columns of the meter appear only if a run was trained with one. */
 static void print_head(int has_meter) {
-    static const char *const heads[] = {"steps",      "loss",     "to first", "bytes out",
-                                        "bytes back", "tokens/s", "steps to", "seconds to",
+    static const char *const heads[] = {"steps",      "params",   "MFLOP/tok", "codec",
+                                        "seed",       "loss",     "to first",  "bytes out",
+                                        "bytes back", "tokens/s", "steps to",  "seconds to",
                                         "sooner",     "meter to", "sooner"};
-    const int n = has_meter ? 11 : 9;
+    const int n = has_meter ? 15 : 13;
     printf(as_markdown ? "| run |" : "%-24s", "run");
     for (int i = 0; i < n; i++)
         printf(as_markdown ? " %s |" : " %12s", heads[i]);
@@ -110,6 +152,10 @@ static void print_head(int has_meter) {
 static void print_row(const row *r, int has_meter) {
     printf(as_markdown ? "| %s |" : "%-24s", r->name);
     print_cell((double)r->history.steps, "%.0f");
+    print_cell(1e-6 * r->parameters, "%.2fM");
+    print_cell(1e-6 * r->flops, "%.3g");
+    print_text(codec_of(r));
+    print_cell(r->run != NULL ? (double)r->run->train.seed : (double)NAN, "%.0f");
     print_cell(r->loss, "%.4f");
     print_cell(100.0 * (r->loss / rows[0].loss - 1.0), "%+.2f%%");
     print_cell(r->history.forward_bytes, "%.2f");
@@ -125,6 +171,27 @@ static void print_row(const row *r, int has_meter) {
     printf("\n");
 }
 
+/* What else differs decides what a comparison of losses means. */
+static void print_differences(int n) {
+    char text[DIFFERENCES];
+    for (int i = 1; i < n; i++) {
+        strait_compare_differences(&rows[0], &rows[i], text, sizeof text);
+        if (text[0] != '\0') printf("\n%s differs in: %s\n", rows[i].name, text);
+        if (rows[0].run == NULL || rows[i].run == NULL)
+            printf("\n%s: what differs from %s is unknown without run.yaml\n", rows[i].name,
+                   rows[0].name);
+    }
+}
+
+static void print_means(int n) {
+    for (int i = 0; i < n; i++) {
+        if (rows[i].n_seeds < 2) continue;
+        const strait_compare_mean m = strait_compare_mean_of(rows, n, i);
+        printf("\n%s and runs of other seeds, %d in all: mean loss %.4f, range %.4f to %.4f\n",
+               rows[i].name, m.n, m.mean, m.low, m.high);
+    }
+}
+
 /* Seconds are steps times the median time of a step: interruptions of a run do not count. */
 static void print_table(int n) {
     int has_meter = 0;
@@ -133,11 +200,13 @@ static void print_table(int n) {
     print_head(has_meter);
     for (int i = 0; i < n; i++)
         print_row(&rows[i], has_meter);
+    print_means(n);
+    print_differences(n);
     if (isfinite(target))
-        printf("\n\"to\": until the validation loss fell to %.4f, at the median time of a step.\n",
+        printf("\n\"to\": until the %s fell to %.4f, at the median time of a step.\n", quantity(),
                target);
     else
-        printf("\n\"to\" is empty: no run has a finite validation loss.\n");
+        printf("\n\"to\" is empty: no run has a finite %s.\n", quantity());
 }
 
 /* JSON has no infinity; null says that the value is not known. */
@@ -145,8 +214,24 @@ static json_t *real_or_null(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+static void add_facts(const row *r, int n, json_t *o) {
+    char text[DIFFERENCES];
+    const strait_compare_mean m = strait_compare_mean_of(rows, n, r->group);
+    strait_compare_differences(&rows[0], r, text, sizeof text);
+    json_object_set_new(o, "parameters", real_or_null(r->parameters));
+    json_object_set_new(o, "flops_per_token", real_or_null(r->flops));
+    json_object_set_new(o, "codec", json_string(codec_of(r)));
+    json_object_set_new(
+        o, "seed", r->run != NULL ? json_integer((json_int_t)r->run->train.seed) : json_null());
+    json_object_set_new(o, "differs_in", json_string(text));
+    json_object_set_new(o, "seeds", json_integer(m.n));
+    json_object_set_new(o, "mean_loss", real_or_null(m.mean));
+    json_object_set_new(o, "lowest_loss", real_or_null(m.low));
+    json_object_set_new(o, "highest_loss", real_or_null(m.high));
+}
+
 /* json_pack fails on non-finite numbers; those that may be are passed as null instead. */
-static strait_err print_json(const row *r) {
+static strait_err print_json(const row *r, int n) {
     json_t *o = json_pack("{s:s,s:I,s:o,s:f,s:f,s:f,s:f,s:f,s:o}", "run", r->name, "steps",
                           (json_int_t)r->history.steps, "valid_loss", real_or_null(r->loss),
                           "seconds", r->history.seconds, "meter_seconds", r->history.meter_seconds,
@@ -160,6 +245,7 @@ static strait_err print_json(const row *r) {
     json_object_set_new(o, "steps_to", real_or_null(r->steps_to));
     json_object_set_new(o, "seconds_to", real_or_null(r->seconds_to));
     json_object_set_new(o, "meter_seconds_to", real_or_null(r->meter_to));
+    add_facts(r, n, o);
     char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9));
     if (text != NULL) printf("%s\n", text);
     free(text);
@@ -167,41 +253,13 @@ static strait_err print_json(const row *r) {
     return STRAIT_OK;
 }
 
-/* The x value of a validation in the plot. */
-static double x_value(const strait_history *h, int64_t step) {
-    if (strcmp(against, "seconds") == 0) return (double)step * h->seconds;
-    if (strcmp(against, "meter") == 0) return (double)step * h->meter_seconds;
-    return (double)step;
-}
-
-/* Long runs have more validations than a line needs points: they are thinned evenly. */
+/* A run that sent nothing has no place on an axis of bytes. */
 static strait_err draw(int n) {
-    static double x[RUNS_MAX][POINTS_MAX], y[RUNS_MAX][POINTS_MAX];
-    static strait_plot_line lines[RUNS_MAX];
-    const int by_bytes = strcmp(against, "bytes") == 0;
-    for (int i = 0; i < n; i++) {
-        const strait_history *h = &rows[i].history;
-        if (by_bytes && !(h->forward_bytes + h->backward_bytes > 0.0))
+    const int by_bytes = strcmp(against, "bytes") == 0 || strcmp(against, "traffic") == 0;
+    for (int i = 0; i < n && by_bytes; i++)
+        if (!(rows[i].history.forward_bytes + rows[i].history.backward_bytes > 0.0))
             fprintf(stderr, "note: %s sent no bytes and is not in the plot\n", rows[i].name);
-        const int n_points = by_bytes ? 1 : h->n_valid < POINTS_MAX ? h->n_valid : POINTS_MAX;
-        lines[i] = (strait_plot_line){rows[i].name, x[i], y[i], n_points};
-        for (int k = 0; k < n_points; k++) { // the last always; the first where there are two
-            const int64_t left = n_points - 1 - k, last = h->n_valid - 1;
-            const int at = (int)(last - (n_points > 1 ? left * last / (n_points - 1) : 0));
-            x[i][k] = by_bytes ? h->forward_bytes + h->backward_bytes
-                               : x_value(h, h->valid[at].step);
-            y[i][k] = h->valid[at].loss;
-        }
-    }
-    const strait_plot plot = {.title = "validation loss",
-                              .x_label = by_bytes ? "bytes per token on the socket, both directions"
-                                         : strcmp(against, "meter") == 0 ? "seconds on the meter"
-                                                                         : against,
-                              .y_label = "loss",
-                              .is_log_x = by_bytes,
-                              .lines = lines,
-                              .n_lines = n};
-    return strait_plot_write(plot_path, &plot);
+    return strait_compare_draw(plot_path, against, quantity(), rows, n);
 }
 
 /* Checked before anything is drawn, because a plot without one of the runs would mislead. */
@@ -217,40 +275,40 @@ static strait_err check_meters(int n) {
 
 /* Everything that can be refused without reading a run is refused first. */
 static strait_err check_flags(int n_args) {
-    static const char *const kinds[] = {"step", "seconds", "meter", "bytes"};
     if (target <= 0.0) return STRAIT_FAIL(STRAIT_ECONFIG, "--loss %g: expected above 0", target);
+    STRAIT_TRY(strait_compare_check_axis(against));
     if (plot_path != NULL) STRAIT_TRY(strait_args_check_output("plot", plot_path));
+    if (plot_path != NULL) STRAIT_TRY(strait_compare_check_path(plot_path));
     if (n_args < 1 || n_args > RUNS_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "compare needs 1 to %d runs: strait compare RUN...",
                            RUNS_MAX);
-    for (int i = 0; i < 4; i++)
-        if (strcmp(against, kinds[i]) == 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG, "--against %s: expected step, seconds, meter or bytes",
-                       against);
+    return STRAIT_OK;
 }
 
 /* The table is printed before the plot is drawn: a plot that cannot be written loses nothing. */
 static strait_err run_compare(int n_args, const char **args) {
     STRAIT_TRY(check_flags(n_args));
-    strait_err err = read_rows(n_args, args);
-    if (err == STRAIT_OK && plot_path != NULL) err = check_meters(n_args);
-    if (err == STRAIT_OK && !as_json) print_table(n_args);
-    for (int i = 0; i < n_args && as_json && err == STRAIT_OK; i++)
-        err = print_json(&rows[i]);
-    if (err == STRAIT_OK && plot_path != NULL) err = draw(n_args);
-    for (int i = 0; i < n_args; i++)
-        strait_history_close(&rows[i].history);
+    int n = 0;
+    strait_err err = read_rows(n_args, args, &n);
+    if (err == STRAIT_OK && plot_path != NULL) err = check_meters(n);
+    if (err == STRAIT_OK && !as_json) print_table(n);
+    for (int i = 0; i < n && as_json && err == STRAIT_OK; i++)
+        err = print_json(&rows[i], n);
+    if (err == STRAIT_OK && plot_path != NULL) err = draw(n);
+    for (int i = 0; i < RUNS_MAX; i++)
+        close_row(&rows[i]);
     return err;
 }
 
 const strait_command strait_cmd_compare = {
     .name = "compare",
     .usage = "RUN... [flags]",
-    .summary = "compare losses, traffic and time to a loss of several runs",
+    .summary = "compare models, losses, traffic and time to a loss of several runs",
     .about =
         "Reads the metrics of runs (their folders) and prints the final loss of each, the bytes\n"
-        "it sent, and the steps and seconds it took to reach a target loss. The first run is\n"
-        "the baseline that others are compared with.",
+        "it sent, and the steps and seconds it took to reach a target loss, with the parameters,\n"
+        "FLOPs, codec and seed of each, and the keys in which it differs from the first run, the\n"
+        "baseline. Runs that differ in their seed alone are also averaged.",
     .flags = flags,
     .run = run_compare,
 };

@@ -1,5 +1,6 @@
 /* cmd_host.c - strait host RUN.yaml */
 #include "base/file.h"
+#include "codec_note.h"
 #include "commands.h"
 #include "net/core/reachability.h"
 #include "own_addresses.h"
@@ -355,6 +356,7 @@ static strait_err run_host(int n_args, const char **args) {
     STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
     STRAIT_TRY(strait_run_init_file(source.file, sets.items, sets.n, &run));
     STRAIT_TRY(strait_run_source_name(&source, run.name));
+    strait_codec_note(&run);
     strait_err err = strait_keys_open_host(key_folder, &identity);
     if (err != STRAIT_OK) strait_err_prefix("--keys DIR");
     if (err == STRAIT_OK) err = host(&run, source.folder, identity);

@@ -2,6 +2,7 @@
 #include <strait/cluster.h>
 #include <strait/session.h>
 
+#include "codec_note.h"
 #include "commands.h"
 #include "files.h"
 #include "launcher.h"
@@ -195,6 +196,7 @@ static strait_err run_train(int n_args, const char **args) {
     STRAIT_TRY(strait_run_load(source.file, sets.items, sets.n, &run));
     strait_err err = read_facts(run, &facts);
     if (err == STRAIT_OK) err = strait_run_source_name(&source, facts.name);
+    if (err == STRAIT_OK) strait_codec_note(run);
     if (err == STRAIT_OK)
         err = is_dry ? plan(run, &facts, source.folder) : train(run, source.folder);
     strait_run_close(&run);

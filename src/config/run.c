@@ -29,7 +29,10 @@ static const char *implied_variant(const strait_run *run) {
  * named. It stays a default: is_given is that of the user's own settings. */
 static strait_err load_options(const strait_options_source *source, strait_run *run) {
     unsigned char ignored[STRAIT_RUN_OPTIONS];
-    STRAIT_TRY(strait_options_load(strait_run_options(), source, run, run->is_given));
+    strait_options_source noting = *source;
+    noting.dropped = run->dropped;
+    run->dropped[0] = '\0';
+    STRAIT_TRY(strait_options_load(strait_run_options(), &noting, run, run->is_given));
     const char *variant = implied_variant(run);
     if (variant == NULL) return STRAIT_OK;
     char set[STRAIT_RUN_TEXT];
@@ -104,7 +107,13 @@ strait_err strait_run_init_file(const char *path, const char *const *sets, int n
     strait_err err = strait_file_read(path, FILE_MAX, &text, &bytes);
     if (err == STRAIT_ENOMEM) return err;
     if (err != STRAIT_OK) return STRAIT_ECONFIG; // the user named a wrong run file
-    const strait_options_source source = {path, text, bytes, folder, sets, n_sets, here};
+    const strait_options_source source = {.name = path,
+                                          .text = text,
+                                          .bytes = bytes,
+                                          .folder = folder,
+                                          .sets = sets,
+                                          .n_sets = n_sets,
+                                          .set_folder = here};
     err = load(&source, out);
     strait_alloc_free(text);
     return err;

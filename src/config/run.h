@@ -100,6 +100,8 @@ typedef struct strait_run {
     /* By the order of the table: whether the user set the option, in the file or by an override.
      * strait_run_save writes only those as set. */
     unsigned char is_given[STRAIT_RUN_OPTIONS];
+    /* Keys of the file that belong to another codec than an override chose, for a note. */
+    char dropped[STRAIT_OPTIONS_DROPPED];
 } strait_run;
 
 // NOLINTEND(bugprone-macro-parentheses)

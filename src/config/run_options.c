@@ -147,6 +147,7 @@ static const strait_options table = {
     .n_presets = sizeof presets / sizeof *presets,
     .renames = renames,
     .n_renames = sizeof renames / sizeof *renames,
+    .chooser = "link.codec.name",
 };
 
 const strait_options *strait_run_options(void) {

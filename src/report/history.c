@@ -16,7 +16,7 @@ typedef struct times {
 typedef struct reading {
     strait_history *out;
     times *steps;
-    size_t n_steps, steps_capacity, valid_capacity;
+    size_t n_steps, steps_capacity, valid_capacity, train_capacity;
 } reading;
 
 static double number(const json_t *object, const char *key) {
@@ -39,6 +39,28 @@ static strait_err take_valid(reading *r, const strait_metrics_point *point) {
     return STRAIT_OK;
 }
 
+/* Runs of earlier versions have no count of tokens. */
+static strait_err take_point(reading *r, const strait_metrics_line *line, const json_t *object) {
+    strait_history *h = r->out;
+    void *memory = h->train;
+    STRAIT_TRY(reserve(&memory, (size_t)h->n_train, &r->train_capacity, sizeof *h->train));
+    h->train = memory;
+    const strait_history_step before = h->n_train > 0 ? h->train[h->n_train - 1]
+                                                      : (strait_history_step){0};
+    const double seconds = number(object, "seconds");
+    const double counted = number(object, "tokens");
+    const double n = counted > before.tokens ? counted - before.tokens
+                                             : number(object, "tokens_per_s") * seconds;
+    const double bytes = number(object, "forward_bytes_per_token") +
+                         number(object, "backward_bytes_per_token");
+    h->train[h->n_train++] = (strait_history_step){.step = line->point.step,
+                                                   .loss = line->point.loss,
+                                                   .tokens = before.tokens + n,
+                                                   .seconds = before.seconds + seconds,
+                                                   .bytes = before.bytes + bytes * n};
+    return STRAIT_OK;
+}
+
 /* Bytes and ratios hardly change during a run, so the last step stands for all. */
 static strait_err take_step(reading *r, const strait_metrics_line *line) {
     strait_history *h = r->out;
@@ -55,8 +77,9 @@ static strait_err take_step(reading *r, const strait_metrics_line *line) {
     h->backward_bytes = number(object, "backward_bytes_per_token");
     h->ratio_forward = number(object, "ratio_forward");
     h->ratio_backward = number(object, "ratio_backward");
+    const strait_err err = take_point(r, line, object);
     json_decref(object);
-    return STRAIT_OK;
+    return err;
 }
 
 /* A damaged line is an error: a comparison must not silently leave out a part of a run. */
@@ -83,18 +106,15 @@ static void take_median(reading *r) {
     r->out->tokens_per_s = middle->tokens_per_s;
 }
 
-/* A loss that was never measured cannot be compared. */
 static strait_err read_file(const char *path, reading *r) {
     STRAIT_TRY(strait_metrics_walk(path, take_line, r));
     if (r->n_steps == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: has no training step yet", path);
-    if (r->out->n_valid == 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s: has no validation yet; set train.valid_every", path);
     take_median(r);
     return STRAIT_OK;
 }
 
 /* Accepts the folder of a run, or a metrics file that was copied out of it. */
-strait_err strait_history_read(const char *path, strait_history *out) {
+strait_err strait_history_read_any(const char *path, strait_history *out) {
     char file[STRAIT_PATH_MAX];
     STRAIT_TRY(
         strait_file_path(file, strait_file_is_folder(path) ? "%s/metrics.jsonl" : "%s", path));
@@ -109,9 +129,42 @@ strait_err strait_history_read(const char *path, strait_history *out) {
     return err;
 }
 
+/* A loss that was never measured cannot be compared. */
+strait_err strait_history_read(const char *path, strait_history *out) {
+    STRAIT_TRY(strait_history_read_any(path, out));
+    if (out->n_valid > 0) return STRAIT_OK;
+    strait_history_close(out);
+    return STRAIT_FAIL(STRAIT_EDATA, "%s: has no validation yet; set train.valid_every", path);
+}
+
+const strait_history_step *strait_history_at(const strait_history *history, int64_t step) {
+    int low = 0, high = history->n_train;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (history->train[middle].step <= step)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? &history->train[low - 1] : NULL;
+}
+
+strait_err strait_history_use_training(strait_history *history) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc((size_t)history->n_train, sizeof *history->valid, "history", &memory));
+    strait_alloc_free(history->valid);
+    history->valid = memory;
+    history->n_valid = history->n_train;
+    for (int i = 0; i < history->n_train; i++)
+        history->valid[i] = (strait_metrics_point){
+            .step = history->train[i].step, .loss = history->train[i].loss, .is_valid_loss = 1};
+    return STRAIT_OK;
+}
+
 /* Also after a read that failed half way. */
 void strait_history_close(strait_history *history) {
     strait_alloc_free(history->valid);
+    strait_alloc_free(history->train);
     *history = (strait_history){0};
 }
 

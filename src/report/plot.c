@@ -2,10 +2,12 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "report/plot_surface.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     WIDTH = 760,
@@ -15,18 +17,17 @@ enum {
     TOP = 40,
     BOTTOM = 55,
     TICKS = 6,
-    LINE_HEIGHT = 18
+    LINE_HEIGHT = 18,
+    BLACK = 0x000000,
+    GREY = 0xdddddd
 };
 
 /* After the last colour the colours repeat with another dash pattern. */
-static const char *const dashes[] = {"", "6 3", "2 3", "9 3 2 3"};
-
-static const char *const colours[] = {"#1b6ca8", "#d1495b", "#2e933c", "#8f5db7",
-                                      "#e08e1b", "#3d3d3d", "#0f9d9a", "#a0522d"};
+static const uint32_t colours[] = {0x1b6ca8, 0xd1495b, 0x2e933c, 0x8f5db7,
+                                   0xe08e1b, 0x3d3d3d, 0x0f9d9a, 0xa0522d};
 
 enum {
-    N_COLOURS = sizeof colours / sizeof *colours,
-    N_DASHES = sizeof dashes / sizeof *dashes
+    N_COLOURS = sizeof colours / sizeof *colours
 };
 
 typedef struct range {
@@ -34,11 +35,15 @@ typedef struct range {
 } range;
 
 typedef struct canvas {
-    FILE *file;
+    struct strait_plot_surface *surface;
     const strait_plot *plot;
     int height; // larger than HEIGHT when there are many names
     range x, y; // x holds logarithms when the axis is logarithmic
 } canvas;
+
+static strait_plot_band band_of(const strait_plot *plot, int i) {
+    return plot->bands != NULL ? plot->bands[i] : (strait_plot_band){NULL, NULL};
+}
 
 static double x_of(const strait_plot *plot, double x) {
     return plot->is_log_x ? log2(x) : x;
@@ -57,11 +62,14 @@ static strait_err measure(canvas *c) {
     c->x = c->y = (range){(double)INFINITY, -(double)INFINITY};
     for (int i = 0; i < c->plot->n_lines; i++) {
         const strait_plot_line *line = &c->plot->lines[i];
+        const strait_plot_band band = band_of(c->plot, i);
         for (int k = 0; k < line->n; k++) {
             const double x = x_of(c->plot, line->x[k]);
             if (!isfinite(x) || !isfinite(line->y[k])) continue;
             widen(&c->x, x);
             widen(&c->y, line->y[k]);
+            if (band.low != NULL && isfinite(band.low[k])) widen(&c->y, band.low[k]);
+            if (band.high != NULL && isfinite(band.high[k])) widen(&c->y, band.high[k]);
             n++;
         }
     }
@@ -77,29 +85,21 @@ static double left_of(const canvas *c, double x) {
     return LEFT + (x - c->x.low) / (c->x.high - c->x.low) * (WIDTH - LEFT - RIGHT);
 }
 
-/* SVG counts from the top, a plot from the bottom. */
+/* A surface counts from the top, a plot from the bottom. */
 static double top_of(const canvas *c, double y) {
     return c->height - BOTTOM -
            (y - c->y.low) / (c->y.high - c->y.low) * (c->height - TOP - BOTTOM);
 }
 
-/* Names come from users' folders; only these two characters end or start markup here. */
-static void put_text(const canvas *c, double left, double top, const char *more, const char *text) {
-    fprintf(c->file, "<text x=\"%.1f\" y=\"%.1f\" %s>", left, top, more);
-    for (; *text != '\0'; text++) {
-        if (*text == '<')
-            fputs("&lt;", c->file);
-        else if (*text == '&')
-            fputs("&amp;", c->file);
-        else
-            fputc(*text, c->file);
-    }
-    fputs("</text>\n", c->file);
+static void put_text(const canvas *c, double left, double top, strait_plot_anchor anchor,
+                     const char *text) {
+    c->surface->ops->text(c->surface,
+                          &(strait_plot_text){.x = left, .y = top, .anchor = anchor, .text = text});
 }
 
 static void put_rule(const canvas *c, double x1, double y1, double x2, double y2) {
-    fprintf(c->file, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n",
-            x1, y1, x2, y2);
+    const double xy[] = {x1, y1, x2, y2};
+    c->surface->ops->line(c->surface, (strait_plot_style){GREY, 1.0, 0}, xy, 2);
 }
 
 /* The distance between ticks: 1, 2 or 5 times a power of ten, giving at most TICKS ticks. */
@@ -120,7 +120,7 @@ static void put_ticks_of_y(const canvas *c) {
         const double y = first + i * step;
         (void)snprintf(label, sizeof label, "%.6g", fabs(y) < step * 1e-6 ? 0.0 : y);
         put_rule(c, LEFT, top_of(c, y), WIDTH - RIGHT, top_of(c, y));
-        put_text(c, LEFT - 8, top_of(c, y) + 4, "text-anchor=\"end\"", label);
+        put_text(c, LEFT - 8, top_of(c, y) + 4, STRAIT_PLOT_END, label);
     }
 }
 
@@ -135,84 +135,114 @@ static void put_ticks_of_x(const canvas *c) {
         const double x = first + i * step;
         (void)snprintf(label, sizeof label, "%.6g", c->plot->is_log_x ? exp2(x) : x);
         put_rule(c, left_of(c, x), TOP, left_of(c, x), c->height - BOTTOM);
-        put_text(c, left_of(c, x), c->height - BOTTOM + 18, "text-anchor=\"middle\"", label);
+        put_text(c, left_of(c, x), c->height - BOTTOM + 18, STRAIT_PLOT_MIDDLE, label);
     }
 }
 
 static void put_frame(const canvas *c) {
-    char rotated[80];
+    const struct strait_plot_surface_ops *ops = c->surface->ops;
     const double middle = (TOP + c->height - BOTTOM) / 2.0;
-    fprintf(c->file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-            "font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
-            WIDTH, c->height, WIDTH, c->height);
     put_ticks_of_y(c);
     put_ticks_of_x(c);
-    put_text(c, LEFT, TOP - 16, "font-size=\"14\"", c->plot->title);
-    put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, c->height - 14, "text-anchor=\"middle\"",
-             c->plot->x_label);
-    (void)snprintf(rotated, sizeof rotated,
-                   "text-anchor=\"middle\" transform=\"rotate(-90 16 %.0f)\"", middle);
-    put_text(c, 16, middle, rotated, c->plot->y_label);
+    ops->text(c->surface,
+              &(strait_plot_text){.x = LEFT, .y = TOP - 16, .is_title = 1, .text = c->plot->title});
+    put_text(c, (LEFT + WIDTH - RIGHT) / 2.0, c->height - 14, STRAIT_PLOT_MIDDLE, c->plot->x_label);
+    ops->text(c->surface, &(strait_plot_text){.x = 16,
+                                              .y = middle,
+                                              .anchor = STRAIT_PLOT_MIDDLE,
+                                              .is_upright = 1,
+                                              .text = c->plot->y_label});
 }
 
-/* The last point is marked and names of single points stand beside them, because a line of one
- * point would not be visible. */
-static void put_line(const canvas *c, int which) {
-    const strait_plot_line *line = &c->plot->lines[which];
-    const char *colour = colours[which % N_COLOURS];
-    char fill[32];
-    (void)snprintf(fill, sizeof fill, "fill=\"%s\"", colour);
-    double left = 0.0;
-    double top = 0.0;
-    const char *dash = dashes[which / N_COLOURS % N_DASHES];
-    fprintf(c->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"", colour);
-    if (dash[0] != '\0') fprintf(c->file, " stroke-dasharray=\"%s\"", dash);
-    fputs(" points=\"", c->file);
+/* The finite points of one of the curves of a line, as pairs on the surface. */
+static int place(const canvas *c, const strait_plot_line *line, const double *y, double *xy) {
+    int n = 0;
     for (int k = 0; k < line->n; k++) {
         const double x = x_of(c->plot, line->x[k]);
-        if (!isfinite(x) || !isfinite(line->y[k])) continue;
-        left = left_of(c, x);
-        top = top_of(c, line->y[k]);
-        fprintf(c->file, "%.1f,%.1f ", left, top);
+        if (!isfinite(x) || !isfinite(y[k])) continue;
+        xy[(size_t)2 * (size_t)n] = left_of(c, x);
+        xy[(size_t)2 * (size_t)n + 1] = top_of(c, y[k]);
+        n++;
     }
-    fputs("\"/>\n", c->file);
-    if (left == 0.0) return; // the line has no finite point
-    fprintf(c->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" %s/>\n", left, top, fill);
-    if (line->n == 1)
-        put_text(c, left + 7, top + 4, fill, line->name);
-    else
-        put_text(c, WIDTH - RIGHT + 12, TOP + LINE_HEIGHT * (which + 1), fill, line->name);
+    return n;
 }
 
-strait_err strait_plot_render(const strait_plot *plot, char **out, size_t *out_bytes) {
+/* From the lowest values forth and back along the highest. */
+static void put_band(const canvas *c, int which, uint32_t colour, double *xy) {
+    const strait_plot_line *line = &c->plot->lines[which];
+    const strait_plot_band band = band_of(c->plot, which);
+    if (band.low == NULL || band.high == NULL) return;
+    const int n = place(c, line, band.low, xy);
+    double *back = xy + (size_t)2 * (size_t)n;
+    const int n_back = place(c, line, band.high, back);
+    for (int i = 0, k = n_back - 1; i < k; i++, k--)
+        for (int j = 0; j < 2; j++) {
+            double *a = &back[(size_t)2 * (size_t)i + (size_t)j];
+            double *b = &back[(size_t)2 * (size_t)k + (size_t)j];
+            const double kept = *a;
+            *a = *b;
+            *b = kept;
+        }
+    if (n + n_back > 2) c->surface->ops->band(c->surface, colour, xy, n + n_back);
+}
+
+/* The last point is marked, because a line of one point would not be visible. Names stand in a list
+ * at the side: beside points of similar runs they would cover each other. */
+static strait_err put_line(const canvas *c, int which) {
+    const strait_plot_line *line = &c->plot->lines[which];
+    const struct strait_plot_surface_ops *ops = c->surface->ops;
+    const uint32_t colour = colours[which % N_COLOURS];
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc((size_t)4 * (size_t)line->n, sizeof(double), "plot", &memory));
+    double *xy = memory;
+    put_band(c, which, colour, xy);
+    const int n = place(c, line, line->y, xy);
+    ops->line(c->surface, (strait_plot_style){colour, 1.8, which / N_COLOURS}, xy, n);
+    if (n > 0) {
+        ops->dot(c->surface, colour, xy[(size_t)2 * (size_t)(n - 1)],
+                 xy[(size_t)2 * (size_t)(n - 1) + 1]);
+        ops->text(c->surface, &(strait_plot_text){.x = WIDTH - RIGHT + 12,
+                                                  .y = TOP + LINE_HEIGHT * (which + 1),
+                                                  .colour = colour,
+                                                  .text = line->name});
+    }
+    strait_alloc_free(memory);
+    return STRAIT_OK;
+}
+
+/* Draws on a surface that `open` makes. */
+static strait_err render(const strait_plot *plot,
+                         strait_err (*open)(int, int, struct strait_plot_surface **), char **out,
+                         size_t *out_bytes) {
     canvas c = {.plot = plot, .height = TOP + BOTTOM + LINE_HEIGHT * plot->n_lines};
     if (c.height < HEIGHT) c.height = HEIGHT;
     STRAIT_TRY(measure(&c));
-    char *text = NULL;
-    size_t bytes = 0;
-    c.file = open_memstream(&text, &bytes);
-    if (c.file == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a plot");
+    STRAIT_TRY(open(WIDTH, c.height, &c.surface));
     put_frame(&c);
-    for (int i = 0; i < plot->n_lines; i++)
-        put_line(&c, i);
-    fputs("</svg>\n", c.file);
-    if (fclose(c.file) != 0) {
-        free(text);
-        return STRAIT_FAIL(STRAIT_ENOMEM, "no memory for a plot");
-    }
-    *out = text;
-    *out_bytes = bytes;
-    return STRAIT_OK;
+    strait_err err = STRAIT_OK;
+    for (int i = 0; i < plot->n_lines && err == STRAIT_OK; i++)
+        err = put_line(&c, i);
+    if (err == STRAIT_OK) return c.surface->ops->finish(c.surface, out, out_bytes);
+    c.surface->ops->discard(c.surface);
+    return err;
+}
+
+strait_err strait_plot_render(const strait_plot *plot, char **out, size_t *out_bytes) {
+    return render(plot, strait_plot_svg_open, out, out_bytes);
+}
+
+static int ends_with(const char *path, const char *ending) {
+    const size_t n = strlen(path), m = strlen(ending);
+    return n >= m && strcmp(path + n - m, ending) == 0;
 }
 
 /* Drawn into memory first, so that the file is replaced as a whole. */
 strait_err strait_plot_write(const char *path, const strait_plot *plot) {
-    char *text = NULL;
+    char *data = NULL;
     size_t bytes = 0;
-    STRAIT_TRY(strait_plot_render(plot, &text, &bytes));
-    const strait_err err = strait_file_replace(path, text, bytes);
-    free(text);
+    STRAIT_TRY(render(plot, ends_with(path, ".png") ? strait_plot_png_open : strait_plot_svg_open,
+                      &data, &bytes));
+    const strait_err err = strait_file_replace(path, data, bytes);
+    free(data);
     return err;
 }

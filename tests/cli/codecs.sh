@@ -112,7 +112,7 @@ quiet="--set stages.count=3 --set link.transport=inproc --set train.steps=30
 runs train run.yaml --out leaks $quiet --set link.codec.leak_limit=1
 says "$ERR" '^note: boundary [01] loses 0\.[0-9]+ of its activations, up from 0\.[0-9]+'
 runs train run.yaml --out stays $quiet --set train.optimizer=adamw-rows
-! grep -q '^note:' "$ERR" || fail "a warning was printed although the residual did not rise"
+! grep '^note:' "$ERR" | grep -qv 'changes the model' || fail "a warning was printed although the residual did not rise"
 
 # A basis update that moves nothing changes no bit, and a small one does not disturb the optimizer: second
 # moments that are lost there would lengthen the next updates.

@@ -127,7 +127,7 @@ says losses.svg '^<svg ' '>run</text>' '>cut</text>'
 runs compare run metered/metrics.jsonl --json --loss 0.001
 jq -es '(.[0].valid_loss > 1) and (.[0].steps_to == null) and (.[1].meter_seconds > 0)' "$OUT" \
     >/dev/null || fail "compare --json: $(cat "$OUT")"
-refuses 2 'expected step, seconds, meter or bytes' compare run --against tokens
+refuses 2 'expected step, tokens, seconds, meter, traffic or bytes' compare run --against miles
 odd=$(printf 'a\377b<\001c') # not UTF-8: replaced, so that JSON and SVG stay valid
 cp -r run "$odd"
 runs compare run "$odd" --json --plot odd.svg
@@ -146,7 +146,9 @@ runs compare long.jsonl --plot link.svg
 [ -L link.svg ] || fail "a symbolic link was replaced instead of its target"
 says target.svg '>6000</text>' # more validations than the plot has points per line
 echo '{"step":1,"loss":2}' >young.jsonl
-refuses 3 'no validation yet' compare run young.jsonl
+runs compare run young.jsonl
+says "$ERR" '^note: young.jsonl has no validation yet and is left out'
+refuses 3 'no run has a validation yet' compare young.jsonl
 
 # A report: one file with the figures of metrics.jsonl, what was run, and nothing from elsewhere.
 printf 'sampled <b>text' >sample.txt

@@ -111,10 +111,47 @@ static void apply_presets(const strait_options *table, void *object) {
     }
 }
 
+/* Whether the file's setting belongs to another choice than the overrides make: to another codec,
+ * whose bits would be refused. `chosen` is the override's value; NULL: there is none, or it is the
+ * file's. */
+static int is_dropped(const strait_options *table, const strait_setting *setting,
+                      const char *chosen) {
+    if (chosen == NULL || strcmp(setting->option->key, table->chooser) == 0) return 0;
+    const size_t n = (size_t)(strrchr(table->chooser, '.') - table->chooser) + 1;
+    return strncmp(setting->option->key, table->chooser, n) == 0;
+}
+
+/* The value that an override gives to table->chooser, if the file has another one. */
+static const char *find_choice(const strait_options *table, const strait_options_source *source,
+                               const strait_settings *list) {
+    const char *chosen = NULL, *before = NULL;
+    if (table->chooser == NULL) return NULL;
+    const size_t n = strlen(table->chooser);
+    for (int i = 0; i < source->n_sets; i++)
+        if (strncmp(source->sets[i], table->chooser, n) == 0 && source->sets[i][n] == '=')
+            chosen = source->sets[i] + n + 1;
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].option->key, table->chooser) == 0) before = list->items[i].text;
+    return chosen != NULL && before != NULL && strcmp(chosen, before) != 0 ? chosen : NULL;
+}
+
+/* Lists a key that was dropped, for people. */
+static void note_dropped(const strait_options_source *source, const char *key) {
+    char *out = source->dropped;
+    const size_t used = out != NULL ? strlen(out) : 0;
+    if (out == NULL || strstr(out, key) != NULL) return; // settings are applied more than once
+    (void)snprintf(out + used, STRAIT_OPTIONS_DROPPED - used, "%s%s", used > 0 ? ", " : "", key);
+}
+
 /* Overrides come after the file, so they win. is_given records both, for run.yaml. */
 static strait_err apply_user(const strait_options *table, const strait_options_source *source,
                              const strait_settings *list, void *object, unsigned char *is_given) {
+    const char *chosen = find_choice(table, source, list);
     for (int i = 0; i < list->n; i++) {
+        if (is_dropped(table, &list->items[i], chosen)) {
+            note_dropped(source, list->items[i].option->key);
+            continue;
+        }
         STRAIT_TRY(apply_setting(&list->items[i], source, object));
         if (is_given != NULL) is_given[list->items[i].option - table->rows] = 1;
     }

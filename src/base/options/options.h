@@ -74,7 +74,15 @@ typedef struct strait_options {
     int n_presets;
     const strait_option_rename *renames;
     int n_renames;
+    /* A key whose value decides what the other keys of its section mean, such as the name of a
+     * codec: where an override gives it another value than the file states, the file's other keys
+     * of that section are dropped. NULL: there is none. */
+    const char *chooser;
 } strait_options;
+
+enum {
+    STRAIT_OPTIONS_DROPPED = 256 // bytes of a list of keys
+};
 
 /* What the user wrote. Everything is borrowed for the call. */
 typedef struct strait_options_source {
@@ -85,6 +93,8 @@ typedef struct strait_options_source {
     const char *const *sets; // "train.learning_rate=0.1", each overrides the file and earlier ones
     int n_sets;
     const char *set_folder; // where relative paths of the overrides start; NULL: they stay
+    char *dropped; // STRAIT_OPTIONS_DROPPED bytes: receives the keys that were dropped (chooser),
+                   // separated by commas, after what is there; NULL: nobody wants to know
 } strait_options_source;
 
 /* Fills every field the table names: defaults, then presets, then the file, then the overrides.

@@ -6,6 +6,7 @@
 #include "scratch.h"
 
 #include <stdlib.h>
+#include <zlib.h>
 
 static char *drawn(const strait_plot *plot) {
     scratch dir = scratch_open();
@@ -113,10 +114,66 @@ static void test_rejects_a_plot_without_points(void **state) {
     CHECK(!strait_file_exists("unused.svg"));
 }
 
+/* Reads a big-endian number. */
+static unsigned u32_at(const char *at) {
+    const unsigned char *b = (const unsigned char *)at;
+    return (unsigned)b[0] << 24 | (unsigned)b[1] << 16 | (unsigned)b[2] << 8 | b[3];
+}
+
+/* Decoded by zlib alone: every chunk's checksum, the size, and the colour where the line ends. */
+static void test_writes_png_images(void **state) {
+    (void)state;
+    enum {
+        WIDE = 1520,
+        HIGH = 920,
+        ROW = 1 + 3 * WIDE
+    };
+    static unsigned char pixels[HIGH * ROW];
+    const double x[] = {0, 100}, y[] = {4, 2}, low[] = {3.5, 1.5}, high[] = {4.5, 2.5};
+    const strait_plot_line line = {"a run", x, y, 2};
+    const strait_plot_band band = {low, high};
+    const strait_plot plot = {
+        .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1, .bands = &band};
+    scratch dir = scratch_open();
+    char *png = NULL;
+    size_t bytes = 0, n_seen = 8, n_chunks = 0;
+    uLongf n = sizeof pixels;
+    CHECK_OK(strait_plot_write(scratch_at(&dir, "plot.png"), &plot));
+    CHECK_OK(strait_file_read(scratch_at(&dir, "plot.png"), 1 << 22, &png, &bytes));
+    scratch_close(&dir);
+    CHECK(bytes > 100 && memcmp(png, "\x89PNG\r\n\x1a\n", 8) == 0);
+    while (n_seen < bytes) {
+        const unsigned size = u32_at(png + n_seen);
+        const char *type = png + n_seen + 4;
+        CHECK(n_seen + 12 + size <= bytes);
+        CHECK(crc32(0, (const Bytef *)type, size + 4) == u32_at(type + 4 + size));
+        if (memcmp(type, "IHDR", 4) == 0)
+            CHECK(u32_at(type + 4) == WIDE && u32_at(type + 8) == HIGH);
+        if (memcmp(type, "IDAT", 4) == 0)
+            CHECK(uncompress(pixels, &n, (const Bytef *)type + 4, size) == Z_OK &&
+                  n == sizeof pixels);
+        n_seen += 12 + size;
+        n_chunks++;
+    }
+    CHECK(n_chunks == 3);
+    int n_blue = 0, n_shaded = 0;
+    for (int row = 0; row < HIGH; row++) {
+        CHECK(pixels[row * ROW] == 0);
+        for (int i = 0; i < WIDE; i++) {
+            const unsigned char *p = &pixels[row * ROW + 1 + 3 * i];
+            n_blue += p[0] == 0x1b && p[1] == 0x6c && p[2] == 0xa8;
+            n_shaded += p[0] == 0xdd && p[1] == 0xe9 && p[2] == 0xf2;
+        }
+    }
+    CHECK(n_blue > 1000 && n_shaded > 10000);
+    strait_alloc_free(png);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_draws_points_at_their_coordinates),
         cmocka_unit_test(test_log_axis_spaces_powers_evenly),
+        cmocka_unit_test(test_writes_png_images),
         cmocka_unit_test(test_distinguishes_many_lines),
         cmocka_unit_test(test_narrow_log_axis_has_ticks),
         cmocka_unit_test(test_rejects_a_plot_without_points),
