@@ -1,6 +1,7 @@
 /* agenda.h - the pending events of a simulated swarm, as a heap ordered by time. */
 #pragma once
 
+#include "check.h"
 #include "swarm/coordinator/coordinator.h"
 
 enum {
@@ -69,4 +70,24 @@ static inline pending agenda_take(agenda *a) {
         agenda_swap(a, i, least);
         i = least;
     }
+}
+
+/* Gives the coordinator an event and performs its actions, which may cause further events; calls
+ * `then` when the last of them is done. */
+static inline void feed_coordinator(struct strait_coordinator *coordinator,
+                                    const strait_swarm_event *event, int64_t now,
+                                    void (*perform)(const strait_swarm_action *action),
+                                    void (*then)(void)) {
+    enum {
+        DEEPEST = 6
+    };
+    static strait_swarm_actions actions[DEEPEST];
+    static int depth;
+    CHECK(depth < DEEPEST);
+    strait_swarm_actions *out = &actions[depth++];
+    strait_coordinator_step(coordinator, event, now, out);
+    for (int i = 0; i < out->n; i++)
+        perform(&out->items[i]);
+    depth--;
+    if (depth == 0) then();
 }

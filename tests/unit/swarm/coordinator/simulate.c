@@ -91,15 +91,7 @@ static void perform(const strait_swarm_action *a) {
 }
 
 static void feed(const strait_swarm_event *event) {
-    static strait_swarm_actions actions[4]; // events that cause events
-    static int depth;
-    EXPECT(depth < 4);
-    strait_swarm_actions *out = &actions[depth++];
-    strait_coordinator_step(&world.coordinator, event, world.now, out);
-    for (int i = 0; i < out->n; i++)
-        perform(&out->items[i]);
-    depth--;
-    if (depth == 0) trainer_continues();
+    feed_coordinator(&world.coordinator, event, world.now, perform, trainer_continues);
 }
 
 /* ---- the workers' side ---- */

@@ -88,10 +88,7 @@ static inline strait_err execute(struct worker *w, const pending *h) {
     case STRAIT_PHASE_ASSIGN:
         w->generation = h->generation;
         w->stage = h->action.stage;
-        if (w->inventory.own.stage != w->stage)
-            w->inventory.own = (strait_snapshot_set){.stage = w->stage};
-        if (w->inventory.live.stage != w->stage)
-            w->inventory.live = (strait_live_state){.stage = -1, .step = -1};
+        inventory_assign(&w->inventory, w->stage);
         return STRAIT_OK;
     case STRAIT_PHASE_LISTEN: return STRAIT_OK;
     case STRAIT_PHASE_CONNECT:

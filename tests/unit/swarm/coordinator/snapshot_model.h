@@ -27,6 +27,13 @@ static inline void live_restore(strait_live_state *live, int stage, int64_t step
                                 .first_kept = is_kept ? live->first_kept : step};
 }
 
+/* The worker is given a stage; of another one it keeps nothing. */
+static inline void inventory_assign(strait_snapshot_inventory *inventory, int stage) {
+    if (inventory->own.stage != stage) inventory->own = (strait_snapshot_set){.stage = stage};
+    if (inventory->live.stage != stage)
+        inventory->live = (strait_live_state){.stage = -1, .step = -1};
+}
+
 /* The bytes of a step that is computed again may differ. */
 static inline strait_digest digest_of(int stage, int64_t step, uint32_t generation) {
     strait_digest digest = {{(unsigned char)stage}};
