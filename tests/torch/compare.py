@@ -44,7 +44,8 @@ CASES = {
     # restored it, on the grid of its payload, and last bits decide on its scales.
     "int4": {"codec": "int4", "bits": 4, "init": "llama"},
     "topk": {"codec": "topk"},
-    # Muon amplifies the rounding of the factors, which have few directions.
+    # At 16 bits losses differ by up to 3e-4, at 32 by 1e-6: the formula is right, its rounding is
+    # not stable enough for EARLY_TOLERANCE.
     "lowrank": {"codec": "lowrank", "set_bits": 32},
     "subspace": {"codec": "subspace", "variant": "full", "keep": 32, "bits": 16,
                  "optimizer": "adamw-rows"},
