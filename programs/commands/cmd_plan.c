@@ -279,6 +279,22 @@ static void print_replicas(const outlook *o) {
     }
 }
 
+/* Stages that share this machine's cores compute one after the other, however the schedule orders
+ * them: their work adds up. */
+static double shared_seconds(const outlook *o) {
+    double work = 0.0;
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        work += strait_pipe_work_s(&o->pipe, i) * o->pipe.n_microbatches + o->stages[i].update_s;
+    return work > o->result.seconds ? work : o->result.seconds;
+}
+
+static void print_shared(const outlook *o) {
+    if (o->pipe.n_stages < 2) return;
+    const double seconds = shared_seconds(o);
+    printf("here   %.4g s, %.0f tokens/s at most if all stages share one such device\n", seconds,
+           o->pipe.microbatch_tokens * o->pipe.n_microbatches / seconds);
+}
+
 static void print_limit(const outlook *o) {
     const strait_limit *l = &o->limit;
     printf("limit  %s", strait_limit_name(l->kind));
@@ -302,6 +318,7 @@ static void print_outlook(const char *path, const outlook *o) {
     print_links(o);
     printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed with infinitely fast links\n",
            o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
+    print_shared(o);
     if (o->metered_s > 0.0)
         printf("meter  %.4g s per step, one inbound wire per stage at %.4g Mb/s, %.4g ms latency\n",
                o->metered_s, r->meter_bps / 1e6, 1e3 * r->meter_delay_s);

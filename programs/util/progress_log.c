@@ -151,6 +151,9 @@ void strait_progress_log_event(strait_progress_log *log, const char *text) {
 
 void strait_progress_log_done(strait_progress_log *log) {
     strait_progress_say(&log->progress, "done: %s", log->folder);
+    strait_progress_say(&log->progress,
+                        "next: strait generate %s --prompt TEXT, or strait inspect %s", log->folder,
+                        log->folder);
     strait_progress_log_text(log, "done", "folder", log->folder);
 }
 

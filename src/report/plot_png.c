@@ -177,7 +177,7 @@ static strait_err encode(const struct png *p, char **out, size_t *out_bytes) {
     unsigned char head[13] = {[8] = 8, [9] = 2}; // eight bits, RGB
     uLongf packed = compressBound((uLong)raw);
     unsigned char *data = malloc(packed); // NOLINT: freed by free(), as plot.h says
-    unsigned char *file = malloc(packed + sizeof magic + sizeof head + 3 * CHUNK_BYTES);
+    unsigned char *file = malloc(packed + sizeof magic + sizeof head + (size_t)3 * CHUNK_BYTES);
     if (data == NULL || file == NULL ||
         compress2(data, &packed, p->pixels, (uLong)raw, Z_BEST_COMPRESSION) != Z_OK) {
         free(data);

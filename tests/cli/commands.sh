@@ -69,6 +69,7 @@ metered="--set stages.count=2 --set link.meter.rate=1mbit --set link.meter.delay
 runs plan run.yaml --gflops 10 $metered
 says "$OUT" '^meter  [0-9.]+ s per step, one inbound wire per stage at 1 Mb/s, 3 ms latency$'
 runs plan run.yaml --gflops 10 --set stages.count=2
+says "$OUT" '^here   [0-9.e-]+ s, [0-9]+ tokens/s at most if all stages share one such device$'
 ! grep -q '^meter' "$OUT" || fail "a meter is printed that was not configured"
 says "$OUT" '^kept   up to [0-9.]+ [kKM]i?B more per stage in a swarm'
 runs train run.yaml --out metered $metered --set train.steps=2 --set link.transport=inproc
