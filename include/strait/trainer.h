@@ -44,12 +44,12 @@ typedef struct strait_trainer_memory {
 /* One stage and its memory on its device; for the cpu backend that is host memory. */
 typedef struct strait_trainer_stage {
     int layers;
+    int ordinal;    // which device of the run's kind
     int slots;      // microbatches in flight; an estimate before open
     int replicas;   // processes or threads that hold it; slots and bytes are of each
     double reduced; // bytes that each sends to the others in a step
     size_t planned; // bytes
     size_t used;    // bytes, on a device other than the host and after a step; 0 otherwise
-    int ordinal;    // which device of the run's kind
 } strait_trainer_stage;
 
 enum {

@@ -36,7 +36,8 @@ static struct need need_of(const strait_run *run, const strait_trainer_info *inf
     for (int i = 0; i < info->n_stages; i++)
         for (int k = 0; k < info->n_stages; k++)
             if (info->stages[k].ordinal == info->stages[i].ordinal)
-                need.devices[i] += of_rank * (double)info->stages[k].planned;
+                need.devices[i] += of_rank * info->stages[k].replicas *
+                                   (double)info->stages[k].planned; // of each replica
     need.host = (double)m->messages + (double)m->program + (double)m->data - (double)m->cache;
     need.host *= of_node;
     return need;
