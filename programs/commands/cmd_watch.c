@@ -56,6 +56,10 @@ static void show_swarm(const strait_watch *w) {
            "connections refused\n",
            w->folder != NULL ? w->folder : w->name, s->phase, (long long)s->generation, s->n_stages,
            (long long)s->committed, ids, (long long)s->refused);
+    if (s->has_audits)
+        printf("  audits: %lld intervals right, %lld wrong (their workers are banned), %lld "
+               "unsettled\n",
+               (long long)s->approved, (long long)s->convicted, (long long)s->unsettled);
     for (int stage = 0; stage < s->n_stages; stage++)
         for (int i = 0; i < s->n_workers; i++)
             if (s->workers[i].stage == stage) show_worker(&s->workers[i]);

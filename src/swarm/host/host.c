@@ -116,7 +116,12 @@ strait_host_status strait_host_status_now(struct host *h) {
         memset(&h->links.stats[i], 0, sizeof h->links.stats[i]);
         if (connection != NULL) h->t->ops->stats(connection->link, &h->links.stats[i]);
     }
-    return (strait_host_status){.coordinator = &h->coordinator,
+    const strait_audits *audits = h->audits != NULL ? &h->audits->machine : NULL;
+    return (strait_host_status){.has_audits = audits != NULL,
+                                .n_approved = audits != NULL ? audits->n_approved : 0,
+                                .n_convicted = audits != NULL ? audits->n_convicted : 0,
+                                .n_dropped = audits != NULL ? audits->n_dropped : 0,
+                                .coordinator = &h->coordinator,
                                 .links = h->links.stats,
                                 .n_refused = h->links.n_refused,
                                 .ids_bytes = h->ids_bytes,

@@ -17,6 +17,10 @@ typedef struct strait_host_status {
     int64_t n_refused;                            // connections refused so far
     uint64_t ids_bytes;                           // of token ids sent to workers
     int is_paused;                                // the metastore is unreachable
+    /* Of audits: intervals whose result was right, was wrong so that somebody was banned, or could
+     * not be told; all 0 where nothing is audited. */
+    int64_t n_approved, n_convicted, n_dropped;
+    int has_audits;
 } strait_host_status;
 
 /* All may be NULL. Called from the host's thread. */

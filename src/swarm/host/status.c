@@ -43,6 +43,10 @@ void strait_status_collect(const strait_host_status *from, strait_status *out) {
     out->committed = c->committed;
     out->n_stages = c->config.n_stages;
     out->refused = from->n_refused;
+    out->has_audits = from->has_audits;
+    out->approved = from->n_approved;
+    out->convicted = from->n_convicted;
+    out->unsettled = from->n_dropped;
     out->ids_bytes = (double)from->ids_bytes;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         /* A disconnected owner is listed too: the run is waiting for it. */
@@ -62,11 +66,16 @@ json_t *strait_status_pack(const strait_status *status) {
     json_t *workers = json_array();
     for (int i = 0; i < status->n_workers; i++)
         (void)json_array_append_new(workers, pack_worker(&status->workers[i]));
-    return json_pack("{ss sI sI sI si sI sf so}", "phase", status->phase, "generation",
+    json_t *audits = status->has_audits
+                         ? json_pack("{sI sI sI}", "approved", (json_int_t)status->approved,
+                                     "convicted", (json_int_t)status->convicted, "unsettled",
+                                     (json_int_t)status->unsettled)
+                         : json_null();
+    return json_pack("{ss sI sI sI si sI sf so so}", "phase", status->phase, "generation",
                      (json_int_t)status->generation, "step", (json_int_t)status->step, "committed",
                      (json_int_t)status->committed, "stages", status->n_stages, "refused",
-                     (json_int_t)status->refused, "ids_bytes", status->ids_bytes, "workers",
-                     workers);
+                     (json_int_t)status->refused, "ids_bytes", status->ids_bytes, "audits", audits,
+                     "workers", workers);
 }
 
 /* Replaced as a whole, so that a reader never sees half a file. */
@@ -120,6 +129,11 @@ void strait_status_unpack(const json_t *document, strait_status *out) {
     out->n_stages = (int)read_real(document, "stages");
     out->refused = (int64_t)read_real(document, "refused");
     out->ids_bytes = read_real(document, "ids_bytes");
+    const json_t *audits = json_object_get(document, "audits");
+    out->has_audits = json_is_object(audits);
+    out->approved = (int64_t)read_real(audits, "approved");
+    out->convicted = (int64_t)read_real(audits, "convicted");
+    out->unsettled = (int64_t)read_real(audits, "unsettled");
     for (size_t i = 0; i < json_array_size(workers) && i < STRAIT_SWARM_WORKERS; i++)
         read_worker(json_array_get(workers, i), &out->workers[out->n_workers++]);
 }

@@ -21,6 +21,8 @@ typedef struct strait_status {
     int64_t generation, step, committed;
     int n_stages;
     int64_t refused;
+    int has_audits;                         // spares audit a share of the work
+    int64_t approved, convicted, unsettled; // intervals whose result was right, wrong, unknown
     double ids_bytes;
     strait_status_worker workers[STRAIT_SWARM_WORKERS];
     int n_workers;

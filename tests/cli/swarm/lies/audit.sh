@@ -52,6 +52,9 @@ done
 begin honest
 join_honest honest 1 2 3 4 5
 host_ends 0 honest
+runs watch honest --once
+says "$OUT" '^  audits: [1-9][0-9]* intervals right, 0 wrong \(their workers are banned\), [0-9]+ unsettled$'
+jq -e '.audits.approved > 0 and .audits.convicted == 0' honest/swarm.json >/dev/null || fail "swarm.json: $(cat honest/swarm.json)"
 same_as_honest honest
 says honest/events.log 'audit of stage .*: the result is right'
 ! grep -q 'contradict' honest/events.log || fail "an honest result was contradicted"
