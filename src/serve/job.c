@@ -114,6 +114,9 @@ static strait_err prepare(struct strait_job *job, unsigned *code) {
                                       job->ask.n_stops));
     for (int64_t i = 0; i < job->n_ids; i++) // spaces of the answer depend on the prompt
         (void)strait_completion_prompt(&job->completion, job->ids[i]);
+    strait_serve_ask_drop_prompt(&job->ask);
+    strait_alloc_free(job->body.data);
+    job->body = (strait_buffer){0};
     return STRAIT_OK;
 }
 

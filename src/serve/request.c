@@ -13,6 +13,16 @@ void strait_serve_ask_close(strait_serve_ask *ask) {
     *ask = (strait_serve_ask){0};
 }
 
+/* Every value of JSON takes some hundred bytes, also one of two characters: a body of 1 MiB can
+ * become 30 MB, which must not wait in the queue. */
+void strait_serve_ask_drop_prompt(strait_serve_ask *ask) {
+    json_t *stop = json_incref(json_object_get(ask->body, "stop"));
+    json_decref(ask->body);
+    ask->body = stop;
+    ask->prompt = ask->model = NULL;
+    ask->messages = NULL;
+}
+
 /* The value of a key that is given and not null. */
 static const json_t *given(const json_t *body, const char *key) {
     const json_t *value = json_object_get(body, key);

@@ -15,7 +15,7 @@ enum {
 
 /* Zeroed is closed. */
 typedef struct strait_serve_ask {
-    json_t *body;           // owns the texts
+    json_t *body;           // owns the texts; after drop_prompt only its stop strings
     const char *prompt;     // of a completion; NULL in a chat
     const json_t *messages; // of a chat; NULL otherwise
     const char *model;      // NULL: any
@@ -30,4 +30,7 @@ typedef struct strait_serve_ask {
  * value is out of its bounds; STRAIT_ENOTSUP: it asks for what this server cannot do. The detail is
  * for the client. Close it also after an error. */
 strait_err strait_serve_ask_parse(const char *body, size_t n, int is_chat, strait_serve_ask *out);
+/* Releases what only the encoding of the prompt needs, which may be most of a body: prompt,
+ * messages and model are NULL then. Stop strings stay. */
+void strait_serve_ask_drop_prompt(strait_serve_ask *ask);
 void strait_serve_ask_close(strait_serve_ask *ask);

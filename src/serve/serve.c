@@ -122,6 +122,7 @@ static struct strait_job *pop(struct strait_serve *s) {
 static void start_jobs(struct strait_serve *s) {
     while (strait_engine_count(s->engine) < s->spec.n_sequences) {
         int slot = -1;
+        strait_err err = STRAIT_OK;
         (void)pthread_mutex_lock(&s->lock);
         struct strait_job *job = pop(s);
         const int is_left = job != NULL && job->is_left;
@@ -137,8 +138,8 @@ static void start_jobs(struct strait_serve *s) {
             fail(job, STRAIT_EINTERRUPTED, "the client has gone");
         else if (strait_clock_seconds() > job->deadline)
             fail(job, STRAIT_ETIMEDOUT, "the request waited too long");
-        else if (strait_engine_add(s->engine, &request, &slot) != STRAIT_OK)
-            fail(job, STRAIT_ENOMEM, "out of memory");
+        else if ((err = strait_engine_add(s->engine, &request, &slot)) != STRAIT_OK)
+            fail(job, err, strait_err_detail());
     }
 }
 

@@ -94,15 +94,22 @@ ask /v1/completions '{"prompt": "a", "max_tokens": 3}'
 answers 200 '.usage.completion_tokens <= 3'
 
 # A full queue: two are computed, four wait, the next are refused at once and told to come back. The long ones then go.
+# What waits takes little memory, even of bodies that take 30 MB each as values of JSON.
+rss() {
+    sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$STARTED/status"
+}
+{ printf '{"prompt": "a", "max_tokens": 65536, "ignore_eos": true, "unknown": [0'; yes ',[]' | head -n 250000; echo ']}'; } >wide
+before=$(rss)
 pids=
 for _ in 1 2 3 4 5 6; do
-    curl -s -o /dev/null "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 65536, "ignore_eos": true}' &
+    curl -s -o /dev/null "$url/v1/completions" --data-binary @wide &
     pids="$pids $!"
     sleep 0.3
 done
 refused=$(curl -s -m 20 -D headers -o answer -w '%{http_code}' "$url/v1/completions" -d '{"prompt": "a"}')
 [ "$refused" = 429 ] || fail "a full queue gives $refused"
 says headers '^Retry-After: 1'
+[ -n "${SANITIZED:-}" ] || [ "$(rss)" -lt $((before + 81920)) ] || fail "the server grew from $before to $(rss) kB"
 jq -e '.error.type == "rate_limit_error"' answer >/dev/null || fail "429 has another form"
 # shellcheck disable=SC2086
 kill $pids 2>/dev/null

@@ -52,6 +52,23 @@ static void reads_every_setting(void **state) {
     strait_serve_ask_close(&ask);
 }
 
+static void keeps_stop_strings_alone_once_the_prompt_is_encoded(void **state) {
+    (void)state;
+    strait_serve_ask ask;
+    CHECK_OK(parse("{\"prompt\": \"a\", \"model\": \"m\", \"stop\": [\"x\", \"yz\"],"
+                   "\"unknown\": [[], [], {}]}",
+                   0, &ask));
+    strait_serve_ask_drop_prompt(&ask);
+    assert_true(ask.prompt == NULL && ask.messages == NULL && ask.model == NULL);
+    assert_int_equal(json_array_size(ask.body), 2); // the stop strings
+    assert_string_equal(ask.stops[1], "yz");
+    strait_serve_ask_close(&ask);
+    CHECK_OK(parse("{\"messages\": []}", 1, &ask));
+    strait_serve_ask_drop_prompt(&ask);
+    assert_null(ask.body);
+    strait_serve_ask_close(&ask);
+}
+
 static void refuses_what_it_cannot_do(void **state) {
     (void)state;
     static const struct {
@@ -89,6 +106,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fills_in_what_is_not_given),
         cmocka_unit_test(reads_every_setting),
+        cmocka_unit_test(keeps_stop_strings_alone_once_the_prompt_is_encoded),
         cmocka_unit_test(refuses_what_it_cannot_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
