@@ -229,10 +229,16 @@ strait_err strait_file_make_folders(const char *path) {
 }
 
 /* Removes files only, not folders inside: run folders have none, and a wrong path must not delete a
- * tree. */
+ * tree. Nor may a link: where others can write, they could put one in the place of our folder. */
 strait_err strait_file_remove_folder(const char *path) {
-    DIR *folder = opendir(path);
-    if (folder == NULL) return errno == ENOENT ? STRAIT_OK : FAIL_ON(path, "open");
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? STRAIT_OK : FAIL_ON(path, "open");
+    DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        const strait_err err = FAIL_ON(path, "open");
+        (void)close(fd);
+        return err;
+    }
     const struct dirent *entry;
     while ((entry = readdir(folder)) != NULL) { // NOLINT(concurrency-mt-unsafe): our own handle
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
@@ -279,6 +285,19 @@ strait_err strait_file_lock(const char *path, int *out) {
         }
         (void)close(fd); // its holder removed it between open and lock: try again
     }
+}
+
+/* Only asks: a lock that is taken to find out would keep a process out that starts at that moment.
+ */
+int64_t strait_file_lock_holder(const char *path) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const int failed = fcntl(fd, F_GETLK, &whole);
+    (void)close(fd);
+    if (failed != 0) return -1;
+    if (whole.l_type == F_UNLCK) return 0;
+    return whole.l_pid > 0 ? (int64_t)whole.l_pid : -1;
 }
 
 void strait_file_unlock(int *lock) {

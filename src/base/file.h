@@ -65,7 +65,7 @@ strait_err strait_file_finish(FILE **file, const char *path);
 strait_err strait_file_sync_folder(const char *path);
 strait_err strait_file_sync_parent(const char *path);   // the folder that holds `path`
 strait_err strait_file_make_folders(const char *path);  // like mkdir -p; new ones are synced
-strait_err strait_file_remove_folder(const char *path); // and the files in it, one level deep
+strait_err strait_file_remove_folder(const char *path); // and its files, one level deep; no link
 
 /* Opens a lock file, and creates it if it is absent. Only its owner may open it: another user could
  * otherwise lock it and keep the owner out. */
@@ -74,6 +74,9 @@ strait_err strait_file_open_lock(const char *path, int *out);
 /* Creates the lock file `path` and holds it until unlock or the end of the process, even by a
  * crash. STRAIT_EIO: another process holds it. */
 strait_err strait_file_lock(const char *path, int *out);
+/* The process that holds the lock, other than this one; 0: none, -1: one whose number is unknown
+ * here (in another container, or on another machine). */
+int64_t strait_file_lock_holder(const char *path);
 void strait_file_unlock(int *lock); // accepts 0
 /* Releases the lock and removes its file, to leave the folder as it was. Accepts 0. */
 void strait_file_remove_lock(const char *path, int *lock);

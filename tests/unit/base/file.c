@@ -94,6 +94,10 @@ static void folders_are_made_and_removed(void **state) {
                 "cannot make folder");
     CHECK_FAILS(strait_file_remove_folder(scratch_at(&folder, "a/b")), STRAIT_EIO,
                 "cannot remove"); // folders within stay
+    assert_int_equal(symlink(scratch_at(&folder, "a/b/c"), scratch_at(&folder, "a/link")), 0);
+    CHECK_FAILS(strait_file_remove_folder(scratch_at(&folder, "a/link")), STRAIT_EIO,
+                "cannot open"); // the folder of somebody else
+    assert_true(strait_file_exists(scratch_at(&folder, "a/b/c/file")));
     CHECK_OK(strait_file_remove_folder(scratch_at(&folder, "a/b/c")));
     assert_false(strait_file_exists(scratch_at(&folder, "a/b/c")));
     CHECK_OK(strait_file_remove_folder(scratch_at(&folder, "a/b/c"))); // already gone
