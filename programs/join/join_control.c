@@ -90,7 +90,7 @@ strait_err strait_join_control_show(const char *keys) {
     int n = 0;
     for (int i = 1; i <= STRAIT_KEYS_WORKERS; i++) {
         json_t *status = NULL;
-        if (!strait_keys_is_running(keys, i)) continue;
+        if (strait_keys_process(keys, i) == 0) continue;
         STRAIT_TRY(read_status(keys, i, &status));
         show_one(i, status);
         json_decref(status);
@@ -101,17 +101,16 @@ strait_err strait_join_control_show(const char *keys) {
                        keys != NULL ? keys : "~/.config/strait");
 }
 
-/* The lock is the worker's, not its process number's: it is free once the worker has ended. */
+/* The lock says who it is, not the status: that may be an earlier worker's, whose number belongs to
+ * another process by now. It is free once the worker has ended. */
 static strait_err stop_one(const char *keys, int number) {
     const struct timespec nap = {.tv_nsec = POLL_MS * 1000000L};
-    json_t *status = NULL;
-    STRAIT_TRY(read_status(keys, number, &status));
-    const pid_t pid = (pid_t)real(status, "pid");
-    json_decref(status);
+    const pid_t pid = (pid_t)strait_keys_process(keys, number);
+    if (pid == 0) return STRAIT_OK; // it has just ended
     if (pid <= 1 || kill(pid, SIGTERM) != 0)
         return STRAIT_FAIL(STRAIT_EDATA, "worker %d: its process %d cannot be signalled", number,
                            (int)pid);
-    for (int ms = 0; strait_keys_is_running(keys, number); ms += POLL_MS) {
+    for (int ms = 0; strait_keys_process(keys, number) != 0; ms += POLL_MS) {
         if (ms >= STOP_MS)
             return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                                "worker %d, process %d, still hands its stage over: --stop again "
@@ -126,7 +125,7 @@ static strait_err stop_one(const char *keys, int number) {
 strait_err strait_join_control_stop(const char *keys) {
     int n = 0;
     for (int i = 1; i <= STRAIT_KEYS_WORKERS; i++) {
-        if (!strait_keys_is_running(keys, i)) continue;
+        if (strait_keys_process(keys, i) == 0) continue;
         STRAIT_TRY(stop_one(keys, i));
         n++;
     }

@@ -56,14 +56,10 @@ strait_err strait_keys_worker_file(const char *folder, int i, const char *ending
     return strait_file_path(out, "%s/node%s.%s", found, number, ending);
 }
 
-int strait_keys_is_running(const char *folder, int i) {
+int64_t strait_keys_process(const char *folder, int i) {
     char path[STRAIT_PATH_MAX];
-    int lock = 0;
-    if (strait_keys_worker_file(folder, i, "lock", path) != STRAIT_OK || !strait_file_exists(path))
-        return 0;
-    if (strait_file_lock(path, &lock) != STRAIT_OK) return 1;
-    strait_file_unlock(&lock);
-    return 0;
+    if (strait_keys_worker_file(folder, i, "lock", path) != STRAIT_OK) return 0;
+    return strait_file_lock_holder(path);
 }
 
 strait_err strait_keys_open_worker(const char *folder, int *number, int *lock,

@@ -30,5 +30,6 @@ enum {
 strait_err strait_keys_worker_file(const char *folder, int i, const char *ending,
                                    char out[STRAIT_PATH_MAX]);
 
-/* Whether a process holds the lock of the i-th worker. */
-int strait_keys_is_running(const char *folder, int i);
+/* The process that is the i-th worker, by its lock; 0: none, -1: one that cannot be seen from here.
+ */
+int64_t strait_keys_process(const char *folder, int i);

@@ -33,8 +33,20 @@ says "$OUT" "^worker 1, process $(sed -n 's/.*as process \([0-9]*\);.*/\1/p' beg
     'tokens contributed, sent [0-9.]+ MB, received [0-9.]+ MB, memory [0-9.]+ MiB$'
 [ "$(stat -c %a keys-2/node.status keys-2/node.log | sort -u)" = 600 ] || fail "others can read the status"
 
-# Stopping it hands its stage over to the spare: the run goes on, and the worker says what it gave.
-strait join --stop --keys keys-2 >"$OUT" 2>"$ERR" || fail "join --stop: exit code $?"
+# Stopping it hands its stage over to the spare: the run goes on, and the worker says what it gave. Another process is
+# never signalled, even where the status has its number, as one does that an earlier worker left.
+worker=$(sed -n 's/.*as process \([0-9]*\);.*/\1/p' begun)
+sleep 300 &
+bystander=$!
+kill -STOP "$worker"
+sed -i "s/\"pid\":$worker/\"pid\":$bystander/" keys-2/node.status
+strait join --stop --keys keys-2 >"$OUT" 2>"$ERR" &
+stopping=$!
+sleep 0.3
+kill -CONT "$worker"
+wait $stopping || fail "join --stop: exit code $?"
+grep -q '^State:.*sleeping' "/proc/$bystander/status" || fail "join --stop ended another process"
+kill "$bystander"
 says "$OUT" '^worker 1, process [0-9]+, has left$'
 says keys-2/node.log '^leaving: handing the stage over first' \
     '^summary: contributed [0-9.k]+ tokens in [0-9]+ steps? to run harbour in [0-9]+s; audited 0 intervals; sent .* MB, received .* MB; lost the connection 0 times'

@@ -58,12 +58,15 @@ static void each_running_worker_gets_its_own_key(void **state) {
         _exit(is_good ? 0 : 1);
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(strait_keys_process(place, 1), other);
+    assert_int_equal(strait_keys_process(place, 2), 0);
     const strait_fingerprint second = key_of_worker(place);
     assert_false(strait_fingerprint_equal(&first, &second));
     assert_int_equal(write(done[1], &byte, 1), 1);
     int status = 1;
     assert_int_equal(waitpid(other, &status, 0), other);
     assert_int_equal(status, 0);
+    assert_int_equal(strait_keys_process(place, 1), 0);
     const strait_fingerprint third = key_of_worker(place);
     assert_true(strait_fingerprint_equal(&first, &third)); // it is free again
     struct stat info;
