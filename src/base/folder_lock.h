@@ -12,7 +12,8 @@
  * coordinator checks that its term file exists and that there is no higher one; one that was
  * replaced finds this out when it runs again, and writes nothing. Term files are only created and
  * removed, never rewritten, so no order of events lets a lower term replace a higher one.
- * docs/decisions/026 gives the reasons and says what is left between a check and its write. */
+ * docs/decisions/swarm/026 gives the reasons and says what is left between a check and its write.
+ */
 #pragma once
 
 #include "base/error.h"

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "config/description.h"
 #include "convert/export_files.h"
-#include "convert/remote_code.h"
+#include "convert/remote/remote_code.h"
 
 #include <math.h>
 #include <stdio.h>

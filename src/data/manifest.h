@@ -3,9 +3,9 @@
  * docs/formats.md describes the format. strait_corpus_write_manifest (corpus.h) writes it. */
 #pragma once
 
+#include "base/digest/hash.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 
 #include <stdint.h>

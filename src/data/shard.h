@@ -15,9 +15,9 @@
  * 20240801 and version 7. docs/formats.md has the details. */
 #pragma once
 
+#include "base/digest/hash.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hash.h"
 
 #include <stddef.h>
 #include <stdint.h>

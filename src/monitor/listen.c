@@ -1,6 +1,6 @@
 #include "monitor/listen.h"
 
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -9,7 +9,7 @@
  *   seccomp        system calls that are not on a list fail (filter.c)
  *   landlock       files and folders that are not on a list cannot be opened (landlock.c)
  *
- * docs/decisions/027 gives the reasons. Linux only. */
+ * docs/decisions/swarm/027 gives the reasons. Linux only. */
 #pragma once
 
 #include "base/error.h"

@@ -10,8 +10,8 @@
  * service.c, its row in docs/wire.md. */
 #pragma once
 
+#include "base/digest/sha256.h"
 #include "base/layout.h"
-#include "base/sha256.h"
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
 #include "plan/groups.h"

@@ -9,7 +9,7 @@
 #include "config/run_plan.h"
 #include "metrics/trace.h"
 #include "plan/step_times.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 #include "stage/loader.h"
 #include "stage/replicas/gradient_sums.h"
 #include "stage/replicas/link_progress.h"

@@ -1,7 +1,7 @@
 #include "stage/service.h"
 
 #include "base/alloc.h"
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 #include "stage/runner_state.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "store/checkpoint.h"
 
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/json.h"
 #include "store/checkpoint_folder.h"
 

@@ -3,7 +3,7 @@
  * The order is: write files into STEP.tmp, sync each, write and sync the manifest, rename STEP.tmp
  * to STEP, sync the parent folder, and only then remove older checkpoints. */
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/json.h"
 #include "store/checkpoint.h"
 #include "store/checkpoint_folder.h"

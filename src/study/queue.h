@@ -5,7 +5,7 @@
  * nothing itself (runner.h does); one thread uses it. */
 #pragma once
 
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "config/run.h"
 #include "study/results.h"
 #include "study/study.h"

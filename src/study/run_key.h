@@ -1,7 +1,7 @@
 /* run_key.h - which runs compute the same: results are found by this key, on any machine. */
 #pragma once
 
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/json.h"
 #include "config/run.h"
 

@@ -2,7 +2,7 @@
  * can know whether that interval is audited. Plain data. */
 #pragma once
 
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 
 #include <stdint.h>
 

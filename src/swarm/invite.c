@@ -3,7 +3,7 @@
 #include "swarm/invite.h"
 
 #include "base/bytes.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 
 #include <string.h>
 

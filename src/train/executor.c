@@ -1,7 +1,7 @@
 #include "train/executor.h"
 
 #include "base/alloc.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 
 #include <math.h>
 

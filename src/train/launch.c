@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/program.h"
 #include "net/mpi/world.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 #include "train/launch.h"
 
 #include <stdio.h>

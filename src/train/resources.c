@@ -7,7 +7,7 @@
 #include "stage/loader.h"
 #include "stage/runner_state.h"
 #include "store/checkpoint.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 #include "train/fit.h"
 
 /* ---- memory ---- */

@@ -7,7 +7,7 @@
 #include "metrics/tensorboard.h"
 #include "store/checkpoint.h"
 #include "train/changes.h"
-#include "train/report_line.h"
+#include "train/report/report_line.h"
 #include "train/start_from.h"
 
 #include <math.h>

@@ -6,11 +6,11 @@
 #include "config/description.h"
 #include "config/flops.h"
 #include "stage/limits.h"
-#include "train/correction_monitor.h"
 #include "train/executor.h"
 #include "train/freeze_check.h"
-#include "train/residual_monitor.h"
-#include "train/step_details.h"
+#include "train/report/correction_monitor.h"
+#include "train/report/residual_monitor.h"
+#include "train/report/step_details.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "liar/values.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 #include "swarm/host/state.h"
 #include "swarm_parsers.h"
 

@@ -1,7 +1,7 @@
 /* swarm_inputs.h - the inputs of the fuzz target swarm: a type, flags, then the body. */
 #pragma once
 
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 
 enum {
     INPUT_SNAPSHOT = 1, // types below STRAIT_MSG_FIRST, which no message has

@@ -4,7 +4,7 @@
  * the program. Shared by the fuzz target and by the test of its seeds. */
 #pragma once
 
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 #include "stage/commands.h"
 #include "swarm/invite.h"
 #include "swarm/protocol.h"

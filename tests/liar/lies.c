@@ -2,7 +2,7 @@
 
 #include "liar/messages.h"
 #include "liar/values.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 #include "stage/commands.h"
 #include "swarm/snapshot/header.h"
 

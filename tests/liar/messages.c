@@ -1,7 +1,7 @@
 #include "liar/messages.h"
 
-#include "stage/boundary.h"
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary.h"
+#include "stage/boundary/boundary_check.h"
 #include "stage/commands.h"
 #include "swarm/protocol.h"
 

@@ -5,7 +5,7 @@
  * pre-tokenizers, and byte-pair encoding of each word. */
 #pragma once
 
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/json.h"
 #include "data/tokenizer/merges.h"
 #include "data/tokenizer/text_step.h"

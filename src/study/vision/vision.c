@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "study/stable_rank.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * clock, allocates nothing and knows no network. Its driver (host/host.c, or a test in virtual
  * time) executes the actions in order and feeds back what happens. PERSIST comes before every
  * command that relies on it, so a restarted coordinator never contradicts an earlier one.
- * docs/decisions/016 gives the reasons.
+ * docs/decisions/swarm/016 gives the reasons.
  *
  *     waiting -> assign -> listen -> connect -> open -> restore -> ready <-> work
  *

@@ -2,7 +2,7 @@
  * measurements.
  *
  * Layers stay in their stages, so a run computes the same values with any codec; only the workers
- * change. docs/decisions/018 gives the reasons. */
+ * change. docs/decisions/swarm/018 gives the reasons. */
 #pragma once
 
 #include "swarm/coordinator/assign.h"

@@ -5,7 +5,7 @@
  * while the host waits for the metastore. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 #include "swarm/host/state.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/layout.h"
-#include "stage/crossing_log.h"
+#include "stage/boundary/crossing_log.h"
 #include "swarm/host/verify/replay_check.h"
 #include "train/executor.h"
 

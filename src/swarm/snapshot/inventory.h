@@ -2,7 +2,7 @@
  * from. Workers report their inventory with every heartbeat. Plain data. */
 #pragma once
 
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* weights.c - prints the name and a hash of every tensor in the newest checkpoint of a run, so that
  * runs with different numbers of stages can be compared: weights and optimizer state. */
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "store/checkpoint.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "base/file.h"
 
 #include "base/alloc.h"
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "check.h"
 #include "scratch.h"
 

@@ -1,5 +1,5 @@
 /* Random numbers are a function of seed, stream and counter. */
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "base/rng/rng_set.h"
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* Both sides of a boundary over an in-process link: what one side sends, the other stores by
  * microbatch and unpacks; messages that cannot belong to the step are rejected. */
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 
 #include "pair.h"
 

@@ -1,5 +1,5 @@
 /* Descriptions of codecs that neighbours exchange: who may describe which boundary. */
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 
 #include "../config/run_plan_rig.h"
 

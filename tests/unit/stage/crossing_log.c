@@ -1,5 +1,5 @@
 /* The log of crossings that were sent: a bounded ring over steps. */
-#include "stage/crossing_log.h"
+#include "stage/boundary/crossing_log.h"
 
 #include "base/alloc.h"
 #include "check.h"

@@ -1,7 +1,7 @@
 /* Holds the layout of every command, reply and swarm message: a change without a new protocol
  * version fails here, and so does a table of docs/wire.md that no longer says what the code does.
  * Run with --print this program writes those tables. */
-#include "base/hash.h"
+#include "base/digest/hash.h"
 #include "check.h"
 #include "fuzz/swarm_parsers.h"
 #include "net/core/frame.h"

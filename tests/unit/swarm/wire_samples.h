@@ -4,7 +4,7 @@
  * appears here by itself. */
 #pragma once
 
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 #include "stage/commands.h"
 #include "swarm/protocol.h"
 

@@ -1,5 +1,5 @@
 /* A run says when weights are projected back to their subspace, once, and again when that lasts. */
-#include "train/correction_monitor.h"
+#include "train/report/correction_monitor.h"
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* The residual monitor warns once when the residual of a boundary rises; it does not warn for one
  * that is steady, noisy, tiny, or in its first steps. */
-#include "train/residual_monitor.h"
+#include "train/report/residual_monitor.h"
 
 #include "check.h"
 

@@ -2,7 +2,7 @@
  * admits new ones and logs those that it refuses. One thread, the caller's of strait_host. */
 #pragma once
 
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 #include "metastore/metastore.h"
 #include "net/core/transport.h"
 #include "swarm/invite.h"

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "net/core/frame.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* gather.c - commitments, and what audits need: a snapshot of the owner, crossings of its
  * neighbours. Whatever was not asked for is ignored. */
 #include "base/alloc.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
 

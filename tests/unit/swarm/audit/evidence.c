@@ -4,7 +4,7 @@
 #include "check.h"
 #include "net/core/frame.h"
 #include "scratch.h"
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 
 #include <dirent.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tokenize.sh - an interrupted tokenize leaves no files; after a kill, the same command starts over; an
 # existing corpus is kept until a complete one replaces it.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 mkfifo feed

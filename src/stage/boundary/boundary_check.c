@@ -1,4 +1,4 @@
-#include "stage/boundary_check.h"
+#include "stage/boundary/boundary_check.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # generate.sh - texts of several prompts at once: the same as alone, in order, with every way to end one; and
 # refusals of flags and files.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run run.yaml 2 60

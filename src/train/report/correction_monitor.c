@@ -1,4 +1,4 @@
-#include "train/correction_monitor.h"
+#include "train/report/correction_monitor.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
 #include "plan/groups.h"
-#include "stage/crossing_log.h"
+#include "stage/boundary/crossing_log.h"
 
 /* Types of the messages between neighbours, and flags on them. */
 enum {

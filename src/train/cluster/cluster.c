@@ -1,4 +1,4 @@
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 
 #include "backend/backend.h"
 #include "base/alloc.h"

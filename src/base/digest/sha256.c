@@ -1,5 +1,5 @@
 /* sha256.c - see sha256.h. OpenSSL computes it: it uses the SHA instructions of the processor. */
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 
 #include "base/alloc.h"
 

@@ -1,4 +1,4 @@
-#include "stage/boundary.h"
+#include "stage/boundary/boundary.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # lora.sh STRAIT WEIGHTS MERGE - adapters: the weights of the model stay as they are, any number of stages
 # computes the same bits, a resumed run continues, and the exports agree with each other.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 merge=$3
 
 make_corpus

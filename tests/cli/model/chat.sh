@@ -1,7 +1,7 @@
 #!/bin/sh
 # chat.sh - fine-tuning data: completions are trained on and prompts are not, no document sees another, any
 # number of stages computes the same bits, and a bad line is named.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run short.yaml 4 8

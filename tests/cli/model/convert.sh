@@ -1,8 +1,8 @@
 #!/bin/sh
 # convert.sh - import and export of Hugging Face folders: a model that was trained here goes out and
 # comes back, and every kind of broken folder is refused with one line and leaves nothing behind.
-HF=$(cd "$(dirname "$0")/../golden/hf" && pwd)
-. "$(dirname "$0")/lib.sh"
+HF=$(cd "$(dirname "$0")/../../golden/hf" && pwd)
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run run.yaml

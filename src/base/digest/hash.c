@@ -1,4 +1,4 @@
-#include "base/hash.h"
+#include "base/digest/hash.h"
 
 #include "base/file.h"
 

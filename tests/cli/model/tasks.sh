@@ -1,7 +1,7 @@
 #!/bin/sh
 # tasks.sh - eval --tasks: the choice it takes is the one whose text has the smallest loss by eval --text; standard
 # errors; long contexts; broken lines are refused with their number.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run run.yaml 2 60

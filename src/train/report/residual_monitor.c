@@ -1,4 +1,4 @@
-#include "train/residual_monitor.h"
+#include "train/report/residual_monitor.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # data.sh - training data as people have it: patterns, raw token files, weighted mixtures. The same tokens
 # must give the same bits, however they are stored, divided among stages or resumed.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run run.yaml 2 10

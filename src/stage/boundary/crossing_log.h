@@ -8,7 +8,7 @@
  * used by one thread, that of its boundary. */
 #pragma once
 
-#include "base/sha256.h"
+#include "base/digest/sha256.h"
 
 #include <stddef.h>
 #include <stdint.h>

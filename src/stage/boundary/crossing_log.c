@@ -1,4 +1,4 @@
-#include "stage/crossing_log.h"
+#include "stage/boundary/crossing_log.h"
 
 #include "base/alloc.h"
 

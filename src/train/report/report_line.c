@@ -1,4 +1,4 @@
-#include "train/report_line.h"
+#include "train/report/report_line.h"
 
 /* The times of the stages are regrouped: the report has one entry per stage, a line one list per
  * figure. */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # serve.sh - a model over HTTP, by curl and wrk: answers, streams, chats, errors in OpenAI's form, bodies that are broken or
 # too large, clients that leave in the middle, a full queue, a token, and a clean end. SECONDS_OF_LOAD=60 loads it longer.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 make_run run.yaml 2 60

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "net/mpi/world.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 #include "train/launch.h"
 
 #include <stdio.h>

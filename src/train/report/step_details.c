@@ -1,4 +1,4 @@
-#include "train/step_details.h"
+#include "train/report/step_details.h"
 
 #include <assert.h>
 
