@@ -115,9 +115,12 @@ static int must_stop(void *user) {
 /* Waits for the hours in which this machine is lent. */
 static strait_err wait_until_open(void) {
     const struct timespec second = {.tv_sec = 1};
-    if (!strait_lending_is_open(&lending))
+    if (!strait_lending_is_open(&lending)) {
         fprintf(stderr, "outside --hours %s: joining at %d:%02d\n", lending_flags.hours,
                 lending.begin_minute / 60, lending.begin_minute % 60);
+        /* The command that started it must not wait for the hours, too. */
+        strait_background_report(&background, STRAIT_OK, begun_text);
+    }
     while (!strait_lending_is_open(&lending)) {
         if (strait_signals_count() > 0)
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped while waiting for --hours");

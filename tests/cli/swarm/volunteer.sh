@@ -83,3 +83,13 @@ refuses 2 'invite' join nonsense --background --keys keys-5
 refuses 3 'keys DIR: .*cannot' join "$invite" --background --keys /proc/nothing
 refuses 2 'use --device cpu|device' join "$invite" --keys keys-5 --device cuda --background --give-up 1
 [ ! -e keys-5/node.status ] || refuses 4 'no worker runs' join --status --keys keys-5
+
+# Outside its hours the worker waits in the background, not the command that starts it.
+from=$((($(date +%-H) + 5) % 24))
+timeout 30 env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$invite" --background --keys keys-6 --listen 127.0.0.1:0 \
+    --hours "$from-$(((from + 2) % 24))" >"$OUT" 2>"$ERR" || fail "join --background --hours: exit code $?"
+says "$OUT" '^worker 1 runs in the background as process [0-9]+'
+says keys-6/node.log "^outside --hours $from-"
+runs join --stop --keys keys-6
+says "$OUT" '^worker 1, process [0-9]+, has left$'
+wait_all_exited
