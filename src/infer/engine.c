@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    ROWS = 32 // of a step: a device reads the weights once for all of them
+    ROWS = 32,      // of a step: a device reads the weights once for all of them
+    PROMPT_ROWS = 8 // of these, as many as prompts need, even where every row could draw a token
 };
 
 struct sequence {
@@ -181,9 +182,17 @@ static void add_row(struct step *step, struct sequence *s, int slot) {
     s->n_fed++;
 }
 
+static int64_t rows_for_prompts(const struct strait_engine *e) {
+    int64_t n = 0;
+    for (int i = 0; i < e->n_sequences && n < PROMPT_ROWS; i++)
+        if (e->sequences[i].is_used) n += e->sequences[i].n_ids - e->sequences[i].n_fed - 1;
+    return n < PROMPT_ROWS ? n : PROMPT_ROWS;
+}
+
 /* The last token of each sequence, after which the next is drawn. */
 static void add_last_tokens(struct strait_engine *e, struct step *step) {
-    for (int i = 0; i < e->n_sequences && step->n < ROWS; i++) {
+    const int64_t most = ROWS - rows_for_prompts(e);
+    for (int i = 0; i < e->n_sequences && step->n < most; i++) {
         const int slot = (e->next + i) % e->n_sequences;
         struct sequence *s = &e->sequences[slot];
         if (!s->is_used || s->n_ids - s->n_fed != 1) continue;

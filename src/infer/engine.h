@@ -1,7 +1,8 @@
 /* engine.h - generates the tokens of several sequences at a time from one trained model.
  *
  * Sequences come and go between steps. A step computes the next token of every sequence that has
- * read its prompt and, in the rows that remain, further tokens of prompts. The tokens of a sequence
+ * read its prompt and, in the rows that remain, further tokens of prompts; a few rows are kept for
+ * prompts, so that they are read however many sequences there are. The tokens of a sequence
  * depend on its request alone, not on what else is generated (model/generator.h).
  *
  * One thread uses an engine. */

@@ -99,6 +99,28 @@ static void tokens_do_not_depend_on_the_batch(void **state) {
     assert_memory_equal(all, alone, sizeof alone);
 }
 
+/* More sequences than a step has rows: without rows of its own, a prompt would be read only once
+ * one of them ends or has filled its context. */
+static void prompts_are_read_while_every_row_draws(void **state) {
+    (void)state;
+    enum {
+        BUSY = 36
+    };
+    static consumer busy[BUSY];
+    struct strait_engine *e = NULL;
+    consumer late;
+    int slot = -1, n_steps = 0;
+    CHECK_OK(strait_engine_open(trained, (strait_engine_spec){.n_sequences = BUSY + 1}, &e));
+    for (int i = 0; i < BUSY; i++)
+        CHECK_OK(add(e, 0, &busy[i], &slot));
+    CHECK_OK(strait_engine_step(e));
+    CHECK_OK(add(e, 2, &late, &slot)); // seven tokens
+    for (; late.n == 0; n_steps++)
+        CHECK_OK(strait_engine_step(e));
+    assert_true(n_steps <= 8);
+    strait_engine_close(&e);
+}
+
 static void removes_and_refuses_requests(void **state) {
     (void)state;
     struct strait_engine *e = NULL;
@@ -149,6 +171,7 @@ static void survives_failed_allocations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_do_not_depend_on_the_batch),
+        cmocka_unit_test(prompts_are_read_while_every_row_draws),
         cmocka_unit_test(removes_and_refuses_requests),
         cmocka_unit_test(survives_failed_allocations),
     };
