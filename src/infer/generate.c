@@ -49,7 +49,7 @@ static strait_err read_prompt(struct generation *g, struct strait_encoder *encod
     STRAIT_TRY(strait_alloc(n + 1, sizeof *g->ids, "ids", (void **)&g->ids));
     g->n_ids = n > 0 ? (int64_t)n : 1;
     g->ids[0] = end >= 0 ? end : 0;
-    memcpy(g->ids, ids, n * sizeof *ids);
+    if (n > 0) memcpy(g->ids, ids, n * sizeof *ids);
     return STRAIT_OK;
 }
 

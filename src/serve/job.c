@@ -86,7 +86,7 @@ static strait_err encode(struct strait_job *job) {
                            n, (long long)most);
     STRAIT_TRY(strait_alloc(n + 1, sizeof *job->ids, "ids", (void **)&job->ids));
     job->ids[0] = end >= 0 ? end : 0;
-    memcpy(job->ids, ids, n * sizeof *ids);
+    if (n > 0) memcpy(job->ids, ids, n * sizeof *ids);
     job->n_ids = n > 0 ? (int64_t)n : 1;
     return STRAIT_OK;
 }
