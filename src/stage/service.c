@@ -14,8 +14,7 @@ enum {
 
 struct strait_service {
     strait_run run;
-    int stage, replica;
-    int counts_frames, keeps_crossings;
+    int stage, replica, counts_frames, keeps_crossings;
     strait_service_hooks hooks;
     strait_run_plan plan;
     struct strait_loader *loader;

@@ -143,8 +143,7 @@ static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
     e->rejected_next += faults->rejected_next;
 }
 
-/* Returns the stage that this connection may reply for; -1: the reply is late or not its own, or
- * the worker was banned for sending it. */
+/* Returns the stage that this connection may reply for; -1: late, not its own, or banned for it. */
 static int stage_of(const struct host *h, const struct connection *connection, uint32_t generation,
                     uint32_t sequence) {
     const struct strait_coordinator *c = &h->coordinator;
