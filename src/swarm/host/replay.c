@@ -76,9 +76,11 @@ static strait_stage_command replay_command(const struct host *h, int stage, int6
         return (strait_stage_command){
             .kind = STRAIT_COMMAND_RESEND,
             .resend = {step, is_late(h, stage - 1), is_late(h, stage + 1)}};
-    return (strait_stage_command){.kind = STRAIT_COMMAND_GRADIENTS,
-                                  .gradients = {step, stage > 0 && !is_late(h, stage - 1),
-                                                stage + 1 < n && !is_late(h, stage + 1)}};
+    return (strait_stage_command){
+        .kind = STRAIT_COMMAND_GRADIENTS,
+        .gradients = {.step = step,
+                      .mute_prev = stage > 0 && !is_late(h, stage - 1),
+                      .mute_next = stage + 1 < n && !is_late(h, stage + 1)}};
 }
 
 /* Sends a command to the late stages, or to all. The others take part in the barrier by sending

@@ -64,8 +64,9 @@ static strait_err begin(struct worker *w, const strait_task *task) {
 
 static strait_err compute(struct worker *w, const strait_task *task) {
     const int64_t step = task->audit_step.step;
-    const strait_stage_command gradients = {.kind = STRAIT_COMMAND_GRADIENTS,
-                                            .gradients = {step, 1, 1}};
+    const strait_stage_command gradients = {
+        .kind = STRAIT_COMMAND_GRADIENTS,
+        .gradients = {.step = step, .mute_prev = 1, .mute_next = 1}};
     const strait_stage_command update = {.kind = STRAIT_COMMAND_UPDATE,
                                          .update = {step, task->audit_step.factor, 0}};
     strait_stage_reply reply;
