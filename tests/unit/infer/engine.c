@@ -1,10 +1,8 @@
 /* Sequences that are generated together: each gets the tokens that it gets alone. */
 #include "infer/engine.h"
 
-#include <strait/trainer.h>
-
-#include "../config/tiny_run.h"
 #include "base/alloc.h"
+#include "tiny_trained.h"
 
 enum {
     REQUESTS = 7,
@@ -15,18 +13,9 @@ static strait_run run;
 static scratch folder;
 static struct strait_trained_model *trained;
 
-/* A few steps of training, saved. */
 static int set_up(void **state) {
     (void)state;
-    struct strait_trainer *trainer = NULL;
-    strait_trainer_report report;
-    folder = scratch_open();
-    tiny_run(&folder, &run);
-    CHECK_OK(strait_trainer_open(&run, &trainer));
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(strait_trainer_step(trainer, &report));
-    CHECK_OK(strait_trainer_save(trainer, folder.path));
-    strait_trainer_close(&trainer);
+    tiny_trained(&folder, &run);
     CHECK_OK(strait_trained_model_open(folder.path, NULL,
                                        (strait_backend_spec){.name = "cpu", .n_threads = 1},
                                        STRAIT_TRAINED_MODEL_LATER, &trained));

@@ -1,10 +1,8 @@
 /* A trained model that is opened from its folder. */
 #include "infer/trained_model.h"
 
-#include <strait/trainer.h>
-
-#include "../config/tiny_run.h"
 #include "base/alloc.h"
+#include "tiny_trained.h"
 
 enum {
     N_IDS = 100
@@ -15,18 +13,9 @@ static scratch folder;
 static int32_t ids[N_IDS];
 static const strait_backend_spec cpu = {.name = "cpu", .n_threads = 1};
 
-/* A few steps of training, saved. */
 static int set_up(void **state) {
     (void)state;
-    struct strait_trainer *trainer = NULL;
-    strait_trainer_report report;
-    folder = scratch_open();
-    tiny_run(&folder, &run);
-    CHECK_OK(strait_trainer_open(&run, &trainer));
-    for (int i = 0; i < 3; i++)
-        CHECK_OK(strait_trainer_step(trainer, &report));
-    CHECK_OK(strait_trainer_save(trainer, folder.path));
-    strait_trainer_close(&trainer);
+    tiny_trained(&folder, &run);
     for (int i = 0; i < N_IDS; i++)
         ids[i] = i * 5 % TINY_VOCAB;
     return 0;
