@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "net/core/transport.h"
-#include "net/inproc/mailbox.h"
+#include "net/inproc/endpoint.h"
 
 enum {
     RIG_ARRIVALS_MAX = 8192

@@ -1,67 +1,67 @@
-/* inproc.c - the transport between threads of one process: links made of mails, over the mailboxes
- * of a network. */
-#include "net/inproc/mailbox.h"
+/* inproc.c - the transport between threads of one process: links that exchange envelopes, over the
+ * endpoints of a network. */
+#include "net/inproc/endpoint.h"
 
 #include <stdio.h>
 
-/* A post knows mailboxes as untyped pointers; these functions give them their type. */
+/* The table of operations has untyped pointers; these functions give them their type. */
 
-static strait_err open_box(const strait_transport_config *config, void **out) {
-    struct strait_mailbox *mailbox = NULL;
+static strait_err open_endpoint(const strait_transport_config *config, void **out) {
+    struct strait_inproc_endpoint *endpoint = NULL;
     if (config->network == NULL)
         return STRAIT_FAIL(STRAIT_EINVAL, "the inproc transport needs config.network");
-    STRAIT_TRY(strait_mailbox_open(config->network, &mailbox));
-    *out = mailbox;
+    STRAIT_TRY(strait_inproc_endpoint_open(config->network, &endpoint));
+    *out = endpoint;
     return STRAIT_OK;
 }
 
-static void close_box(void **mailbox) {
-    struct strait_mailbox *closed = *mailbox;
-    strait_mailbox_close(&closed);
-    *mailbox = NULL;
+static void close_endpoint(void **endpoint) {
+    struct strait_inproc_endpoint *closed = *endpoint;
+    strait_inproc_endpoint_close(&closed);
+    *endpoint = NULL;
 }
 
-static uint64_t number_of(void *mailbox) {
-    return strait_mailbox_number(mailbox);
+static uint64_t number_of(void *endpoint) {
+    return strait_inproc_endpoint_number(endpoint);
 }
 
-static strait_err bind_box(void *mailbox, const char *address, char out[STRAIT_ADDRESS_MAX]) {
-    STRAIT_TRY(strait_mailbox_bind(mailbox, address));
+static strait_err bind_endpoint(void *endpoint, const char *address, char out[STRAIT_ADDRESS_MAX]) {
+    STRAIT_TRY(strait_inproc_endpoint_bind(endpoint, address));
     (void)snprintf(out, STRAIT_ADDRESS_MAX, "%s", address);
     return STRAIT_OK;
 }
 
-static strait_err find_box(void *mailbox, const char *address, uint64_t *out) {
-    return strait_mailbox_find(mailbox, address, out);
+static strait_err find_endpoint(void *endpoint, const char *address, uint64_t *out) {
+    return strait_inproc_endpoint_find(endpoint, address, out);
 }
 
-static strait_err send_mail(void *mailbox, uint64_t to, struct strait_mail *mail) {
-    return strait_mailbox_send(mailbox, to, mail);
+static strait_err send_envelope(void *endpoint, uint64_t to, struct strait_envelope *envelope) {
+    return strait_inproc_endpoint_send(endpoint, to, envelope);
 }
 
-static int receive_mail(void *mailbox, int64_t until_ns, struct strait_mail *out) {
-    return strait_mailbox_receive(mailbox, until_ns, out);
+static int receive_envelope(void *endpoint, int64_t until_ns, struct strait_envelope *out) {
+    return strait_inproc_endpoint_receive(endpoint, until_ns, out);
 }
 
-static void wake_box(void *mailbox) {
-    strait_mailbox_wake(mailbox);
+static void wake_endpoint(void *endpoint) {
+    strait_inproc_endpoint_wake(endpoint);
 }
 
-static const struct strait_post_ops post = {
+static const struct strait_endpoint_ops ops = {
     .scheme = "inproc",
-    .open = open_box,
-    .close = close_box,
+    .open = open_endpoint,
+    .close = close_endpoint,
     .number = number_of,
-    .bind = bind_box,
-    .find = find_box,
-    .send = send_mail,
-    .receive = receive_mail,
-    .wake = wake_box,
+    .bind = bind_endpoint,
+    .find = find_endpoint,
+    .send = send_envelope,
+    .receive = receive_envelope,
+    .wake = wake_endpoint,
 };
 
 static strait_err init(struct strait_transport *t) {
-    return strait_mail_init(t, &post);
+    return strait_envelope_init(t, &ops);
 }
 
 const struct strait_transport_ops strait_transport_inproc = {
-    .scheme = "inproc", .init = init, STRAIT_MAIL_TRANSPORT};
+    .scheme = "inproc", .init = init, STRAIT_ENVELOPE_TRANSPORT};

@@ -4,38 +4,38 @@
 
 #include <string.h>
 
-static int has_message(strait_mail_kind kind) {
-    return kind == STRAIT_MAIL_CONNECT || kind == STRAIT_MAIL_ACCEPT ||
-           kind == STRAIT_MAIL_MESSAGE || kind == STRAIT_MAIL_BYE;
+static int has_message(strait_envelope_kind kind) {
+    return kind == STRAIT_ENVELOPE_CONNECT || kind == STRAIT_ENVELOPE_ACCEPT ||
+           kind == STRAIT_ENVELOPE_MESSAGE || kind == STRAIT_ENVELOPE_BYE;
 }
 
 /* The handshake's messages are those of the other transports. */
-static strait_err message_of(struct strait_msg_pool *pool, struct strait_mail *mail,
+static strait_err message_of(struct strait_msg_pool *pool, struct strait_envelope *envelope,
                              struct strait_msg **out) {
     *out = NULL;
-    switch (mail->kind) {
-    case STRAIT_MAIL_CONNECT:
-    case STRAIT_MAIL_ACCEPT: return strait_hello_pack(pool, &mail->hello, out);
-    case STRAIT_MAIL_BYE: return strait_bye_pack(pool, &mail->bye, out);
-    case STRAIT_MAIL_MESSAGE:
-        *out = mail->msg;
-        mail->msg = NULL;
+    switch (envelope->kind) {
+    case STRAIT_ENVELOPE_CONNECT:
+    case STRAIT_ENVELOPE_ACCEPT: return strait_hello_pack(pool, &envelope->hello, out);
+    case STRAIT_ENVELOPE_BYE: return strait_bye_pack(pool, &envelope->bye, out);
+    case STRAIT_ENVELOPE_MESSAGE:
+        *out = envelope->msg;
+        envelope->msg = NULL;
         return STRAIT_OK;
     default: return STRAIT_OK;
     }
 }
 
 strait_err strait_mpi_pack(struct strait_msg_pool *pool, const unsigned char run[STRAIT_RUN_BYTES],
-                           struct strait_mail *mail, unsigned char out[STRAIT_MPI_HEAD],
+                           struct strait_envelope *envelope, unsigned char out[STRAIT_MPI_HEAD],
                            size_t *out_bytes, struct strait_msg **body) {
-    STRAIT_TRY(message_of(pool, mail, body));
+    STRAIT_TRY(message_of(pool, envelope, body));
     strait_writer w = {.at = out, .left = STRAIT_MPI_PREFIX};
-    strait_writer_uint(&w, (uint64_t)mail->kind, 8);
-    strait_writer_uint(&w, mail->to, 8);
-    strait_writer_uint(&w, mail->from, 8);
-    strait_writer_uint(&w, mail->reply_to, 8);
-    strait_writer_uint(&w, mail->number, 8);
-    strait_writer_copy(&w, mail->key.bytes, sizeof mail->key.bytes);
+    strait_writer_uint(&w, (uint64_t)envelope->kind, 8);
+    strait_writer_uint(&w, envelope->to, 8);
+    strait_writer_uint(&w, envelope->from, 8);
+    strait_writer_uint(&w, envelope->reply_to, 8);
+    strait_writer_uint(&w, envelope->number, 8);
+    strait_writer_copy(&w, envelope->key.bytes, sizeof envelope->key.bytes);
     *out_bytes = STRAIT_MPI_PREFIX;
     if (*body == NULL) return STRAIT_OK;
     strait_frame_write(*body, strait_get_u32(run), out + STRAIT_MPI_PREFIX);
@@ -43,36 +43,36 @@ strait_err strait_mpi_pack(struct strait_msg_pool *pool, const unsigned char run
     return STRAIT_OK;
 }
 
-strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, struct strait_mail *out,
+strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, struct strait_envelope *out,
                              int *has_frame) {
     strait_reader r = {.at = head, .left = bytes};
-    *out = (struct strait_mail){.next = NULL};
+    *out = (struct strait_envelope){.next = NULL};
     const uint64_t kind = strait_reader_uint(&r, 8);
     out->to = strait_reader_uint(&r, 8);
     out->from = strait_reader_uint(&r, 8);
     out->reply_to = strait_reader_uint(&r, 8);
     out->number = strait_reader_uint(&r, 8);
     strait_reader_copy(&r, out->key.bytes, sizeof out->key.bytes);
-    if (r.is_short || kind >= STRAIT_N_MAIL_KINDS)
+    if (r.is_short || kind >= STRAIT_N_ENVELOPE_KINDS)
         return STRAIT_FAIL(STRAIT_EPROTO, "MPI: malformed head of %zu bytes", bytes);
-    out->kind = (strait_mail_kind)kind;
+    out->kind = (strait_envelope_kind)kind;
     *has_frame = has_message(out->kind);
     if (r.left != (*has_frame ? STRAIT_FRAME_HEADER : 0))
         return STRAIT_FAIL(STRAIT_EPROTO, "MPI: head of %zu bytes of kind %d", bytes, out->kind);
     return STRAIT_OK;
 }
 
-strait_err strait_mpi_complete(struct strait_mail *mail, struct strait_msg **msg) {
+strait_err strait_mpi_complete(struct strait_envelope *envelope, struct strait_msg **msg) {
     strait_err err = STRAIT_OK;
-    if (mail->kind == STRAIT_MAIL_MESSAGE) {
-        mail->msg = *msg;
+    if (envelope->kind == STRAIT_ENVELOPE_MESSAGE) {
+        envelope->msg = *msg;
         *msg = NULL;
         return STRAIT_OK;
     }
-    if (mail->kind == STRAIT_MAIL_BYE)
-        strait_bye_unpack(*msg, &mail->bye);
+    if (envelope->kind == STRAIT_ENVELOPE_BYE)
+        strait_bye_unpack(*msg, &envelope->bye);
     else
-        err = strait_hello_unpack(*msg, &mail->hello);
+        err = strait_hello_unpack(*msg, &envelope->hello);
     strait_msg_close(msg);
     return err;
 }

@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/program.h"
-#include "net/mpi/box.h"
+#include "net/mpi/endpoint.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 enum {
     MEMBER_BYTES = 160, // of a member's description
-    TEXT_TAG = 0,       // of texts; mailboxes use tags from 2 on
+    TEXT_TAG = 0,       // of texts; endpoints use tags from 2 on
     NAP_NS = 1000000    // between two looks for a text
 };
 
@@ -178,7 +178,7 @@ void strait_mpi_leave(void) {
     if (world.module == NULL) return;
     world.module->stop();
     world.module = NULL;
-    strait_mpi_box_free_rest();
+    strait_mpi_endpoint_free_rest();
     strait_alloc_free(world.members);
     world.members = NULL;
 }

@@ -25,7 +25,7 @@ static strait_err listen_address(const struct process *p, int is_inproc,
                                  char out[STRAIT_STARTUP_LINE]) {
     char host[STRAIT_ADDRESS_MAX];
     if (strcmp(p->start.scheme, "mpi") == 0) {
-        out[0] = '\0'; // the mailbox has an address already
+        out[0] = '\0'; // the endpoint has an address already
         return STRAIT_OK;
     }
     if (is_inproc) {

@@ -4,7 +4,7 @@
  * that arrive over the mesh until it is told to leave or something fails. */
 #pragma once
 
-#include "net/inproc/mailbox.h"
+#include "net/inproc/endpoint.h"
 #include "stage/process/startup.h"
 
 /* `in` and `out` are the descriptors for the startup lines. `network` is where inproc meshes meet;

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "contract/transport_rig.h"
 #include "net/core/priority_queue.h"
-#include "net/inproc/mailbox.h"
+#include "net/inproc/endpoint.h"
 #include "port.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
 
 #include "../config/tiny_run.h"
 #include "base/alloc.h"
-#include "net/inproc/mailbox.h"
+#include "net/inproc/endpoint.h"
 #include "stage/runner_state.h"
 #include "stage/service.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "check.h"
-#include "net/inproc/mailbox.h"
+#include "net/inproc/endpoint.h"
 #include "net/mesh/mesh.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* box.h - a mailbox on this rank: what it sends and what it receives, over MPI.
+/* endpoint.h - an endpoint on this rank: what it sends and what it receives, over MPI.
  *
  * All calls of MPI return at once. What is under way is tested again in the next poll, and a wait
  * between two polls grows with the silence, so that ranks that share a core leave it to each other.
@@ -10,10 +10,10 @@
 
 #include <pthread.h>
 
-/* A mail that waits until it is due, or is being sent. */
+/* An envelope that waits until it is due, or is being sent. */
 struct strait_mpi_outgoing {
     struct strait_mpi_outgoing *next;
-    uint64_t to; // number of a mailbox
+    uint64_t to; // number of an endpoint
     int64_t due_ns;
     unsigned char head[STRAIT_MPI_HEAD];
     size_t head_bytes;
@@ -22,20 +22,20 @@ struct strait_mpi_outgoing {
     int is_done[2];
 };
 
-/* A mail whose head has arrived. */
+/* An envelope whose head has arrived. */
 struct strait_mpi_incoming {
     struct strait_mpi_incoming *next;
     int source; // rank
-    struct strait_mail mail;
+    struct strait_envelope envelope;
     struct strait_frame_reader reader;
     strait_mpi_request request; // of the body
     int is_begun;               // the body is being received
     int is_complete;
 };
 
-struct strait_mpi_box {
+struct strait_mpi_endpoint {
     const strait_mpi_module *mpi;
-    struct strait_mpi_box *next_box; // of this process
+    struct strait_mpi_endpoint *next_endpoint; // of this process
     uint32_t port;
     int is_bound;
     strait_transport_config config;
@@ -56,31 +56,33 @@ struct strait_mpi_box {
     int is_woken; // guarded by mutex
 };
 
-/* The tag of the heads that a mailbox receives; that of the bodies is the next. */
-int strait_mpi_box_tag(uint64_t number);
+/* The tag of the heads that an endpoint receives; that of the bodies is the next. */
+int strait_mpi_endpoint_tag(uint64_t number);
 
-/* Begins to send a mail, or keeps it until it is due; takes its message on success. STRAIT_ENOMEM.
+/* Begins to send an envelope, or keeps it until it is due; takes its message on success.
+ * STRAIT_ENOMEM.
  */
-strait_err strait_mpi_box_send(struct strait_mpi_box *box, uint64_t to, struct strait_mail *mail);
+strait_err strait_mpi_endpoint_send(struct strait_mpi_endpoint *endpoint, uint64_t to,
+                                    struct strait_envelope *envelope);
 
 /* Makes progress with everything under way; returns whether there was any. */
-int strait_mpi_box_poll(struct strait_mpi_box *box);
+int strait_mpi_endpoint_poll(struct strait_mpi_endpoint *endpoint);
 
-/* Takes the next mail that has arrived completely; returns 0 when there is none. */
-int strait_mpi_box_take(struct strait_mpi_box *box, struct strait_mail *out);
+/* Takes the next envelope that has arrived completely; returns 0 when there is none. */
+int strait_mpi_endpoint_take(struct strait_mpi_endpoint *endpoint, struct strait_envelope *out);
 
-/* When the next mail is due to be sent; INT64_MAX: none waits. */
-int64_t strait_mpi_box_next_due(const struct strait_mpi_box *box);
-/* Whether MPI is moving a message to or from this mailbox, which needs polls of both ranks. */
-int strait_mpi_box_is_busy(const struct strait_mpi_box *box);
+/* When the next envelope is due to be sent; INT64_MAX: none waits. */
+int64_t strait_mpi_endpoint_next_due(const struct strait_mpi_endpoint *endpoint);
+/* Whether MPI is moving a message to or from this endpoint, which needs polls of both ranks. */
+int strait_mpi_endpoint_is_busy(const struct strait_mpi_endpoint *endpoint);
 
 /* Whether something remains to be sent to a rank that has not ended. */
-int strait_mpi_box_is_sending(const struct strait_mpi_box *box);
+int strait_mpi_endpoint_is_sending(const struct strait_mpi_endpoint *endpoint);
 
 /* Allocates ahead, so that the first messages of a measured step allocate nothing. */
-strait_err strait_mpi_box_reserve(struct strait_mpi_box *box, int n);
+strait_err strait_mpi_endpoint_reserve(struct strait_mpi_endpoint *endpoint, int n);
 
-/* Frees everything but what MPI still uses, which strait_mpi_box_free_rest frees after MPI has
+/* Frees everything but what MPI still uses, which strait_mpi_endpoint_free_rest frees after MPI has
  * ended. */
-void strait_mpi_box_fini(struct strait_mpi_box *box);
-void strait_mpi_box_free_rest(void);
+void strait_mpi_endpoint_fini(struct strait_mpi_endpoint *endpoint);
+void strait_mpi_endpoint_free_rest(void);

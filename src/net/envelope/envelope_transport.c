@@ -1,11 +1,11 @@
-/* mail_transport.c - links made of mails: whole messages go from mailbox to mailbox, delayed by the
- * emulator like those of any link.
+/* envelope_transport.c - links that exchange envelopes: whole messages go from endpoint to
+ * endpoint, delayed by the emulator like those of any link.
  *
  * Nothing is encrypted, but peers exchange keys and run ids all the same, so that links are refused
  * for the same reasons as over the network. */
 #include "base/clock.h"
 #include "net/core/frame.h"
-#include "net/mail/mail.h"
+#include "net/envelope/envelope.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,66 +14,66 @@ enum {
     CHECK_MS = 50 // between two looks whether a peer's process has ended
 };
 
-static struct strait_mail_link *state_of(struct strait_link *link) {
+static struct strait_envelope_link *state_of(struct strait_link *link) {
     return link->state;
 }
 
-strait_err strait_mail_init(struct strait_transport *t, const struct strait_post_ops *post) {
-    struct strait_mail_transport *self = t->state;
-    self->post = post;
-    return post->open(&t->config, &self->mailbox);
+strait_err strait_envelope_init(struct strait_transport *t, const struct strait_endpoint_ops *ops) {
+    struct strait_envelope_transport *self = t->state;
+    self->ops = ops;
+    return ops->open(&t->config, &self->endpoint);
 }
 
-strait_err strait_mail_listen(struct strait_transport *t, const char *address,
-                              char out[STRAIT_ADDRESS_MAX]) {
-    const struct strait_mail_transport *self = t->state;
-    return self->post->bind(self->mailbox, address, out);
+strait_err strait_envelope_listen(struct strait_transport *t, const char *address,
+                                  char out[STRAIT_ADDRESS_MAX]) {
+    const struct strait_envelope_transport *self = t->state;
+    return self->ops->bind(self->endpoint, address, out);
 }
 
 /* ---- sending ---- */
 
 /* When bytes that are ready now may be received; 0 without emulation: at once. */
-static int64_t due_of(struct strait_mail_link *l, int64_t ready_ns, size_t bytes) {
+static int64_t due_of(struct strait_envelope_link *l, int64_t ready_ns, size_t bytes) {
     if (!strait_emulate_is_on(&l->shaper.spec)) return 0;
     return strait_emulate_send(&l->shaper, ready_ns, bytes);
 }
 
-static strait_err send_mail(struct strait_link *link, struct strait_mail mail) {
-    const struct strait_mail_transport *self = link->transport->state;
-    mail.to = state_of(link)->peer_id;
-    return self->post->send(self->mailbox, state_of(link)->peer_mailbox, &mail);
+static strait_err send_envelope(struct strait_link *link, struct strait_envelope envelope) {
+    const struct strait_envelope_transport *self = link->transport->state;
+    envelope.to = state_of(link)->peer_id;
+    return self->ops->send(self->endpoint, state_of(link)->peer_endpoint, &envelope);
 }
 
-static void send_hello(struct strait_link *link, strait_mail_kind kind) {
-    const struct strait_mail_transport *self = link->transport->state;
+static void send_hello(struct strait_link *link, strait_envelope_kind kind) {
+    const struct strait_envelope_transport *self = link->transport->state;
     const strait_transport_config *config = &link->transport->config;
-    struct strait_mail mail = {
-        .kind = kind, .from = link->id, .reply_to = self->post->number(self->mailbox)};
-    mail.key = *strait_identity_fingerprint(config->identity);
-    mail.hello.n_streams = 1;
-    memcpy(mail.hello.run, config->run, sizeof mail.hello.run);
-    memcpy(mail.hello.name, config->name, sizeof mail.hello.name);
-    mail.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
-    (void)send_mail(link, mail); // a peer that has gone is noticed by the handshake timeout
+    struct strait_envelope envelope = {
+        .kind = kind, .from = link->id, .reply_to = self->ops->number(self->endpoint)};
+    envelope.key = *strait_identity_fingerprint(config->identity);
+    envelope.hello.n_streams = 1;
+    memcpy(envelope.hello.run, config->run, sizeof envelope.hello.run);
+    memcpy(envelope.hello.name, config->name, sizeof envelope.hello.name);
+    envelope.due_ns = due_of(state_of(link), strait_clock_ns(), STRAIT_FRAME_HEADER);
+    (void)send_envelope(link, envelope); // a peer that has gone is noticed by the handshake timeout
 }
 
 static strait_err send_one(struct strait_link *link, struct strait_msg *msg) {
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     const size_t bytes = STRAIT_FRAME_HEADER + msg->size;
-    struct strait_mail mail = {.kind = STRAIT_MAIL_MESSAGE, .msg = msg};
-    mail.due_ns = due_of(l, msg->queued_ns, bytes);
+    struct strait_envelope envelope = {.kind = STRAIT_ENVELOPE_MESSAGE, .msg = msg};
+    envelope.due_ns = due_of(l, msg->queued_ns, bytes);
     l->in_flight += bytes;
     l->stats.sent_bytes += bytes;
     l->stats.sent_payload += msg->size;
     l->stats.sent_messages++;
-    const strait_err err = send_mail(link, mail);
+    const strait_err err = send_envelope(link, envelope);
     if (err != STRAIT_OK) strait_msg_close(&msg);
     return err;
 }
 
 /* Sends as much as the peer's credit and the emulated wire allow; returns when to try again. */
 static int64_t pump(struct strait_link *link) {
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     const size_t window = link->transport->config.queue_bytes +
                           strait_emulate_in_flight(&l->shaper.spec);
     while (l->is_open && l->out.n_messages > 0 && l->in_flight < window) {
@@ -85,8 +85,8 @@ static int64_t pump(struct strait_link *link) {
     return INT64_MAX;
 }
 
-strait_err strait_mail_send(struct strait_link *link, struct strait_msg **msg) {
-    struct strait_mail_link *l = link->state;
+strait_err strait_envelope_send(struct strait_link *link, struct strait_msg **msg) {
+    struct strait_envelope_link *l = link->state;
     const strait_err err = strait_link_queue(link, l->is_open && !l->is_closing, &l->out, msg);
     if (err == STRAIT_EAGAIN) l->wants_writable = 1;
     if (err != STRAIT_OK) return err;
@@ -96,22 +96,22 @@ strait_err strait_mail_send(struct strait_link *link, struct strait_msg **msg) {
 
 /* ---- links ---- */
 
-static void add_link(struct strait_link *link, uint64_t peer_mailbox) {
-    struct strait_mail_transport *self = link->transport->state;
-    struct strait_mail_link *l = link->state;
-    l->peer_mailbox = peer_mailbox;
+static void add_link(struct strait_link *link, uint64_t peer_endpoint) {
+    struct strait_envelope_transport *self = link->transport->state;
+    struct strait_envelope_link *l = link->state;
+    l->peer_endpoint = peer_endpoint;
     l->start_ns = l->received_ns = strait_clock_ns();
     strait_emulate_init(&l->shaper, &link->emulate, l->start_ns);
     l->next = self->links;
     self->links = link;
 }
 
-strait_err strait_mail_dial(struct strait_link *link, const char *address) {
-    const struct strait_mail_transport *self = link->transport->state;
-    uint64_t mailbox = 0;
-    STRAIT_TRY(self->post->find(self->mailbox, address, &mailbox));
-    add_link(link, mailbox);
-    send_hello(link, STRAIT_MAIL_CONNECT);
+strait_err strait_envelope_dial(struct strait_link *link, const char *address) {
+    const struct strait_envelope_transport *self = link->transport->state;
+    uint64_t endpoint = 0;
+    STRAIT_TRY(self->ops->find(self->endpoint, address, &endpoint));
+    add_link(link, endpoint);
+    send_hello(link, STRAIT_ENVELOPE_CONNECT);
     return STRAIT_OK;
 }
 
@@ -122,23 +122,23 @@ static void set_bye(strait_bye *bye, strait_err why) {
 }
 
 /* Sends a BYE to the peer. closed() follows from progress(), with our own reason. */
-void strait_mail_close(struct strait_link *link, strait_err why) {
-    const struct strait_mail_transport *self = link->transport->state;
-    struct strait_mail_link *l = link->state;
+void strait_envelope_close(struct strait_link *link, strait_err why) {
+    const struct strait_envelope_transport *self = link->transport->state;
+    struct strait_envelope_link *l = link->state;
     if (l->is_closing) return;
     l->is_closing = 1;
     set_bye(&l->bye, why);
     while (why == STRAIT_OK && l->is_open && l->out.n_messages > 0)
         (void)send_one(link, strait_priority_queue_pop(&l->out));
-    struct strait_mail mail = {.kind = STRAIT_MAIL_BYE, .bye = l->bye};
-    mail.due_ns = due_of(l, strait_clock_ns(), STRAIT_FRAME_HEADER);
-    if (l->peer_id != 0) (void)send_mail(link, mail);
-    self->post->wake(self->mailbox);
+    struct strait_envelope envelope = {.kind = STRAIT_ENVELOPE_BYE, .bye = l->bye};
+    envelope.due_ns = due_of(l, strait_clock_ns(), STRAIT_FRAME_HEADER);
+    if (l->peer_id != 0) (void)send_envelope(link, envelope);
+    self->ops->wake(self->endpoint);
 }
 
 static void retire(struct strait_link *link, strait_err why) {
     struct strait_transport *t = link->transport;
-    struct strait_mail_transport *self = t->state;
+    struct strait_envelope_transport *self = t->state;
     struct strait_link **at = &self->links;
     while (*at != link)
         at = &state_of(*at)->next;
@@ -149,23 +149,23 @@ static void retire(struct strait_link *link, strait_err why) {
     strait_link_free(link);
 }
 
-void strait_mail_fini(struct strait_transport *t) {
-    struct strait_mail_transport *self = t->state;
+void strait_envelope_fini(struct strait_transport *t) {
+    struct strait_envelope_transport *self = t->state;
     while (self->links != NULL) {
         struct strait_link *link = self->links;
-        strait_mail_close(link, STRAIT_OK);
+        strait_envelope_close(link, STRAIT_OK);
         strait_err_note(__FILE__, __LINE__, "closed by this program");
         retire(link, STRAIT_OK);
     }
-    if (self->mailbox != NULL) self->post->close(&self->mailbox);
+    if (self->endpoint != NULL) self->ops->close(&self->endpoint);
 }
 
-void strait_mail_pause(struct strait_link *link, int is_paused) {
+void strait_envelope_pause(struct strait_link *link, int is_paused) {
     state_of(link)->is_paused = is_paused; // progress() delivers what was received meanwhile
-    if (!is_paused) strait_mail_wake(link->transport);
+    if (!is_paused) strait_envelope_wake(link->transport);
 }
 
-void strait_mail_stats(struct strait_link *link, strait_link_stats *out) {
+void strait_envelope_stats(struct strait_link *link, strait_link_stats *out) {
     *out = state_of(link)->stats;
     out->queued_bytes = state_of(link)->out.n_bytes;
 }
@@ -173,81 +173,82 @@ void strait_mail_stats(struct strait_link *link, strait_link_stats *out) {
 /* ---- receiving ---- */
 
 static strait_err authorize(struct strait_transport *t, const struct strait_link *link,
-                            const struct strait_mail *mail, strait_emulate_spec *emulate) {
+                            const struct strait_envelope *envelope, strait_emulate_spec *emulate) {
     strait_hello ours = {.run = {0}};
-    STRAIT_TRY(strait_transport_authorize(t, link, &mail->key, emulate));
+    STRAIT_TRY(strait_transport_authorize(t, link, &envelope->key, emulate));
     memcpy(ours.run, t->config.run, sizeof ours.run);
     memcpy(ours.name, t->config.name, sizeof ours.name);
-    return strait_hello_match(&ours, &mail->hello);
+    return strait_hello_match(&ours, &envelope->hello);
 }
 
-static void open_link(struct strait_link *link, const struct strait_mail *mail) {
+static void open_link(struct strait_link *link, const struct strait_envelope *envelope) {
     struct strait_transport *t = link->transport;
-    link->peer = mail->key;
-    memcpy(link->peer_name, mail->hello.name, sizeof link->peer_name);
-    state_of(link)->peer_id = mail->from;
+    link->peer = envelope->key;
+    memcpy(link->peer_name, envelope->hello.name, sizeof link->peer_name);
+    state_of(link)->peer_id = envelope->from;
     state_of(link)->is_open = 1;
     t->events->opened(t->user, link);
 }
 
 /* A peer dials: opens a link, or answers with a BYE that gives the reason. */
-static void accept_peer(struct strait_transport *t, const struct strait_mail *mail) {
-    struct strait_mail_transport *self = t->state;
+static void accept_peer(struct strait_transport *t, const struct strait_envelope *envelope) {
+    struct strait_envelope_transport *self = t->state;
     struct strait_link *link = NULL;
     strait_emulate_spec emulate = t->config.emulate;
-    strait_err err = authorize(t, NULL, mail, &emulate);
+    strait_err err = authorize(t, NULL, envelope, &emulate);
     if (err == STRAIT_OK) err = strait_link_new(t, &link);
     if (err != STRAIT_OK) {
-        struct strait_mail refusal = {.kind = STRAIT_MAIL_BYE, .to = mail->from};
+        struct strait_envelope refusal = {.kind = STRAIT_ENVELOPE_BYE, .to = envelope->from};
         set_bye(&refusal.bye, err);
-        (void)self->post->send(self->mailbox, mail->reply_to, &refusal);
+        (void)self->ops->send(self->endpoint, envelope->reply_to, &refusal);
         char peer[STRAIT_PEER_TEXT];
-        strait_peer_describe(self->post->scheme, &mail->key, peer);
+        strait_peer_describe(self->ops->scheme, &envelope->key, peer);
         strait_err_prefix("%s", peer);
         t->events->refused(t->user, err);
         return;
     }
     link->emulate = emulate;
-    (void)snprintf(link->address, sizeof link->address, "%s", self->post->scheme);
-    link->peer = mail->key;
-    add_link(link, mail->reply_to);
-    state_of(link)->peer_id = mail->from;
-    send_hello(link, STRAIT_MAIL_ACCEPT);
-    open_link(link, mail);
+    (void)snprintf(link->address, sizeof link->address, "%s", self->ops->scheme);
+    link->peer = envelope->key;
+    add_link(link, envelope->reply_to);
+    state_of(link)->peer_id = envelope->from;
+    send_hello(link, STRAIT_ENVELOPE_ACCEPT);
+    open_link(link, envelope);
 }
 
 /* The peer has accepted: checks its key and run as it has checked ours. */
-static void finish_dial(struct strait_link *link, const struct strait_mail *mail) {
+static void finish_dial(struct strait_link *link, const struct strait_envelope *envelope) {
     strait_emulate_spec emulate = link->emulate;
-    const strait_err err = authorize(link->transport, link, mail, &emulate);
-    state_of(link)->peer_id = mail->from;
+    const strait_err err = authorize(link->transport, link, envelope, &emulate);
+    state_of(link)->peer_id = envelope->from;
     if (err != STRAIT_OK)
-        strait_mail_close(link, err);
+        strait_envelope_close(link, err);
     else
-        open_link(link, mail);
+        open_link(link, envelope);
 }
 
 static void receive(struct strait_link *link, struct strait_msg **msg) {
     struct strait_transport *t = link->transport;
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     const size_t bytes = STRAIT_FRAME_HEADER + (*msg)->size;
     l->stats.received_bytes += bytes;
     l->stats.received_payload += (*msg)->size;
     l->stats.received_messages++;
     /* Credit travels outside the emulated wire, as TCP acknowledgements cost next to nothing. */
-    (void)send_mail(link, (struct strait_mail){.kind = STRAIT_MAIL_CREDIT, .number = bytes});
+    (void)send_envelope(link,
+                        (struct strait_envelope){.kind = STRAIT_ENVELOPE_CREDIT, .number = bytes});
     (*msg)->queued_ns = strait_clock_ns();
     t->events->received(t->user, link, msg);
 }
 
 /* The peer has closed its end, or refuses ours. */
-static void on_bye(struct strait_link *link, const struct strait_mail *mail) {
-    strait_err why = mail->bye.why;
+static void on_bye(struct strait_link *link, const struct strait_envelope *envelope) {
+    strait_err why = envelope->bye.why;
     if (!state_of(link)->is_open) {
-        strait_err_note(__FILE__, __LINE__, "refused by peer: %s", mail->bye.reason);
+        strait_err_note(__FILE__, __LINE__, "refused by peer: %s", envelope->bye.reason);
     } else {
         strait_err_note(__FILE__, __LINE__, "peer closed the link%s%s",
-                        why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : mail->bye.reason);
+                        why == STRAIT_OK ? "" : ": ", why == STRAIT_OK ? "" : envelope->bye.reason);
         why = STRAIT_ECLOSED;
     }
     strait_link_prefix_error(link);
@@ -262,49 +263,51 @@ static void finish_close(struct strait_link *link) {
     retire(link, bye.why);
 }
 
-static void dispatch(struct strait_transport *t, struct strait_mail *mail) {
-    struct strait_mail_transport *self = t->state;
+static void dispatch(struct strait_transport *t, struct strait_envelope *envelope) {
+    struct strait_envelope_transport *self = t->state;
     struct strait_link *link = self->links;
-    while (link != NULL && link->id != mail->to)
+    while (link != NULL && link->id != envelope->to)
         link = state_of(link)->next;
-    if (mail->kind == STRAIT_MAIL_CONNECT) accept_peer(t, mail);
-    if (link == NULL) return; // it closed before this mail was due
-    struct strait_mail_link *l = link->state;
+    if (envelope->kind == STRAIT_ENVELOPE_CONNECT) accept_peer(t, envelope);
+    if (link == NULL) return; // it closed before this envelope was due
+    struct strait_envelope_link *l = link->state;
     const int64_t now = strait_clock_ns();
     l->received_ns = now;
-    switch (mail->kind) {
-    case STRAIT_MAIL_CONNECT: break;
-    case STRAIT_MAIL_ACCEPT: finish_dial(link, mail); break;
-    case STRAIT_MAIL_MESSAGE:
+    switch (envelope->kind) {
+    case STRAIT_ENVELOPE_CONNECT: break;
+    case STRAIT_ENVELOPE_ACCEPT: finish_dial(link, envelope); break;
+    case STRAIT_ENVELOPE_MESSAGE:
         if (l->is_closing) break;
         if (l->is_paused || l->held.n_messages > 0) // behind others that are held: keep the order
-            strait_priority_queue_push(&l->held, &mail->msg);
+            strait_priority_queue_push(&l->held, &envelope->msg);
         else
-            receive(link, &mail->msg);
+            receive(link, &envelope->msg);
         break;
-    case STRAIT_MAIL_CREDIT: l->in_flight -= mail->number; break;
-    case STRAIT_MAIL_PING:
-        mail->kind = STRAIT_MAIL_PONG;
-        mail->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
-        (void)send_mail(link, *mail);
+    case STRAIT_ENVELOPE_CREDIT: l->in_flight -= envelope->number; break;
+    case STRAIT_ENVELOPE_PING:
+        envelope->kind = STRAIT_ENVELOPE_PONG;
+        envelope->due_ns = due_of(l, now, STRAIT_FRAME_HEADER);
+        (void)send_envelope(link, *envelope);
         break;
-    case STRAIT_MAIL_PONG: strait_stats_add_rtt(&l->stats, now - (int64_t)mail->number); break;
-    case STRAIT_MAIL_BYE: on_bye(link, mail); break;
-    case STRAIT_N_MAIL_KINDS: break;
+    case STRAIT_ENVELOPE_PONG:
+        strait_stats_add_rtt(&l->stats, now - (int64_t)envelope->number);
+        break;
+    case STRAIT_ENVELOPE_BYE: on_bye(link, envelope); break;
+    case STRAIT_N_ENVELOPE_KINDS: break;
     }
 }
 
 /* ---- the loop ---- */
 
-/* Some posts know at once that a peer's process has ended; others leave it to the timeout. */
+/* Some endpoints know at once that a peer's process has ended; others leave it to the timeout. */
 static strait_err check_peer(struct strait_link *link, int64_t now_ns) {
-    const struct strait_mail_transport *self = link->transport->state;
+    const struct strait_envelope_transport *self = link->transport->state;
     const strait_transport_config *config = &link->transport->config;
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     const int limit_ms = l->is_open ? config->peer_timeout_ms : config->handshake_ms;
-    if (self->post->check != NULL && now_ns - l->checked_ns > (int64_t)CHECK_MS * 1000000) {
+    if (self->ops->check != NULL && now_ns - l->checked_ns > (int64_t)CHECK_MS * 1000000) {
         l->checked_ns = now_ns;
-        STRAIT_TRY(self->post->check(self->mailbox, l->peer_mailbox));
+        STRAIT_TRY(self->ops->check(self->endpoint, l->peer_endpoint));
     }
     if (l->is_paused || now_ns - l->received_ns <= (int64_t)limit_ms * 1000000) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
@@ -314,24 +317,24 @@ static strait_err check_peer(struct strait_link *link, int64_t now_ns) {
 }
 
 static void tick_link(struct strait_link *link, int64_t now_ns) {
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     const strait_transport_config *config = &link->transport->config;
     const strait_err err = check_peer(link, now_ns);
     if (err != STRAIT_OK) {
-        strait_mail_close(link, err);
+        strait_envelope_close(link, err);
         return;
     }
     if (!l->is_open || now_ns - l->pinged_ns < (int64_t)config->ping_ms * 1000000) return;
     l->pinged_ns = now_ns;
-    struct strait_mail ping = {.kind = STRAIT_MAIL_PING, .number = (uint64_t)now_ns};
+    struct strait_envelope ping = {.kind = STRAIT_ENVELOPE_PING, .number = (uint64_t)now_ns};
     ping.due_ns = due_of(l, now_ns, STRAIT_FRAME_HEADER);
-    (void)send_mail(link, ping);
+    (void)send_envelope(link, ping);
 }
 
 /* Deadlines, held messages and sending of one link; returns when it next has something to do. */
 static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
     struct strait_transport *t = link->transport;
-    struct strait_mail_link *l = link->state;
+    struct strait_envelope_link *l = link->state;
     tick_link(link, now_ns);
     while (!l->is_paused && !l->is_closing && l->held.n_messages > 0) {
         struct strait_msg *msg = strait_priority_queue_pop(&l->held);
@@ -344,15 +347,15 @@ static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
         t->events->writable(t->user, link);
         return now_ns; // the handler may have sent or closed: look again at once
     }
-    const struct strait_mail_transport *self = t->state;
+    const struct strait_envelope_transport *self = t->state;
     int64_t tick_ms = t->config.ping_ms / 2;
-    if (self->post->check != NULL && tick_ms > CHECK_MS) tick_ms = CHECK_MS;
+    if (self->ops->check != NULL && tick_ms > CHECK_MS) tick_ms = CHECK_MS;
     const int64_t tick_ns = now_ns + tick_ms * 1000000;
     return pump_ns < tick_ns ? pump_ns : tick_ns;
 }
 
-strait_err strait_mail_progress(struct strait_transport *t, int timeout_ms) {
-    struct strait_mail_transport *self = t->state;
+strait_err strait_envelope_progress(struct strait_transport *t, int timeout_ms) {
+    struct strait_envelope_transport *self = t->state;
     const int64_t now = strait_clock_ns();
     int64_t until = timeout_ms < 0 ? INT64_MAX : now + (int64_t)timeout_ms * 1000000;
     for (struct strait_link *link = self->links, *next = NULL; link != NULL; link = next) {
@@ -364,15 +367,15 @@ strait_err strait_mail_progress(struct strait_transport *t, int timeout_ms) {
             until = now;
         }
     }
-    struct strait_mail mail;
-    if (self->post->receive(self->mailbox, until, &mail)) {
-        dispatch(t, &mail);
-        strait_msg_close(&mail.msg);
+    struct strait_envelope envelope;
+    if (self->ops->receive(self->endpoint, until, &envelope)) {
+        dispatch(t, &envelope);
+        strait_msg_close(&envelope.msg);
     }
     return STRAIT_OK;
 }
 
-void strait_mail_wake(struct strait_transport *t) {
-    const struct strait_mail_transport *self = t->state;
-    self->post->wake(self->mailbox);
+void strait_envelope_wake(struct strait_transport *t) {
+    const struct strait_envelope_transport *self = t->state;
+    self->ops->wake(self->endpoint);
 }
