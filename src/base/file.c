@@ -86,17 +86,6 @@ void strait_file_map_close(strait_file_map *map) {
     *map = (strait_file_map){NULL, 0};
 }
 
-void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
-                                size_t bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    /* Only whole pages inside the range: its first and last page may belong to a neighbour, too. */
-    const size_t first = ((size_t)(data - map->data) + page - 1) / page * page;
-    const size_t last = ((size_t)(data - map->data) + bytes) / page * page;
-    if (map->data == NULL || last <= first) return;
-    void *start = (void *)(uintptr_t)(map->data + first); // NOLINT(performance-no-int-to-ptr)
-    (void)madvise(start, last - first, MADV_DONTNEED);
-}
-
 /* Reads instead of mapping: whoever truncates the file meanwhile must not end this process. A zero
  * follows the last byte, so that the text can be used as a string. */
 strait_err strait_file_read(const char *path, size_t limit, char **out, size_t *out_bytes) {

@@ -24,6 +24,9 @@ void strait_file_map_close(strait_file_map *map); // accepts a zeroed map
 void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char *data,
                                 size_t bytes);
 
+/* Tells the kernel that these bytes will be read soon; returns before they are there. */
+void strait_file_map_prefetch(const strait_file_map *map, const unsigned char *data, size_t bytes);
+
 /* Raises the number of files and sockets that this process may open (ulimit -n) to what the system
  * allows. Returns whether it was raised. */
 int strait_file_raise_limit(void);
@@ -57,6 +60,10 @@ strait_err strait_file_move(const char *from, const char *to);
 /* Writes and syncs a file in place, truncating an old one. For files in a folder that is itself
  * renamed into place later. */
 strait_err strait_file_write(const char *path, const void *data, size_t bytes);
+
+/* Tells the kernel to begin writing to the disk what was passed on to it so far, so that the sync at
+ * the end has less to wait for. */
+void strait_file_begin_write(FILE *file);
 
 /* Flushes, syncs and closes *file, and sets it to NULL. Reports write errors, such as a full disk,
  * that earlier fwrite calls buffered. */

@@ -73,21 +73,46 @@ void strait_floats_widen(float *out, const unsigned char *from, strait_dtype for
     }
 }
 
+/* Values that are converted at a time: few enough for the first cache, and loops over them have no
+ * exit in the middle, so that compilers use vectors. */
+enum {
+    BLOCK = 1024
+};
+
+static int64_t block_of(int64_t first, int64_t n) {
+    return n - first < BLOCK ? n - first : BLOCK;
+}
+
 void strait_floats_narrow(unsigned char *out, const float *from, strait_dtype format, int64_t n) {
+    uint16_t halves[BLOCK];
     if (format == STRAIT_F32) {
         if (n > 0) memmove(out, from, (size_t)n * sizeof *from);
         return;
     }
     /* From the first to the last: the output never overtakes the input. */
-    for (int64_t i = 0; i < n; i++) {
-        const uint16_t half = format == STRAIT_BF16 ? narrow_bf16(from[i]) : narrow_f16(from[i]);
-        memcpy(out + 2 * i, &half, sizeof half);
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        const int64_t count = block_of(first, n);
+        if (format == STRAIT_BF16)
+            for (int64_t i = 0; i < count; i++)
+                halves[i] = narrow_bf16(from[first + i]);
+        else
+            for (int64_t i = 0; i < count; i++)
+                halves[i] = narrow_f16(from[first + i]);
+        memcpy(out + 2 * first, halves, (size_t)count * sizeof *halves);
     }
 }
 
 int64_t strait_floats_first_nonfinite(const float *values, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i])) return i;
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        const int64_t count = block_of(first, n);
+        uint32_t largest = 0;
+        for (int64_t i = 0; i < count; i++) {
+            const uint32_t size = to_bits(values[first + i]) & 0x7fffffffu;
+            largest = size > largest ? size : largest;
+        }
+        for (int64_t i = first; largest >= 0x7f800000u && i < first + count; i++)
+            if (!isfinite(values[i])) return i;
+    }
     return -1;
 }
 

@@ -132,6 +132,11 @@ const strait_safetensor *strait_hf_folder_find(const struct strait_hf_folder *fo
     return file != NULL ? strait_safetensors_find(file, name) : NULL;
 }
 
+void strait_hf_folder_prefetch(const struct strait_hf_folder *folder, const char *name) {
+    const struct strait_safetensors *file = file_of(folder, name);
+    if (file != NULL) strait_safetensors_prefetch(file, name);
+}
+
 void strait_hf_folder_drop_pages(const struct strait_hf_folder *folder, const char *name) {
     const struct strait_safetensors *file = file_of(folder, name);
     if (file != NULL) strait_safetensors_drop_pages(file, name);

@@ -33,7 +33,8 @@ void strait_hf_folder_close(struct strait_hf_folder **folder); // accepts NULL i
 /* A tensor by its name; NULL if there is none. Borrowed until close. */
 const strait_safetensor *strait_hf_folder_find(const struct strait_hf_folder *folder,
                                                const char *name);
-/* Tells the kernel that the pages of a tensor are not needed any more. */
+/* Tells the kernel that a tensor is read soon, or that its pages are not needed any more. */
+void strait_hf_folder_prefetch(const struct strait_hf_folder *folder, const char *name);
 void strait_hf_folder_drop_pages(const struct strait_hf_folder *folder, const char *name);
 
 /* The number of tensors in all files, and the i-th of them, file by file; NULL past the last. */

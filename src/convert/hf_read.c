@@ -86,8 +86,15 @@ void strait_hf_model_close(struct strait_hf_model *m) {
     *m = (struct strait_hf_model){0};
 }
 
+/* The disk reads the next tensor while this one is converted and written. */
+static void prefetch(const struct strait_hf_model *m, int i) {
+    for (int p = 0; i < m->n_tensors && p < m->tensors[i].n_parts; p++)
+        strait_hf_folder_prefetch(m->folder, m->tensors[i].parts[p].name);
+}
+
 strait_err strait_hf_model_read(const struct strait_hf_model *m, int i, float *out) {
     const strait_hf_tensor *tensor = &m->tensors[i];
+    prefetch(m, i + 1);
     for (int p = 0; p < tensor->n_parts; p++) {
         const strait_hf_part *part = &tensor->parts[p];
         const strait_safetensor *t = strait_hf_folder_find(m->folder, part->name);

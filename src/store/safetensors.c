@@ -314,6 +314,12 @@ void strait_safetensors_drop_pages(const struct strait_safetensors *file, const 
         strait_file_map_drop_pages(&file->map, t->data, t->bytes);
 }
 
+void strait_safetensors_prefetch(const struct strait_safetensors *file, const char *name) {
+    const strait_safetensor *t = strait_safetensors_find(file, name);
+    if (t != NULL && file->map.data != NULL)
+        strait_file_map_prefetch(&file->map, t->data, t->bytes);
+}
+
 /* The pages are dropped after the copy; otherwise a restore would hold the model twice. */
 strait_err strait_safetensors_read(const struct strait_safetensors *file, const char *name,
                                    strait_tensor into) {

@@ -29,6 +29,9 @@ const char *strait_safetensors_dtype(strait_dtype dtype);
 strait_err strait_safetensors_view(const struct strait_safetensors *file, const char *name,
                                    strait_tensor shape, const unsigned char **out);
 
+/* Tells the kernel that the tensor is read soon. */
+void strait_safetensors_prefetch(const struct strait_safetensors *file, const char *name);
+
 /* Tells the kernel that the tensor's pages are not needed for now. They are read again on access.
  */
 void strait_safetensors_drop_pages(const struct strait_safetensors *file, const char *name);

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    LARGE = 1 << 20 // bytes of a tensor that the disk is told to write at once
+};
+
 /* Tensors have two dimensions here; a vector is written with the one that other programs expect. */
 static json_t *shape_of(const strait_safetensors_item *item) {
     const json_int_t rows = item->tensor.rows;
@@ -83,6 +87,7 @@ static strait_err write_file(const char *path, const char *header,
         const void *values = content->items[i].tensor.data;
         if (content->load != NULL) err = content->load(content->user, i, &values);
         if (err == STRAIT_OK && bytes > 0) (void)fwrite(values, 1, bytes, file);
+        if (err == STRAIT_OK && bytes >= LARGE) strait_file_begin_write(file);
     }
     if (err != STRAIT_OK) {
         (void)fclose(file); // the caller removes it

@@ -69,10 +69,39 @@ static void finds_values_that_are_not_finite_or_too_large(void **state) {
     assert_int_equal(strait_floats_overflow(values, STRAIT_BF16, 3), -1);
 }
 
+/* Values are converted in blocks: no value of a long tensor is missed, also in place. */
+static void converts_long_tensors_like_single_values(void **state) {
+    enum {
+        N = 2500
+    };
+    static float values[N];
+    static const strait_dtype formats[] = {STRAIT_F16, STRAIT_BF16};
+    (void)state;
+    for (size_t f = 0; f < 2; f++) {
+        for (int i = 0; i < N; i++)
+            values[i] = (float)(i - 1200) * 0.00123f;
+        strait_floats_narrow((unsigned char *)values, values, formats[f], N);
+        for (int i = 0; i < N; i++) {
+            uint16_t half;
+            memcpy(&half, (const unsigned char *)values + 2 * (size_t)i, sizeof half);
+            assert_int_equal(half, narrow_one((float)(i - 1200) * 0.00123f, formats[f]));
+        }
+    }
+    for (int bad = 1020; bad < 1030; bad++) {
+        for (int i = 0; i < N; i++)
+            values[i] = i >= bad && i % 7 == bad % 7 ? -INFINITY : 1.0f;
+        assert_int_equal(strait_floats_first_nonfinite(values, N), bad);
+        assert_int_equal(strait_floats_first_nonfinite(values, bad), -1);
+    }
+    values[N - 1] = NAN;
+    assert_int_equal(strait_floats_first_nonfinite(values + 2048, N - 2048) >= 0, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_half_survives_a_round_trip),
         cmocka_unit_test(rounds_to_nearest_even),
+        cmocka_unit_test(converts_long_tensors_like_single_values),
         cmocka_unit_test(finds_values_that_are_not_finite_or_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
