@@ -61,8 +61,8 @@ strait_err strait_file_move(const char *from, const char *to);
  * renamed into place later. */
 strait_err strait_file_write(const char *path, const void *data, size_t bytes);
 
-/* Tells the kernel to begin writing to the disk what was passed on to it so far, so that the sync at
- * the end has less to wait for. */
+/* Tells the kernel to begin writing to the disk what was passed on to it so far, so that the sync
+ * at the end has less to wait for. */
 void strait_file_begin_write(FILE *file);
 
 /* Flushes, syncs and closes *file, and sets it to NULL. Reports write errors, such as a full disk,

@@ -26,8 +26,8 @@ void strait_file_map_drop_pages(const strait_file_map *map, const unsigned char 
     (void)madvise(start, last - first, MADV_DONTNEED);
 }
 
-/* Without it the kernel begins only when a tenth of memory waits, and the sync at the end has all of
- * the work. */
+/* Without it the kernel begins only when a tenth of memory waits, and the sync at the end has all
+ * of the work. */
 void strait_file_begin_write(FILE *file) {
     (void)sync_file_range(fileno(file), 0, 0, SYNC_FILE_RANGE_WRITE);
 }

@@ -14,8 +14,7 @@
 
 enum {
     READER_MEMORY = 16 << 10, // for the request of a connection and its answer's headers
-    IDLE_S = 30,              // after which a connection that neither reads nor writes is closed
-    SEND_BYTES = 64 << 10,    // that the kernel may hold for a connection
+    CLOSING = 64,             // connections that may be about to close, besides those that are open
     TOKEN_BYTES = 16
 };
 
@@ -121,16 +120,12 @@ static strait_err choose_token(struct strait_listener *l, const char *token, int
     return STRAIT_OK;
 }
 
-/* By default the kernel may hold megabytes for a reader that does not read. */
-static void on_connection(void *user, struct MHD_Connection *connection, void **context,
-                          enum MHD_ConnectionNotificationCode what) {
-    const int bytes = SEND_BYTES;
-    (void)user, (void)context;
-    if (what != MHD_CONNECTION_NOTIFY_STARTED) return;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
-        connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL)
-        (void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+/* The request has been answered, or its client has gone: the connection waits for the next one. */
+static void on_completed(void *user, struct MHD_Connection *connection, void **request,
+                         enum MHD_RequestTerminationCode why) {
+    struct strait_listener *l = user;
+    strait_connections_end(connection);
+    if (l->completed != NULL) l->completed(l->user, connection, request, why);
 }
 
 static void compose_url(struct strait_listener *l, const struct sockaddr *address) {
@@ -149,14 +144,17 @@ static strait_err start(struct strait_listener *l, const strait_listener_spec *s
                         const struct addrinfo *where) {
     char why[128] = "";
     const unsigned v6 = where->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0;
+    l->connections.most = spec->n_connections;
+    l->completed = spec->completed;
+    l->user = spec->user;
     errno = 0;
     l->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | v6 | spec->flags, 0, NULL, NULL, spec->answer,
         spec->user, MHD_OPTION_SOCK_ADDR, where->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-        spec->n_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)READER_MEMORY,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, NULL, MHD_OPTION_NOTIFY_COMPLETED, spec->completed, spec->user,
-        MHD_OPTION_END);
+        spec->n_connections + CLOSING, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)READER_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)STRAIT_LISTENER_IDLE_S,
+        MHD_OPTION_NOTIFY_CONNECTION, strait_connections_notify, &l->connections,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_END);
     if (l->daemon != NULL) return STRAIT_OK;
     (void)strerror_r(errno, why, sizeof why);
     return STRAIT_FAIL(STRAIT_ECONFIG, "cannot listen on %s: %s; choose another port (0: any)",
@@ -223,6 +221,7 @@ enum MHD_Result strait_listener_reply(const struct strait_listener *l, struct MH
                                       unsigned code, const char *type,
                                       struct MHD_Response *response) {
     if (response == NULL) return MHD_NO;
+    strait_connections_begin(c);
     add(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     add(response, "Content-Security-Policy", l->policy);
     add(response, "X-Content-Type-Options", "nosniff");

@@ -3,28 +3,34 @@
 #pragma once
 
 #include "base/error.h"
+#include "monitor/connections.h"
 
 #include <microhttpd.h>
 #include <stddef.h>
 
 enum {
-    STRAIT_LISTENER_TOKEN = 128 // bytes of a token, with its zero
+    STRAIT_LISTENER_TOKEN = 128, // bytes of a token, with its zero
+    STRAIT_LISTENER_IDLE_S = 30  // after which a connection that neither reads nor writes is closed
 };
 
-/* A daemon that listens. Zeroed is closed; stop the daemon with MHD_stop_daemon. */
+/* A daemon that listens. Zeroed is closed; must not move while it runs; stop the daemon with
+ * MHD_stop_daemon. */
 struct strait_listener {
     struct MHD_Daemon *daemon;
     char token[STRAIT_LISTENER_TOKEN]; // empty: none is needed
     char policy[512];                  // Content-Security-Policy
     char url[2 * STRAIT_LISTENER_TOKEN + 64];
+    struct strait_connections connections;
+    MHD_RequestCompletedCallback completed; // of the spec, and its user
+    void *user;
 };
 
 typedef struct strait_listener_spec {
-    const char *address; // HOST:PORT
-    const char *token;   // NULL: off loopback one is drawn, on it none is needed
-    const char *page;    // the html that the policy is for: its script and its style
-    unsigned flags;      // of the daemon, besides epoll and suspending
-    unsigned n_connections;
+    const char *address;    // HOST:PORT
+    const char *token;      // NULL: off loopback one is drawn, on it none is needed
+    const char *page;       // the html that the policy is for: its script and its style
+    unsigned flags;         // of the daemon, besides epoll and suspending
+    unsigned n_connections; // beyond them the one that waits longest for a request is closed
     MHD_AccessHandlerCallback answer;
     MHD_RequestCompletedCallback completed; // or NULL
     void *user;                             // of both

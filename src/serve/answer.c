@@ -1,5 +1,6 @@
 /* answer.c - the http side: addresses, bodies, and how answers leave. Runs in the daemon's thread.
  */
+#include "base/clock.h"
 #include "serve/server.h"
 
 #include <stdio.h>
@@ -101,9 +102,22 @@ static enum MHD_Result answer_or_wait(struct strait_job *job, struct MHD_Connect
     return reply(s, c, code, strait_reply_answer(job));
 }
 
+/* The deadline of a request covers its body, too: a connection from which nothing comes for as long
+ * as is left is closed. Returns whether time is left. */
+static int limit_wait(const struct strait_job *job, struct MHD_Connection *c) {
+    const double left = job->deadline - strait_clock_seconds();
+    const unsigned most = STRAIT_LISTENER_IDLE_S;
+    const unsigned wait = left + 1 < (double)most ? (unsigned)(left + 1) : most; // 0 is forever
+    if (left <= 0) return 0;
+    (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, wait);
+    return 1;
+}
+
 /* Keeps a part of the body; one that is too large is read on for a while, so that the client gets
  * its answer. */
-static enum MHD_Result take_body(struct strait_job *job, const char *upload, size_t n) {
+static enum MHD_Result take_body(struct strait_job *job, struct MHD_Connection *c,
+                                 const char *upload, size_t n) {
+    if (!limit_wait(job, c)) return MHD_NO;
     job->n_sent += n; // counts the body before there is output
     if (job->n_sent > DISCARDED_MAX) return MHD_NO;
     if (job->n_sent > STRAIT_SERVE_BODY_MAX) job->is_too_large = 1;
@@ -118,6 +132,9 @@ static enum MHD_Result go_on(struct strait_job *job, struct MHD_Connection *c) {
         return refuse(job->serve, c, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than 1 MiB");
     job->n_sent = 0;
     job->connection = c;
+    (void)MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT,
+                                    (unsigned)STRAIT_LISTENER_IDLE_S);
+    strait_connections_begin(c);
     if (strait_job_admit(job, &code) != STRAIT_OK)
         return refuse(job->serve, c, code, strait_err_detail());
     return job->ask.streams ? begin_stream(job, c) : answer_or_wait(job, c);
@@ -167,7 +184,7 @@ static enum MHD_Result begin(struct strait_serve *s, struct MHD_Connection *c, c
     if (is_foreign(c)) return refuse(s, c, MHD_HTTP_FORBIDDEN, "requests of other sites");
     if (strait_job_open(s, is_chat, &job) != STRAIT_OK) return MHD_NO;
     *request = job;
-    return MHD_YES;
+    return limit_wait(job, c) ? MHD_YES : MHD_NO;
 }
 
 // NOLINTBEGIN(readability-non-const-parameter,readability-function-size): the type of the library
@@ -182,7 +199,7 @@ enum MHD_Result strait_serve_answer(void *user, struct MHD_Connection *c, const 
     if (job == NULL) return begin(user, c, url, method, request);
     if (*request == &is_begun) return get(user, c, url);
     if (*upload_bytes == 0) return go_on(job, c);
-    const enum MHD_Result result = take_body(job, upload, *upload_bytes);
+    const enum MHD_Result result = take_body(job, c, upload, *upload_bytes);
     *upload_bytes = 0;
     return result;
 }

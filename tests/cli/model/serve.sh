@@ -1,7 +1,8 @@
 #!/bin/sh
 # serve.sh - a model over HTTP, by curl and wrk: answers, streams, chats, errors in OpenAI's form, bodies that are broken or
 # too large, clients that leave in the middle, a full queue, a token, and a clean end. SECONDS_OF_LOAD=60 loads it longer.
-. "$(dirname "$0")/../lib.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../lib.sh"
 
 make_corpus
 make_run run.yaml 2 60
@@ -162,6 +163,20 @@ sleep 0.3
 stop
 wait $asked || fail "a request that was computed was dropped"
 jq -e '.usage.completion_tokens == 500' answer >/dev/null || fail "it was not finished: $(head -c 200 answer)"
+
+# Connections that send nothing, or half of a request, do not keep others out. A body that stops arriving, or arrives
+# slowly, has the time of --timeout, as the rest of a request.
+serve --timeout 2
+if command -v node >/dev/null; then
+    node "$here/idle.mjs" "$url" 700 >idle 2>&1 || fail "idle connections: $(cat idle)"
+fi
+began=$(date +%s)
+for _ in $(seq 60); do printf ' '; sleep 0.5; done | curl -sS -m 40 -o /dev/null -X POST -T . "$url/v1/completions" 2>/dev/null &&
+    fail "a slow body was answered"
+[ $(($(date +%s) - began)) -lt 20 ] || fail "a slow body was read for longer than --timeout"
+ask /v1/completions '{"prompt": "a", "max_tokens": 3}'
+answers 200 '.usage.completion_tokens <= 3'
+stop
 
 refuses 2 "not an address" serve one --listen nowhere
 refuses 2 "content" serve one --listen 127.0.0.1:0 --chat-template "x"
