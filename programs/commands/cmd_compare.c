@@ -2,11 +2,10 @@
  */
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/text/text.h"
 #include "commands.h"
 #include "compare.h"
-#include "data/tokenizer/utf8.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 enum {
     RUNS_MAX = STRAIT_COMPARE_RUNS,
+    RUN_COLUMNS = 24,  // of the names of runs; longer ones are not cut
     DIFFERENCES = 1024 // bytes of a list of them
 };
 
@@ -51,21 +51,10 @@ static const char *name_of(const char *path) {
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* Replaces invalid UTF-8 and control characters, which JSON and SVG cannot hold. */
+/* A folder may have any name, but JSON and SVG hold only UTF-8 without control characters. */
 static void set_name(row *r, const char *path) {
-    static const char unknown[] = "\xef\xbf\xbd"; // U+FFFD
-    const char *at = name_of(path);
-    size_t used = 0, left = strlen(at);
-    while (left > 0 && used + 5 < sizeof r->name) {
-        const size_t length = strait_utf8_length((const unsigned char *)at, left);
-        const int is_kept = length > 1 || (length == 1 && !iscntrl((unsigned char)*at));
-        const size_t n = is_kept ? length : sizeof unknown - 1, taken = is_kept ? length : 1;
-        memcpy(r->name + used, is_kept ? at : unknown, n);
-        used += n;
-        at += taken;
-        left -= taken;
-    }
-    r->name[used] = '\0';
+    strait_text_copy(r->name, sizeof r->name, name_of(path));
+    strait_text_tame(r->name);
 }
 
 static void close_row(row *r) {
@@ -138,7 +127,10 @@ static void print_head(int has_meter) {
                                         "bytes back", "tokens/s", "steps to",  "seconds to",
                                         "sooner",     "meter to", "sooner"};
     const int n = has_meter ? 15 : 13;
-    printf(as_markdown ? "| run |" : "%-24s", "run");
+    if (as_markdown)
+        printf("| run |");
+    else
+        printf("%-*s", RUN_COLUMNS, "run");
     for (int i = 0; i < n; i++)
         printf(as_markdown ? " %s |" : " %12s", heads[i]);
     printf(as_markdown ? "\n| --- |" : "\n");
@@ -150,7 +142,11 @@ static void print_head(int has_meter) {
 /* Losses are relative to the first run, so that the baseline is the one that the user named first.
  */
 static void print_row(const row *r, int has_meter) {
-    printf(as_markdown ? "| %s |" : "%-24s", r->name);
+    const int columns = strait_text_columns(r->name);
+    if (as_markdown)
+        printf("| %s |", r->name);
+    else
+        printf("%s%*s", r->name, columns < RUN_COLUMNS ? RUN_COLUMNS - columns : 0, "");
     print_cell((double)r->history.steps, "%.0f");
     print_cell(1e-6 * r->parameters, "%.2fM");
     print_cell(1e-6 * r->flops, "%.3g");

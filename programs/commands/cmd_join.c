@@ -1,6 +1,7 @@
 /* cmd_join.c - strait join INVITE */
 #include "background.h"
 #include "base/file.h"
+#include "base/text/text.h"
 #include "commands.h"
 #include "confine.h"
 #include "device_auto.h"
@@ -194,9 +195,10 @@ static strait_err check_flags(void) {
 /* Fills in everything but invite and identity. */
 static void fill_spec(strait_worker_spec *spec) {
     if (worker_name != NULL)
-        (void)snprintf(spec->name, sizeof spec->name, "%s", worker_name);
+        strait_text_copy(spec->name, sizeof spec->name, worker_name);
     else if (gethostname(spec->name, sizeof spec->name - 1) != 0)
         (void)snprintf(spec->name, sizeof spec->name, "worker");
+    strait_text_tame(spec->name);
     (void)snprintf(spec->listen, sizeof spec->listen, "%s", listen_at);
     (void)snprintf(spec->announce, sizeof spec->announce, "%s", announced != NULL ? announced : "");
     (void)snprintf(spec->device, sizeof spec->device, "%s", device);

@@ -1,5 +1,6 @@
 /* cmd_swarm.c - strait swarm ACTION FOLDER: asks a running host, or tells it what to do. */
 #include "base/alloc.h"
+#include "base/text/text.h"
 #include "commands.h"
 #include "net/core/local_socket.h"
 #include "swarm/host/access/operator.h"
@@ -11,7 +12,9 @@
 
 enum {
     ANSWER_MS = 30000, // a host that writes a checkpoint answers late
-    HOURS_MAX = 100000
+    HOURS_MAX = 100000,
+    NAME_COLUMNS = 16,
+    NAME_BYTES = 128
 };
 
 static int is_json, must_list;
@@ -69,9 +72,10 @@ static strait_err print_json(const json_t *answer) {
 /* Names come from workers and may be long; the key beside them is what kick and ban take. */
 static void print_worker(const json_t *worker) {
     const long long stage = int_of(worker, "stage");
-    char role[32] = "spare";
+    char role[32] = "spare", name[NAME_BYTES];
     if (stage >= 0) (void)snprintf(role, sizeof role, "stage %lld", stage);
-    printf("  %-16.16s %s  %-8s  %s\n", text_of(worker, "name"), text_of(worker, "key"), role,
+    strait_text_cell(name, sizeof name, text_of(worker, "name"), NAME_COLUMNS);
+    printf("  %s %s  %-8s  %s\n", name, text_of(worker, "key"), role,
            json_is_true(json_object_get(worker, "connected")) ? "connected" : "gone");
 }
 
@@ -83,9 +87,12 @@ static void print_status(const json_t *answer) {
            int_of(answer, "refused"));
     for (size_t i = 0; i < json_array_size(workers); i++)
         print_worker(json_array_get(workers, i));
-    for (size_t i = 0; i < json_array_size(banned); i++)
-        printf("  %-16.16s %.16s  banned\n", text_of(json_array_get(banned, i), "name"),
-               text_of(json_array_get(banned, i), "key"));
+    for (size_t i = 0; i < json_array_size(banned); i++) {
+        char name[NAME_BYTES];
+        strait_text_cell(name, sizeof name, text_of(json_array_get(banned, i), "name"),
+                         NAME_COLUMNS);
+        printf("  %s %.16s  banned\n", name, text_of(json_array_get(banned, i), "key"));
+    }
 }
 
 /* Invite 0 is the one that the host printed when it started; it has no number to revoke. */

@@ -1,5 +1,6 @@
 /* cmd_watch.c - strait watch FOLDER|URL: shows any run live in a terminal. */
 #include "base/file.h"
+#include "base/text/text.h"
 #include "commands.h"
 #include "progress.h"
 #include "signals.h"
@@ -34,17 +35,18 @@ static const strait_flag flags[] = {
 
 /* The key is shown because names are chosen by the workers and need not be unique. */
 static void show_worker(const strait_status_worker *m) {
-    char sent[32], received[32], rate[32] = "", stage[24] = "spare";
+    char sent[32], received[32], rate[32] = "", stage[24] = "spare", name[STRAIT_NAME_MAX + 16];
+    strait_text_cell(name, sizeof name, m->name, 16);
     strait_progress_bytes(m->sent_bytes, sent);
     strait_progress_bytes(m->received_bytes, received);
     if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
     /* On one machine a link has no rate that means anything. */
     if (m->up_bps < 1e11) (void)snprintf(rate, sizeof rate, "  %8.1f Mb/s", m->up_bps / 1e6);
     if (m->is_connected)
-        printf("  %-16.16s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms%s  sent %s  got %s\n", m->name,
-               m->key, stage, m->flops / 1e9, 1e3 * m->rtt_s, rate, sent, received);
+        printf("  %s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms%s  sent %s  got %s\n", name, m->key,
+               stage, m->flops / 1e9, 1e3 * m->rtt_s, rate, sent, received);
     else
-        printf("  %-16.16s %s  %-8s  gone\n", m->name, m->key, stage);
+        printf("  %s %s  %-8s  gone\n", name, m->key, stage);
 }
 
 /* Workers with a stage come first, in the order of the pipeline; spares follow. */

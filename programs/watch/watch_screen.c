@@ -1,4 +1,5 @@
 /* watch_screen.c - lays the figures of a run out on a terminal of any size. */
+#include "base/text/text.h"
 #include "progress.h"
 #include "watch.h"
 #include "watch_plot.h"
@@ -20,18 +21,15 @@ struct screen {
     int row;
 };
 
-/* Cuts a UTF-8 text after `columns` characters. Control characters, which a worker's name might
- * have, become dots. */
-static void fit(char *text, int columns) {
-    int n = 0;
-    for (char *c = text; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '.';
-        if (((unsigned char)*c & 0xc0) == 0x80) continue;
-        if (n++ == columns) {
-            *c = '\0';
-            return;
-        }
-    }
+/* Cuts a text at the width of the terminal, which would wrap it. Names come from workers: nothing
+ * of them may control the terminal, and one without UTF-8 gets one '?' for each other character. */
+static void fit(char *text, const strait_watch_look *look, int columns) {
+    char *to = text;
+    strait_text_tame(text);
+    for (const char *c = text; !look->is_utf8 && *c != '\0'; c++)
+        if (((unsigned char)*c & 0xc0) != 0x80) *to++ = (unsigned char)*c < 0x80 ? *c : '?';
+    if (!look->is_utf8) *to = '\0';
+    text[strait_text_fit(text, columns)] = '\0';
 }
 
 __attribute__((format(printf, 3, 4))) static void put(struct screen *s, const char *color,
@@ -42,7 +40,7 @@ __attribute__((format(printf, 3, 4))) static void put(struct screen *s, const ch
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fit(line, s->look->columns);
+    fit(line, s->look, s->look->columns);
     s->row++;
     if (s->look->has_color && color != NULL)
         printf("\x1b[%sm%s\x1b[0m\x1b[K\r\n", color, line);
@@ -157,8 +155,7 @@ static void put_spares(struct screen *s, const strait_watch *w) {
     size_t used = 0;
     for (int i = 0; w->has_swarm && i < w->swarm.n_workers; i++) {
         if (w->swarm.workers[i].stage >= 0 || used + 80 > sizeof line) continue;
-        used += (size_t)snprintf(line + used, sizeof line - used, "  %.60s",
-                                 w->swarm.workers[i].name);
+        used += (size_t)snprintf(line + used, sizeof line - used, "  %s", w->swarm.workers[i].name);
     }
     if (used > 0) put(s, NULL, "spares:%s", line);
 }
@@ -180,7 +177,7 @@ void strait_watch_draw(const strait_watch *w, const strait_watch_look *look) {
     for (int i = w->n_events - n_events; i < w->n_events; i++)
         put(&s, NULL, "%s", w->events[i]);
     char keys[] = "q quit  p pause  </> curve  ^/v axis  l log";
-    fit(keys, look->columns - 1);
+    fit(keys, look, look->columns - 1);
     printf("\x1b[J%s", keys);
     (void)fflush(stdout);
 }

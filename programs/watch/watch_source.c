@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text/text.h"
 #include "monitor/fetch.h"
 #include "watch.h"
 
@@ -15,8 +16,10 @@ enum {
     TAIL_BYTES = 8192
 };
 
+/* The page may be anybody's: what it says must not control the terminal. */
 static void copy_text(char *out, size_t capacity, const char *text) {
-    (void)snprintf(out, capacity, "%s", text != NULL ? text : "");
+    strait_text_copy(out, capacity, text != NULL ? text : "");
+    strait_text_tame(out);
 }
 
 static double real(const json_t *object, const char *key) {

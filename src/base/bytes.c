@@ -109,16 +109,6 @@ void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacit
     }
 }
 
-/* Control characters in a name from a file or a peer could move the cursor of a terminal or forge
- * log lines. */
-void strait_text_tame(char *text) {
-    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
-        if (*c < ' ' || *c == 0x7f) *c = '?';
-        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-            *c = c[1] = '?'; // C1 control characters in UTF-8
-    }
-}
-
 void strait_writer_float(strait_writer *w, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

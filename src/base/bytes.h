@@ -28,10 +28,6 @@ double strait_reader_real(strait_reader *r);                        // the IEEE 
  * than capacity - 1 bytes, or one with a zero inside, sets is_short and leaves `out` empty. */
 void strait_reader_text(strait_reader *r, int n_bytes, char *out, size_t capacity);
 
-/* Replaces control characters by '?' in a text that came from a file or a peer and will be shown to
- * people, so that it can neither break a log line nor control a terminal. UTF-8 is unchanged. */
-void strait_text_tame(char *text);
-
 typedef struct strait_writer {
     unsigned char *at;
     size_t left;

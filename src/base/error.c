@@ -1,6 +1,6 @@
 #include "base/error.h"
 
-#include "base/bytes.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,25 +84,6 @@ strait_err strait_json_object(const json_t *object, const char *key, const json_
     return STRAIT_OK;
 }
 
-/* The length of the character at `text`, of n bytes; 0 where there is none: overlong forms and
- * surrogates count as none, as jansson counts them. */
-static size_t character(const unsigned char *text, size_t n) {
-    const unsigned first = text[0];
-    const size_t length = first < 0x80                    ? 1
-                          : first >= 0xc2 && first < 0xe0 ? 2
-                          : first >= 0xe0 && first < 0xf0 ? 3
-                          : first >= 0xf0 && first < 0xf5 ? 4
-                                                          : 0;
-    if (length == 0 || length > n) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80) return 0;
-    if (first == 0xe0 && text[1] < 0xa0) return 0;
-    if (first == 0xed && text[1] > 0x9f) return 0;
-    if (first == 0xf0 && text[1] < 0x90) return 0;
-    if (first == 0xf4 && text[1] > 0x8f) return 0;
-    return length;
-}
-
 json_t *strait_json_text(const char *text, size_t n) {
     static const char unknown[] = "\xef\xbf\xbd"; // U+FFFD
     json_t *string = json_stringn(text, n);
@@ -110,7 +92,7 @@ json_t *strait_json_text(const char *text, size_t n) {
     if (string != NULL || strait_alloc(n + 1, 3, "text", (void **)&clean) != STRAIT_OK)
         return string;
     for (size_t i = 0; i < n;) {
-        const size_t length = character((const unsigned char *)text + i, n - i);
+        const size_t length = strait_utf8_length((const unsigned char *)text + i, n - i);
         memcpy(clean + n_clean, length > 0 ? text + i : unknown, length > 0 ? length : 3);
         n_clean += length > 0 ? length : 3;
         i += length > 0 ? length : 1;

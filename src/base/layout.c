@@ -1,5 +1,7 @@
 #include "base/layout.h"
 
+#include "base/text/text.h"
+
 #include <string.h>
 
 _Static_assert(sizeof(int) == 4, "STRAIT_FIELD_INT has four bytes");
@@ -116,8 +118,7 @@ static void read_flag(strait_reader *r, int *out) {
 /* Names end up in logs and on terminals of people who did not choose them. */
 static void read_name(strait_reader *r, char *out, size_t size) {
     strait_reader_text(r, 1, out, size);
-    for (char *c = out; *c != '\0'; c++)
-        if (*c < ' ' || *c > '~') *c = '.';
+    strait_text_tame(out);
 }
 
 /* A view of a text in the message. A zero inside would hide what follows it, so it is refused. */

@@ -12,17 +12,17 @@
 #include "base/bytes.h"
 
 typedef enum strait_field_type {
-    STRAIT_FIELD_FLAG,  // int, 0 or 1: one byte
-    STRAIT_FIELD_INT,   // int or enum: four bytes, two's complement
-    STRAIT_FIELD_U32,   // uint32_t: four bytes
-    STRAIT_FIELD_U64,   // uint64_t: eight bytes
-    STRAIT_FIELD_I64,   // int64_t: eight bytes, two's complement
-    STRAIT_FIELD_F32,   // float: four bytes, by its bits
-    STRAIT_FIELD_F64,   // double: eight bytes, by its bits
-    STRAIT_FIELD_BYTES, // unsigned char array: as many bytes as it has
-    STRAIT_FIELD_NAME, // char array: one byte of length, then the text; unpacked as printable ASCII
-    STRAIT_FIELD_TEXT, // const char *: four bytes of length, the text, a zero byte; NULL packs as
-                       // ""
+    STRAIT_FIELD_FLAG,   // int, 0 or 1: one byte
+    STRAIT_FIELD_INT,    // int or enum: four bytes, two's complement
+    STRAIT_FIELD_U32,    // uint32_t: four bytes
+    STRAIT_FIELD_U64,    // uint64_t: eight bytes
+    STRAIT_FIELD_I64,    // int64_t: eight bytes, two's complement
+    STRAIT_FIELD_F32,    // float: four bytes, by its bits
+    STRAIT_FIELD_F64,    // double: eight bytes, by its bits
+    STRAIT_FIELD_BYTES,  // unsigned char array: as many bytes as it has
+    STRAIT_FIELD_NAME,   // char array: one byte of length, then the text, made fit to be shown
+    STRAIT_FIELD_TEXT,   // const char *: four bytes of length, the text, a zero byte; NULL packs as
+                         // ""
     STRAIT_FIELD_REASON, // the same, shown to people: unpacking replaces control characters by '?'
     STRAIT_FIELD_FLOATS, // strait_floats: four bytes of count, then four bytes each
     STRAIT_FIELD_REST    // strait_view: all bytes up to the end of the message; last field only

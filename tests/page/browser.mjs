@@ -1,12 +1,12 @@
-// browser.mjs - checks the page of a running run in Chromium: node browser.mjs URL METRICS [NAME]
+// browser.mjs - checks the page of a running run in Chromium: node browser.mjs URL METRICS [NAME...]
 //
 // Every tile must show the last line of METRICS soon after it was written; nothing may be written to the console, and no
-// request may leave the page's own server. NAME is a worker's name that must appear as plain text. Half of the steps must
+// request may leave the page's own server. A NAME is one of a worker that must appear as plain text. Half of the steps must
 // be on the page within two seconds, and all of them within PAGE_SECONDS: a busy machine may hold up the browser.
 import { readFileSync } from "node:fs";
 import { open, tab, until } from "./chromium.mjs";
 
-const [url, metrics, name] = process.argv.slice(2);
+const [url, metrics, ...names] = process.argv.slice(2);
 const longest = Number(process.env.PAGE_SECONDS ?? 60);
 const soon = 2, samples = 6;
 const delays = [];
@@ -57,7 +57,7 @@ try {
         check(await page.run(`document.documentElement.scrollWidth <= innerWidth`), `the page is wider than ${width} pixels`);
         const background = await page.run(`getComputedStyle(document.body).backgroundColor`);
         check((scheme === "dark") === /rgb\(1?\d, /.test(background), `${scheme}: the background is ${background}`);
-        if (name) {
+        for (const name of names) {
             await until("the worker", 120, () => page.run(`document.getElementById("workers").textContent.includes(${JSON.stringify(name)})`));
             check(await page.run(`document.querySelectorAll("script").length`) === 1, "a name became a script");
         }

@@ -1,4 +1,5 @@
 #include "base/options/options_internal.h"
+#include "base/text/utf8.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -142,32 +143,16 @@ static strait_err parse_ints(const strait_option *option, const char *text,
     return STRAIT_OK;
 }
 
-/* Reads the code point at *at and moves *at past it; 0 for bytes that are not UTF-8. */
-static uint32_t next_code_point(const unsigned char **at) {
-    const unsigned char *p = *at;
-    const int extra = p[0] < 0x80 ? 0 : p[0] >= 0xF0 ? 3 : p[0] >= 0xE0 ? 2 : 1;
-    static const unsigned char masks[] = {0x7F, 0x1F, 0x0F, 0x07};
-    static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
-    if (p[0] >= 0xF8 || (p[0] >= 0x80 && p[0] < 0xC0)) return 0;
-    uint32_t code = p[0] & masks[extra];
-    for (int i = 1; i <= extra; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        code = code << 6 | (p[i] & 0x3F);
-    }
-    *at = p + extra + 1;
-    return code < smallest[extra] ? 0 : code;
-}
-
 /* Whether a text can be written to YAML and read again unchanged: UTF-8 without control characters,
  * line separators, byte order marks and noncharacters. */
 static int is_printable(const char *text) {
     const unsigned char *at = (const unsigned char *)text;
-    while (*at != '\0') {
-        const uint32_t code = next_code_point(&at);
+    for (size_t left = strlen(text), n; left > 0; left -= n, at += n) {
+        n = strait_utf8_length(at, left);
+        const uint32_t code = n > 0 ? strait_utf8_decode(at) : 0;
         if (code < 0x20 || (code >= 0x7F && code < 0xA0)) return 0;
         if (code == 0x2028 || code == 0x2029 || code == 0xFEFF) return 0;
-        if ((code >= 0xD800 && code < 0xE000) || code == 0xFFFE || code == 0xFFFF) return 0;
-        if (code > 0x10FFFF) return 0;
+        if (code == 0xFFFE || code == 0xFFFF) return 0;
     }
     return 1;
 }

@@ -1,6 +1,6 @@
 #include "data/tokenizer/added.h"
 
-#include "data/tokenizer/utf8.h"
+#include "base/text/utf8.h"
 
 /* The offset of the character that ends before text[at]. */
 static size_t previous_start(const unsigned char *text, size_t at) {

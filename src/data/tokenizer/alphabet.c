@@ -1,6 +1,6 @@
 #include "data/tokenizer/alphabet.h"
 
-#include "data/tokenizer/utf8.h"
+#include "base/text/utf8.h"
 
 enum {
     FIRST_MOVED = 0x100, // code point of the first byte that is not written as itself

@@ -1,9 +1,9 @@
 #include "data/tokenizer/decoder.h"
 
 #include "base/alloc.h"
+#include "base/text/utf8.h"
 #include "data/buffer.h"
 #include "data/tokenizer/internal.h"
-#include "data/tokenizer/utf8.h"
 
 #include <string.h>
 

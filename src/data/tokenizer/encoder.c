@@ -1,11 +1,11 @@
 #include "data/tokenizer/encoder.h"
 
 #include "base/alloc.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/added.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/cache.h"
 #include "data/tokenizer/internal.h"
-#include "data/tokenizer/utf8.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "data/tokenizer/normalize.h"
 
-#include "data/tokenizer/utf8.h"
+#include "base/text/utf8.h"
 
 #include <utf8proc.h>
 

@@ -1,7 +1,7 @@
 #include "data/tokenizer/text_step.h"
 
 #include "base/alloc.h"
-#include "data/tokenizer/utf8.h"
+#include "base/text/utf8.h"
 
 void strait_text_step_fini(strait_text_step *step) {
     strait_pattern_close(&step->pattern);

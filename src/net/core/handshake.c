@@ -2,6 +2,7 @@
 #include "net/core/handshake.h"
 
 #include "base/bytes.h"
+#include "base/text/text.h"
 
 #include <string.h>
 
@@ -29,12 +30,6 @@ strait_err strait_hello_pack(struct strait_msg_pool *pool, const strait_hello *h
     return STRAIT_OK;
 }
 
-/* A peer's text is shown on terminals and in logs: replace control characters and escapes. */
-static void make_printable(char *text) {
-    for (; *text != 0; text++)
-        if ((unsigned char)*text < ' ' || (unsigned char)*text > '~') *text = '.';
-}
-
 strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) {
     if (msg->type != STRAIT_MSG_HELLO)
         return STRAIT_FAIL(STRAIT_EPROTO, "the first frame has type %d, expected a HELLO",
@@ -51,7 +46,7 @@ strait_err strait_hello_unpack(const struct strait_msg *msg, strait_hello *out) 
         return STRAIT_FAIL(STRAIT_EPROTO, "HELLO of %zu bytes does not match its fields",
                            msg->size);
     strait_reader_copy(&r, h.name, name_bytes);
-    make_printable(h.name);
+    strait_text_tame(h.name);
     if (h.n_streams < 1 || h.n_streams > STRAIT_STREAMS_MAX || h.stream >= h.n_streams)
         return STRAIT_FAIL(STRAIT_EPROTO, "HELLO for stream %d of %d, expected at most %d",
                            h.stream, h.n_streams, STRAIT_STREAMS_MAX);
@@ -105,5 +100,5 @@ void strait_bye_unpack(const struct strait_msg *msg, strait_bye *out) {
     size_t bytes = msg->size - 2;
     if (bytes > STRAIT_BYE_REASON_MAX - 1) bytes = STRAIT_BYE_REASON_MAX - 1;
     memcpy(out->reason, msg->body + 2, bytes);
-    make_printable(out->reason);
+    strait_text_tame(out->reason);
 }

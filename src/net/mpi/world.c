@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/program.h"
+#include "base/text/text.h"
 #include "net/mpi/endpoint.h"
 
 #include <dlfcn.h>

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +95,8 @@ strait_err strait_status_save(const strait_status *status, const char *folder) {
 /* A missing field reads as empty, or as 0 below. */
 static void read_text(const json_t *object, const char *key, char *out, size_t capacity) {
     const char *text = json_string_value(json_object_get(object, key));
-    (void)snprintf(out, capacity, "%s", text != NULL ? text : "");
+    strait_text_copy(out, capacity, text != NULL ? text : "");
+    strait_text_tame(out);
 }
 
 static double read_real(const json_t *object, const char *key) {

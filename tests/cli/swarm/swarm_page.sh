@@ -10,6 +10,7 @@ make_corpus
 make_run run.yaml 2 100000
 evil='<script>fetch("http://evil.example/")</script>"\'
 long=$(head -c 10000 /dev/zero | tr '\0' x)
+far='Zoë 世界 🚀' # 11 columns, 17 bytes
 
 env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out run --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host --set stages.count=2 \
     --set link.emulate.delay=20ms --set train.save_every=0 --page 127.0.0.1:0 >invite 2>host.err </dev/null &
@@ -19,13 +20,13 @@ wait_for_text host.err '^page: '
 origin=$(sed -n 's|^page: \(.*\)/$|\1|p' host.err)
 strait join "$(cat invite)" --keys keys-1 --name "$evil" >/dev/null 2>join-1.err </dev/null &
 strait join "$(cat invite)" --keys keys-2 --name "$long" >/dev/null 2>join-2.err </dev/null &
-strait join "$(cat invite)" --keys keys-3 --name spare >/dev/null 2>join-3.err </dev/null &
+strait join "$(cat invite)" --keys keys-3 --name "$far" >/dev/null 2>join-3.err </dev/null &
 wait_until 120 "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 3 host.err)"
 
 # The state follows the run by about a second.
 shows_workers() {
     curl -sS -m 20 "$origin/api/v1/state" >state.json
-    jq -e --arg evil "$evil" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and
+    jq -e --arg evil "$evil" --arg far "$far" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and any(.[]; .name == $far) and
         all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length == 2)' state.json >/dev/null
 }
 wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
@@ -33,12 +34,31 @@ jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "ev
 curl -sS -m 20 "$origin/metrics" >metrics.txt
 grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||
     fail "the name is not escaped: $(grep -m 1 script metrics.txt)"
+# A name in UTF-8 is shown as it is, and keeps the columns of the table.
+grep -qF "worker=\"$far\"" metrics.txt || fail "metrics: $(grep -m 1 Zo metrics.txt)"
+says run/events.log "worker $far .*joined"
+runs watch run --once
+grep -qE "^  $far {6}[0-9a-f]{8}  " "$OUT" || fail "watch: $(grep Zo "$OUT")"
+runs swarm status run
+grep -qE "^  $far {6}[0-9a-f]{8,}  " "$OUT" || fail "swarm status: $(grep Zo "$OUT")"
 if command -v promtool >/dev/null; then
     promtool check metrics <metrics.txt >"$OUT" 2>&1 || fail "promtool does not accept the metrics"
 fi
 if command -v node >/dev/null && command -v chromium >/dev/null; then
-    node "$here/page/browser.mjs" "$origin/" run/metrics.jsonl "$evil" >"$OUT" 2>&1 || fail "the page in Chromium"
+    node "$here/page/browser.mjs" "$origin/" run/metrics.jsonl "$evil" "$far" >"$OUT" 2>&1 || fail "the page in Chromium"
     cat "$OUT"
+fi
+if command -v tmux >/dev/null; then
+    # On a terminal without UTF-8 each character becomes one '?'.
+    for locale in C.UTF-8 C; do
+        shown=$far
+        [ $locale = C ] && shown='Zo? ?? ?'
+        LC_ALL=C.UTF-8 tmux -u -S "$SCRATCH/$locale" -f /dev/null new-session -d -s w -x 80 -y 40 \
+            "env STRAIT_CLI=$SCRATCH LC_ALL=$locale $STRAIT watch run; sleep 100"
+        shows_name() { LC_ALL=C.UTF-8 tmux -S "$SCRATCH/$locale" capture-pane -p -t w | grep -qF "$shown"; }
+        wait_until 60 "watch in $locale" shows_name
+        tmux -S "$SCRATCH/$locale" kill-server
+    done
 fi
 kill -INT $HOST
 wait $HOST

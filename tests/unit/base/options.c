@@ -93,9 +93,11 @@ static void test_refuses_wrong_values(void **state) {
     REFUSES("box.fast=maybe", "\"maybe\" is not true or false");
     REFUSES("box.colour=blue", "\"blue\" is not one of red, green, dark-blue");
     REFUSES("title=0123456789abcdef", "longer than 15 bytes");
-    REFUSES("title=a\xff", "\"a\xff\" is not printable UTF-8 text");
-    REFUSES("title=\xc0\x80", "\"\xc0\x80\" is not printable UTF-8 text");
-    REFUSES("title=\xed\xa0\x80", "\"\xed\xa0\x80\" is not printable UTF-8 text");
+    CHECK_FAILS(load_set("", "title=a\xff", &t), STRAIT_ECONFIG, "\"a?\" is not printable UTF-8");
+    CHECK_FAILS(load_set("", "title=\xc0\x80", &t), STRAIT_ECONFIG,
+                "\"??\" is not printable UTF-8");
+    CHECK_FAILS(load_set("", "title=\xed\xa0\x80", &t), STRAIT_ECONFIG,
+                "\"???\" is not printable UTF-8");
     CHECK_FAILS(load_set("", "title=a\tb", &t), STRAIT_ECONFIG, "\"a?b\" is not printable UTF-8");
     REFUSES("link.cuts=automatic", "\"automatic\" is not a whole number");
     REFUSES("link.cuts=1,x", "\"x\" is not a whole number");

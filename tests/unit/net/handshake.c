@@ -72,7 +72,7 @@ static void reads_any_bye_safely(void **state) {
     CHECK(msg->size == 10 && msg->body[0] == 22 && msg->body[1] == 0);
     strait_bye back;
     strait_bye_unpack(msg, &back);
-    CHECK(back.why == STRAIT_EAUTH && strcmp(back.reason, "no.bell.") == 0);
+    CHECK(back.why == STRAIT_EAUTH && strcmp(back.reason, "no?bell?") == 0);
     msg->body[0] = 200; // an error code of a later version
     strait_bye_unpack(msg, &back);
     CHECK(back.why == STRAIT_ECLOSED);

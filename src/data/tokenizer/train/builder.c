@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/text/utf8.h"
 #include "data/tokenizer/alphabet.h"
 #include "data/tokenizer/internal.h"
-#include "data/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "data/tokenizer/utf8.h"
+#include "base/text/utf8.h"
 
 #include <string.h>
 #include <utf8proc.h>
