@@ -20,16 +20,28 @@ from transformers import AutoModelForCausalLM
 TOLERANCE = 1e-3  # of logits
 
 
-def check_greedy(model, tokens, logits, given):
+def check_greedy(model, tokens, logits, given, use_cache):
     """How many tokens are equal, and whether that is enough: up to the first place where our two
     best logits are within TOLERANCE, or all."""
     made = model.generate(tokens[None, :given], max_new_tokens=len(tokens) - given, do_sample=False,
-                          eos_token_id=None, pad_token_id=0)[0]
+                          eos_token_id=None, pad_token_id=0, use_cache=use_cache)[0]
     for i in range(given, len(tokens)):
         if int(made[i]) != int(tokens[i]):
             best = logits[i - 1].topk(2).values
             return i - given, bool(best[0] - best[1] <= TOLERANCE) and i - given >= 100
     return len(tokens) - given, True
+
+
+def cache_difference(model, tokens, given):
+    """The largest difference of logits with a cache, in calls of one and of several tokens, from
+    those without."""
+    whole = model(input_ids=tokens[None], use_cache=False).logits[0]
+    cache, at, most = None, 0, 0.0
+    for n in [given, 1, 3] + [1] * (len(tokens) - given - 4):
+        out = model(input_ids=tokens[None, at:at + n], past_key_values=cache, use_cache=True)
+        most = max(most, (out.logits[0] - whole[at:at + n]).abs().max().item())
+        cache, at = out.past_key_values, at + n
+    return most
 
 
 def held_out_loss(model, rows):
@@ -62,9 +74,15 @@ def check(folder):
         os.path.basename(folder), type(model).__name__, apart.max().item(), apart.median().item(),
         int((apart > TOLERANCE).sum()), len(tokens))
     if about["given"]:
-        same, is_enough = check_greedy(model, tokens, expected["logits"], about["given"])
-        line += "  greedy %d of %d" % (same, len(tokens) - about["given"])
-        is_good = is_good and is_enough
+        for use_cache in (True, False):
+            same, is_enough = check_greedy(model, tokens, expected["logits"], about["given"],
+                                           use_cache)
+            line += "  greedy%s %d of %d" % (" with a cache" if use_cache else "", same,
+                                             len(tokens) - about["given"])
+            is_good = is_good and is_enough
+        apart = cache_difference(model, tokens, about["given"])
+        line += "  cache %.1e" % apart
+        is_good = is_good and apart <= TOLERANCE
     if "loss" in about:
         loss = held_out_loss(model, load_file(os.path.join(folder, "heldout.safetensors"))["tokens"]
                              .long())

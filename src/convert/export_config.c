@@ -129,9 +129,6 @@ strait_err strait_export_companions(const strait_export_about *about, const char
     json_t *generation = json_object();
     if (about->end_id >= 0)
         (void)json_object_set_new(generation, "eos_token_id", json_integer(about->end_id));
-    /* The class of modeling_strait.py computes every token anew. */
-    if (about->class == STRAIT_HF_STRAIT)
-        (void)json_object_set_new(generation, "use_cache", json_false());
     return write_json(out, "generation_config.json", generation);
 }
 

@@ -19,7 +19,7 @@ class StraitConfig(PretrainedConfig):
         self.head_dim = head_dim
         self.vocab_size = vocab_size
         self.max_position_embeddings = max_position_embeddings
-        kwargs.setdefault("use_cache", False)
+        kwargs.setdefault("use_cache", True)
         super().__init__(**kwargs)
 
     def number(self, key):

@@ -1,16 +1,16 @@
 """A model that was trained by Strait, with its boundaries: equations as in Strait's docs/codecs.md.
 
 Names of parameters are those of the checkpoint. Rows are tokens, matrices are [outputs, inputs].
-There is no cache of keys and values: generation computes the whole sequence for every token. Codes
-are rounded for every token by itself, as `strait generate` does.
+Codes are rounded for every token by itself, as `strait generate` does. Sequences of a batch have one
+length: there is no padding.
 """
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers import GenerationMixin, PreTrainedModel
-from transformers.modeling_outputs import CausalLMOutput
+from transformers import DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .configuration_strait import StraitConfig
 
@@ -20,19 +20,40 @@ def rms(x, epsilon, gain=None):
     return x if gain is None else x * gain
 
 
-def shift(x, n):
-    """Row i becomes row i - n of its sequence; zeros before the start."""
-    return F.pad(x, (0, 0, n, 0))[:, : x.shape[1]]
+class Past:
+    """What earlier calls computed, in a cache of transformers: layer i of it has the keys and values
+    of block i. Further layers have, as keys, the rows that convolutions and boundaries look back on,
+    in the order in which a pass needs them. Without a cache there is only this call."""
+
+    def __init__(self, cache, n_blocks):
+        self.cache, self.next = cache, n_blocks
+        self.length = 0 if cache is None else cache.get_seq_length()
+
+    def heads(self, k, v, block):
+        return (k, v) if self.cache is None else self.cache.update(k, v, block)
+
+    def rows(self, x, n):
+        """The rows x with up to n rows before them."""
+        if self.cache is None: return x
+        kept, _ = self.cache.update(x[:, None], x[:, None, :, :1], self.next)
+        self.next += 1
+        return kept[:, 0, -(x.shape[1] + n):]
 
 
-def conv(x, taps):
+def shift(rows, j, n):
+    """The last n rows, each replaced by the one j before it; zeros before the start."""
+    return F.pad(rows, (0, 0, j, 0))[:, rows.shape[1] - n: rows.shape[1]]
+
+
+def conv(x, taps, past):
     """x_i + the sum over j of taps_j x_{i-j}, column by column."""
-    return x + sum(taps[j] * shift(x, j) for j in range(taps.shape[0]))
+    rows, n = past.rows(x, taps.shape[0] - 1), x.shape[1]
+    return x + sum(taps[j] * shift(rows, j, n) for j in range(taps.shape[0]))
 
 
-def last(x, n):
-    """Every row with the n - 1 rows before it, side by side."""
-    return torch.cat([shift(x, j) for j in range(n)], -1)
+def last(rows, count, n):
+    """Each of the last n rows with the count - 1 rows before it, side by side."""
+    return torch.cat([shift(rows, j, n) for j in range(count)], -1)
 
 
 class Holder(nn.Module):
@@ -49,7 +70,7 @@ class Block(nn.Module):
 
     def __init__(self, c, index):
         super().__init__()
-        self.c, i = c, c.integer
+        self.c, self.index, i = c, index, c.integer
         d, p, v, taps = c.hidden_size, c.head_dim, c.vocab_size, i("conv")
         queries, keys = c.num_attention_heads * p, c.num_key_value_heads * p
         is_local = index % max(1, i("local_every")) == 0
@@ -65,37 +86,38 @@ class Block(nn.Module):
         if taps and is_local and not i("inner_conv"): self.conv = nn.Parameter(torch.zeros(taps, d))
         if i("anchors") and is_local and index: self.anchor = nn.Parameter(torch.zeros(v, d))
 
-    def prepare(self, x, tokens):
+    def prepare(self, x, tokens, past):
         """The input of attention's norm: what the sender of a boundary calls x."""
         if hasattr(self, "anchor"): x = x + self.anchor[tokens]
-        return conv(x, self.conv) if hasattr(self, "conv") else x
+        return conv(x, self.conv, past) if hasattr(self, "conv") else x
 
-    def attend(self, x, tokens, angles):
+    def attend(self, x, tokens, angles, past):
         c, a, epsilon = self.c, self.attention, self.c.number("norm_epsilon")
         heads, groups, p = c.num_attention_heads, c.num_key_value_heads, c.head_dim
         h = rms(x, epsilon, a.norm)
-        if hasattr(a, "conv"): h = conv(h, a.conv)
+        if hasattr(a, "conv"): h = conv(h, a.conv, past)
         qkv = torch.cat([h @ a.q.T, h @ a.k.T, h @ a.v.T], -1)
         if hasattr(a, "qkv_bias"): qkv = qkv + a.qkv_bias
         if hasattr(a, "values"):
             qkv = qkv + F.pad(a.values[tokens], ((heads + groups) * p, 0))
-        if hasattr(a, "qkv_conv"): qkv = conv(qkv, a.qkv_conv)
+        if hasattr(a, "qkv_conv"): qkv = conv(qkv, a.qkv_conv, past)
         q, k, v = (t.unflatten(-1, (-1, p)).transpose(1, 2)
                    for t in qkv.split([heads * p, groups * p, groups * p], -1))
         if c.integer("qk_norm"):
             gain = getattr(a, "qk_gain", (None, None))
             q, k = rms(q, epsilon, gain[0]), rms(k, epsilon, gain[1])
         q, k = rotate(q, angles), rotate(k, angles)
+        k, v = past.heads(k, v, self.index)
         k, v = (t.repeat_interleave(heads // groups, 1) for t in (k, v))
         scores = q @ k.transpose(-1, -2) * (c.number("attention_scale") or p ** -0.5)
-        future = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1)
+        future = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1 + past.length)
         weights = scores.masked_fill(future, -math.inf).softmax(-1)
         return (weights @ v).transpose(1, 2).flatten(2) @ a.out.T
 
-    def mix(self, x):
+    def mix(self, x, past):
         m = self.mlp
         h = rms(x, self.c.number("norm_epsilon"), m.norm)
-        if hasattr(m, "conv"): h = conv(h, m.conv)
+        if hasattr(m, "conv"): h = conv(h, m.conv, past)
         up = h @ m.up.T
         hidden = F.silu(h @ m.gate.T) * up if hasattr(m, "gate") else F.relu(up).square()
         return hidden @ m.down.T
@@ -107,7 +129,7 @@ def rotate(x, angles):
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
-def rope_angles(c, n, device):
+def rope_angles(c, first, n, device):
     pairs = c.head_dim // 2
     i = torch.arange(pairs, dtype=torch.float64)
     if c.integer("rope") == 1:  # half
@@ -121,7 +143,7 @@ def rope_angles(c, n, device):
         low, high = c.number("rope_low"), c.number("rope_high")
         share = ((c.number("rope_original") * angle / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
         angle = (1 - share) * slow + share * angle
-    return torch.outer(torch.arange(n, dtype=torch.float64), angle).float().to(device)
+    return torch.outer(torch.arange(first, first + n, dtype=torch.float64), angle).float().to(device)
 
 
 def payload(x, bits):
@@ -183,7 +205,7 @@ class Boundary(nn.Module):
         if z is not None: u = u + z @ h.M.T
         return log_scale(u) if self.bits == 4 else payload(u, self.bits)
 
-    def receive(self, z, tokens):
+    def receive(self, z, tokens, past):
         """The input of the next stage."""
         t = self.tail
         if self.name == "resbm" and self.variant == "a":
@@ -192,7 +214,9 @@ class Boundary(nn.Module):
         if self.name != "strait": return z
         if self.variant != "context":
             return z @ t.D.T + F.silu(rms(z, 1e-6) @ t.V.T) @ t.W.T + t.T[tokens] @ t.P.T
-        x = last(z, self.n) @ t.D.T + F.silu(last(rms(z, 1e-6), self.n) @ t.V.T) @ t.W.T
+        rows, n = past.rows(z, self.n - 1), z.shape[1]
+        x = last(rows, self.n, n) @ t.D.T
+        x = x + F.silu(last(rms(rows, 1e-6), self.n, n) @ t.V.T) @ t.W.T
         return x * (1 + t.G[tokens]) if hasattr(t, "G") else x
 
 
@@ -216,32 +240,45 @@ class StraitForCausalLM(PreTrainedModel, GenerationMixin):
             self.blocks[stages[i][-1]].enc = nn.Parameter(torch.zeros(k, d))
             self.blocks[stages[i + 1][0]].dec = nn.Parameter(torch.zeros(d, k))
 
-    def run_block(self, block, x, tokens, angles):
+    def run_block(self, block, x, tokens, angles, past):
         """One block; with resbm b, its ends encode what it sends and decode what it received."""
         c, stream = self.config, x
         keeps_identity = not c.integer("codec.without_identity")
         if hasattr(block, "dec"):
             stream = F.pad(x, (0, c.hidden_size - x.shape[-1])) if keeps_identity else 0
             x = F.relu(x @ block.dec.T)
-        a = stream + block.attend(x, tokens, angles)
-        o = block.mix(a)
+        a = stream + block.attend(x, tokens, angles, past)
+        o = block.mix(a, past)
         if not hasattr(block, "enc"): return a + o
         z = F.silu(o) @ block.enc.T
         return z + a[..., : z.shape[-1]] if keeps_identity else z
 
-    def forward(self, input_ids=None, labels=None, logits_to_keep=0, **kwargs):
+    def new_cache(self, cache, use_cache):
+        """The cache to use: None, the one that is given, or a new one, which grows by the layers of
+        Past; generate() gives one that has only as many as there are blocks."""
+        if use_cache is None: use_cache = self.config.use_cache and not self.training
+        if not use_cache: return None
+        is_fixed = cache is not None and len(cache.layers) > 0 and cache.get_seq_length() == 0
+        return DynamicCache() if cache is None or is_fixed else cache
+
+    def forward(self, input_ids=None, labels=None, logits_to_keep=0, past_key_values=None,
+                use_cache=None, attention_mask=None, **kwargs):
+        if attention_mask is not None and not attention_mask.all():
+            raise ValueError("padded sequences are not supported: use sequences of one length")
         c, tokens, z = self.config, input_ids, None
-        angles = rope_angles(c, tokens.shape[1], tokens.device)
+        cache = self.new_cache(past_key_values, use_cache)
+        past = Past(cache, c.num_hidden_layers)
+        angles = rope_angles(c, past.length, tokens.shape[1], tokens.device)
         y = self.embed.table[tokens]
         for s, stage in enumerate(c.stages()):
             x = None
             for i in stage:
-                y = self.blocks[i].prepare(y, tokens)
+                y = self.blocks[i].prepare(y, tokens, past)
                 x = y if x is None else x
-                y = self.run_block(self.blocks[i], y, tokens, angles)
+                y = self.run_block(self.blocks[i], y, tokens, angles, past)
             if s < len(self.boundary):
                 z = self.boundary[s].send(y, x, z, tokens)
-                y = self.boundary[s].receive(z, tokens)
+                y = self.boundary[s].receive(z, tokens, past)
         table = self.embed.table if c.integer("tied") else self.head.out
         y = rms(y, c.number("norm_epsilon"), self.head.norm)
         if logits_to_keep: y = y[:, -logits_to_keep:]
@@ -250,10 +287,13 @@ class StraitForCausalLM(PreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten())
-        return CausalLMOutput(loss=loss, logits=logits)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
 
-    def prepare_inputs_for_generation(self, input_ids, **kwargs):
-        return {"input_ids": input_ids}
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, use_cache=None,
+                                      attention_mask=None, **kwargs):
+        seen = 0 if past_key_values is None else past_key_values.get_seq_length()
+        return dict(input_ids=input_ids[:, seen:], past_key_values=past_key_values,
+                    use_cache=use_cache, attention_mask=attention_mask)
 
     def get_input_embeddings(self):
         return None
