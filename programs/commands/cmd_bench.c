@@ -215,4 +215,9 @@ const strait_command strait_cmd_bench = {
         "of its step.",
     .flags = flags,
     .actions = actions,
+    .examples = (const strait_example[]){{"strait bench step run.yaml",
+                                          "Measures whole training steps."},
+                                         {"strait bench kernels run.yaml --only attention",
+                                          "Measures the kernels whose names contain a word."},
+                                         {0}},
 };

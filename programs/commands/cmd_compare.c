@@ -307,4 +307,11 @@ const strait_command strait_cmd_compare = {
         "baseline. Runs that differ in their seed alone are also averaged.",
     .flags = flags,
     .run = run_compare,
+    .examples =
+        (const strait_example[]){
+            {"strait compare runs/dense runs/int4 --plot losses.png",
+             "Prints both side by side and draws their losses."},
+            {"strait compare runs/seed-1 runs/seed-2 --against tokens --plot a.svg",
+             "Averages runs that differ in the seed; the axis is tokens."},
+            {0}},
 };

@@ -215,4 +215,7 @@ const strait_command strait_cmd_completion = {
         "<(strait completion zsh). In fish: strait completion fish | source. \"make install\"\n"
         "installs them where the shells look.",
     .actions = actions,
+    .examples = (const strait_example[]){{"strait completion bash >>~/.bashrc",
+                                          "Completes commands, flags and keys in bash."},
+                                         {0}},
 };

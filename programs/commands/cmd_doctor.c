@@ -167,4 +167,8 @@ const strait_command strait_cmd_doctor = {
         "coordinator is not the one of the invite.",
     .flags = flags,
     .run = run_doctor,
+    .examples = (const strait_example[]){{"strait doctor", "Checks this machine."},
+                                         {"strait doctor --device cuda strait1:AQ...",
+                                          "Checks the GPU, and the connection to a host."},
+                                         {0}},
 };

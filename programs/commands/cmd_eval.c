@@ -173,4 +173,11 @@ const strait_command strait_cmd_eval = {
         "by the log-likelihood of their choices.",
     .flags = flags,
     .run = run_eval,
+    .examples = (const strait_example[]){{"strait eval runs/tiny --text held-out.txt",
+                                          "Prints loss and perplexity of a text."},
+                                         {"strait eval runs/tiny --data corpus/valid.bin --json",
+                                          "Scores token shards."},
+                                         {"strait eval runs/tiny --tasks questions.jsonl",
+                                          "Answers multiple-choice questions."},
+                                         {0}},
 };

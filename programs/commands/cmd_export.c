@@ -57,4 +57,9 @@ const strait_command strait_cmd_export = {
         "the weights; peft writes them alone, for the Python library PEFT.",
     .flags = flags,
     .run = run_export,
+    .examples = (const strait_example[]){{"strait export runs/tiny --to hf --out tiny-hf",
+                                          "Writes a folder for transformers."},
+                                         {"strait export runs/tiny --to gguf --out tiny.gguf",
+                                          "Writes a file for llama.cpp."},
+                                         {0}},
 };

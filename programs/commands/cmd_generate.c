@@ -64,6 +64,7 @@ typedef struct output {
     struct printer *printer;
     char *text;
     size_t n, capacity;
+    int64_t n_prompt; // tokens of the prompt
     int64_t n_tokens;
     int is_ended;
     strait_generate_end why;
@@ -74,6 +75,7 @@ typedef struct printer {
     const strait_prompt_list *prompts;
     output *outputs;
     int current;
+    int64_t context; // of the model
     int64_t n_tokens;
     double began; // when the first token came; 0: not yet
 } printer;
@@ -133,8 +135,21 @@ static strait_err print_next(printer *p) {
     return STRAIT_OK;
 }
 
+/* A model that never saw the beginning of a prompt continues something else than was asked. */
+static void note_long_prompt(const output *o) {
+    const printer *p = o->printer;
+    char which[32] = "";
+    if (o->n_prompt <= p->context) return;
+    if (p->prompts->n > 1) (void)snprintf(which, sizeof which, " %d", (int)(o - p->outputs) + 1);
+    fprintf(stderr,
+            "note: prompt%s has %lld tokens, more than the model's context of %lld: only the last "
+            "%lld are read\n",
+            which, (long long)o->n_prompt, (long long)p->context, (long long)(p->context + 1) / 2);
+}
+
 static strait_err take_text(void *user, const char *text, size_t n, int is_prompt) {
     output *o = user;
+    if (is_prompt) o->n_prompt++; // it is called once per token
     if (!is_prompt && o->printer->began == 0) o->printer->began = strait_files_seconds();
     if (is_prompt && (hides_prompt || as_json)) return STRAIT_OK;
     if (!as_json && o == &o->printer->outputs[o->printer->current]) return write_text(text, n);
@@ -147,7 +162,9 @@ static strait_err take_end(void *user, strait_generate_end why, int64_t n_tokens
     o->why = why;
     o->n_tokens = n_tokens;
     o->printer->n_tokens += n_tokens;
-    return print_next(o->printer);
+    STRAIT_TRY(print_next(o->printer));
+    note_long_prompt(o);
+    return STRAIT_OK;
 }
 
 /* The first token of each text is left out: it waits for the weights and for the prompt. */
@@ -163,6 +180,7 @@ static strait_err generate(struct strait_model *model, printer *p, strait_genera
     strait_model_info info;
     strait_model_describe(model, &info);
     if (info.note != NULL) fprintf(stderr, "note: %s\n", info.note);
+    p->context = info.context;
     for (int i = 0; i < p->prompts->n; i++) {
         p->outputs[i].printer = p;
         each[i] = params;
@@ -235,4 +253,10 @@ const strait_command strait_cmd_generate = {
              "in their order; each text is the one that its prompt gets alone.",
     .flags = flags,
     .run = run_generate,
+    .examples =
+        (const strait_example[]){
+            {"strait generate runs/tiny --prompt 'In the' --tokens 60", "Continues a text."},
+            {"strait generate runs/tiny --prompts prompts.txt --temperature 0 --json",
+             "Continues every line of a file by its likeliest tokens."},
+            {0}},
 };

@@ -69,6 +69,8 @@ const strait_command strait_cmd_help = {
     .about = "Explains a command, or lists all of them. \"strait COMMAND --help\" prints the same.",
     .run = run_help,
     .print_completions = strait_commands_print,
+    .examples = (const strait_example[]){{"strait help train", "Explains a command and its flags."},
+                                         {0}},
 };
 
 const strait_command strait_cmd_version = {
@@ -77,4 +79,7 @@ const strait_command strait_cmd_version = {
     .summary = "print the version",
     .about = "Prints the name and the version of the program.",
     .run = run_version,
+    .examples = (const strait_example[]){{"strait version",
+                                          "Prints a line such as \"strait 0.1.0\"."},
+                                         {0}},
 };

@@ -376,4 +376,12 @@ const strait_command strait_cmd_host = {
     .flags = flags,
     .renames = renames,
     .run = run_host,
+    .examples =
+        (const strait_example[]){
+            {"strait host run.yaml --set stages.count=4 --out runs/swarm",
+             "Prints the invite and waits for four workers."},
+            {"strait host run.yaml --approve --page 127.0.0.1:7777",
+             "Asks before a worker is admitted and shows the run on a page."},
+            {"strait host --resume runs/swarm", "Continues after a crash; the workers reconnect."},
+            {0}},
 };

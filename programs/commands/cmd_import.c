@@ -39,4 +39,9 @@ const strait_command strait_cmd_import = {
              "run.yaml with the options of the model. What Strait cannot compute is refused.",
     .flags = flags,
     .run = run_import,
+    .examples =
+        (const strait_example[]){
+            {"strait import models/llama-1b --out runs/llama",
+             "Reads a folder of Hugging Face; train.init_from: runs/llama begins with it."},
+            {0}},
 };

@@ -260,4 +260,9 @@ const strait_command strait_cmd_inspect = {
              "tokenizer.json or a .safetensors file, and checks whether it is complete.",
     .flags = flags,
     .run = run_inspect,
+    .examples = (const strait_example[]){{"strait inspect runs/tiny",
+                                          "Describes a run and its checkpoints."},
+                                         {"strait inspect corpus/train.bin --verify",
+                                          "Also compares every byte with its checksum."},
+                                         {0}},
 };

@@ -306,4 +306,12 @@ const strait_command strait_cmd_join = {
              "without any of them it is taken from the environment variable STRAIT_INVITE.",
     .flags = flags,
     .run = run_join,
+    .examples =
+        (const strait_example[]){
+            {"strait join --device auto strait1:AQ...", "Joins with the GPU if there is one."},
+            {"strait join --invite-file invite.txt --background --hours 22-7",
+             "Works at night, in the background."},
+            {"strait join --status",
+             "Says what the workers in the background do; --stop ends them."},
+            {0}},
 };

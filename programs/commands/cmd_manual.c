@@ -43,6 +43,27 @@ static void put_reference(strait_roff *page, const char *name, int section, int 
     strait_roff_text(page, text);
 }
 
+/* A line to type, with what it does below. */
+static void put_example(strait_roff *page, const strait_example *example) {
+    strait_roff_item(page);
+    strait_roff_typed(page, example->line);
+    strait_roff_end(page);
+    strait_roff_text(page, example->text);
+}
+
+/* Scripts rely on exit codes, which are the same for all commands. */
+static void put_exits(strait_roff *page) {
+    char code[16];
+    strait_roff_heading(page, "EXIT STATUS");
+    for (const strait_exit *exit = strait_exits; exit->means != NULL; exit++) {
+        strait_roff_item(page);
+        (void)snprintf(code, sizeof code, "%d", exit->code);
+        strait_roff_typed(page, code);
+        strait_roff_end(page);
+        strait_roff_text(page, exit->means);
+    }
+}
+
 /* The page of a command, from the same table as its help. */
 static void put_command(strait_roff *page, const strait_command *command) {
     char name[64];
@@ -60,23 +81,14 @@ static void put_command(strait_roff *page, const strait_command *command) {
     if (command->flags != NULL) strait_roff_heading(page, "OPTIONS");
     for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
         put_flag(page, flag);
+    if (command->examples != NULL) strait_roff_heading(page, "EXAMPLES");
+    for (const strait_example *e = command->examples; e != NULL && e->line != NULL; e++)
+        put_example(page, e);
+    put_exits(page);
     strait_roff_heading(page, "SEE ALSO");
     put_reference(page, "", 1, 0);
     put_reference(page, run_page, 5, 1);
     strait_roff_end(page);
-}
-
-/* Exit codes are documented once, on the page of the program. */
-static void put_exits(strait_roff *page) {
-    char code[16];
-    strait_roff_heading(page, "EXIT STATUS");
-    for (const strait_exit *exit = strait_exits; exit->means != NULL; exit++) {
-        strait_roff_item(page);
-        (void)snprintf(code, sizeof code, "%d", exit->code);
-        strait_roff_typed(page, code);
-        strait_roff_end(page);
-        strait_roff_text(page, exit->means);
-    }
 }
 
 /* Lists the same commands as "strait help", from the same table. */
@@ -193,4 +205,9 @@ const strait_command strait_cmd_manual = {
     .flags = flags,
     .run = run_manual,
     .print_completions = print_pages,
+    .examples = (const strait_example[]){{"strait manual train | man -l -",
+                                          "Shows the page of a command without installing it."},
+                                         {"strait manual --out /usr/local/share/man",
+                                          "Writes all pages."},
+                                         {0}},
 };

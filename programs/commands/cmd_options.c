@@ -127,4 +127,7 @@ const strait_command strait_cmd_options = {
     .flags = flags,
     .run = run,
     .print_completions = print_sections,
+    .examples = (const strait_example[]){{"strait options train",
+                                          "Lists the keys of the section train."},
+                                         {0}},
 };

@@ -371,4 +371,10 @@ const strait_command strait_cmd_plan = {
              "on the link: payload, frame and TCP/IP headers. Token ids and TLS are not counted.",
     .flags = flags,
     .run = run_plan,
+    .examples =
+        (const strait_example[]){
+            {"strait plan run.yaml",
+             "Says how fast the pipeline of a run file would be, and what limits it."},
+            {"strait plan run.yaml --set link.emulate.rate=20mbit", "Tries slower links."},
+            {0}},
 };

@@ -116,4 +116,8 @@ const strait_command strait_cmd_relay = {
              "change anything. Runs until it is interrupted.",
     .flags = flags,
     .run = run_relay,
+    .examples = (const strait_example[]){{"strait relay --listen 0.0.0.0:7071",
+                                          "Forwards between workers that accept no connections; "
+                                          "\"strait host --relay HOST:7071\" names it."},
+                                         {0}},
 };

@@ -260,4 +260,9 @@ const strait_command strait_cmd_report = {
              "and the run file of each. The page can be mailed or put on a web server.",
     .flags = flags,
     .run = run_report,
+    .examples = (const strait_example[]){{"strait report runs/tiny",
+                                          "Writes runs/tiny/report.html."},
+                                         {"strait report runs/dense runs/int4 --out both.html",
+                                          "Puts two runs on one page."},
+                                         {0}},
 };

@@ -124,4 +124,11 @@ const strait_command strait_cmd_serve = {
         "the token that it prints. Ctrl-C or SIGTERM finishes what is being computed.",
     .flags = flags,
     .run = run_serve,
+    .examples =
+        (const strait_example[]){
+            {"strait serve runs/tiny",
+             "Serves the model at http://127.0.0.1:8080, with a page to try it."},
+            {"strait serve runs/tiny --listen 0.0.0.0:8080 --token secret.txt",
+             "Serves other machines, which need the token of that file."},
+            {0}},
 };

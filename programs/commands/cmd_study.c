@@ -307,4 +307,9 @@ const strait_command strait_cmd_study = {
     .flags = flags,
     .run = run_study,
     .print_completions = print_names,
+    .examples = (const strait_example[]){{"strait study --list",
+                                          "Lists the studies that come with the program."},
+                                         {"strait study exactness --data corpus --small",
+                                          "Runs one of them, small."},
+                                         {0}},
 };

@@ -207,4 +207,11 @@ const strait_command strait_cmd_swarm = {
         "stay. invite prints a further one.",
     .flags = flags,
     .actions = actions,
+    .examples =
+        (const strait_example[]){
+            {"strait swarm status runs/swarm", "Lists the workers, their keys and stages."},
+            {"strait swarm invite runs/swarm --uses 1 --expires 24",
+             "Prints an invite for one worker that is valid for a day."},
+            {"strait swarm ban runs/swarm 3f09a1c2", "Bans a worker by its key."},
+            {0}},
 };

@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "signals.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *tokenizer_path, *out, *field, *format = "auto", *chat_template;
@@ -41,22 +42,32 @@ typedef struct display {
     int last_tenth;
 } display;
 
-/* On a terminal the line is redrawn; a log gets one line per tenth. */
-static void show(void *arg, const strait_tokenize_counts *counts) {
-    display *d = arg;
-    const double seconds = strait_files_seconds() - d->start + 1e-9;
-    const double part = counts->bytes_total > 0
-                            ? (double)counts->bytes_read / (double)counts->bytes_total
-                            : 0.0;
-    const int tenth = (int)(part * 10.0);
-    char bar[32] = "";
-    for (int i = 0; counts->bytes_total > 0 && i < 20; i++)
+/* The size of standard input is unknown: it has no bar. */
+static void draw_bar(double part, char text[40]) {
+    char bar[21] = "";
+    for (int i = 0; i < 20; i++)
         bar[i] = i < (int)(part * 20.0) ? '#' : '.';
-    strait_progress_show(&d->progress, tenth > d->last_tenth, 0,
-                         "tokenize %s %3.0f%%  %.1f MB  %lld tokens  %.1f MB/s", bar, part * 100.0,
+    (void)snprintf(text, 40, " %s %3.0f%%", bar, part * 100.0);
+}
+
+/* On a terminal the line is redrawn; a log gets one line per tenth. */
+static void show_counts(display *d, const strait_tokenize_counts *counts, int is_final) {
+    const double seconds = strait_files_seconds() - d->start + 1e-9;
+    const double part = is_final ? 1.0 : (double)counts->bytes_read / (double)counts->bytes_total;
+    const int tenth = counts->bytes_total > 0 ? (int)(part * 10.0) : 0;
+    char bar[40] = "";
+    if (counts->bytes_total > 0) draw_bar(part, bar);
+    strait_progress_show(&d->progress, tenth > d->last_tenth, is_final,
+                         "tokenize%s  %.1f MB  %lld tokens  %.1f MB/s", bar,
                          (double)counts->bytes / 1e6, (long long)counts->tokens,
                          (double)counts->bytes / 1e6 / seconds);
     if (tenth > d->last_tenth) d->last_tenth = tenth;
+}
+
+/* What is read is not yet written: only the end is 100%. */
+static void show(void *arg, const strait_tokenize_counts *counts) {
+    if (counts->bytes_read < counts->bytes_total || counts->bytes_total == 0)
+        show_counts(arg, counts, 0);
 }
 
 /* Asked from the threads that read, so that Ctrl-C also interrupts a pipe that blocks. */
@@ -145,6 +156,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
     if (err == STRAIT_ECONFIG && strstr(strait_err_detail(), "already exists") != NULL)
         return strait_args_hint(err, "--force replaces an existing corpus");
     STRAIT_TRY(err);
+    show_counts(&d, &counts, 1);
     say_counts(&d, &counts);
     return STRAIT_OK;
 }
@@ -173,4 +185,13 @@ const strait_command strait_cmd_tokenize = {
         "complete; Ctrl-C removes it.",
     .flags = flags,
     .run = run,
+    .examples =
+        (const strait_example[]){
+            {"strait tokenize --tokenizer tokenizer.json --out train.bin book.txt",
+             "Writes the tokens of a text."},
+            {"strait tokenize -t tok.json -o web.bin --field content web.jsonl.zst",
+             "Reads the text under a key of compressed JSON Lines."},
+            {"strait tokenize -t tok.json -o chats.bin --format chat chats.jsonl",
+             "Prepares fine-tuning data."},
+            {0}},
 };

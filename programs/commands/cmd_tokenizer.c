@@ -241,4 +241,13 @@ const strait_command strait_cmd_tokenizer = {
         "decode prints the text of ids.",
     .flags = flags,
     .actions = actions,
+    .examples =
+        (const strait_example[]){
+            {"strait tokenizer train --vocab 2048 --out tokenizer.json book.txt",
+             "Learns a tokenizer from text."},
+            {"strait tokenizer encode --tokenizer tokenizer.json book.txt",
+             "Prints the ids of a text."},
+            {"strait tokenizer info tokenizer.json",
+             "Describes a tokenizer, also one of Hugging Face."},
+            {0}},
 };

@@ -81,4 +81,7 @@ const strait_command strait_cmd_trace = {
         "and waited for as a Chrome trace, for chrome://tracing or ui.perfetto.dev.",
     .flags = flags,
     .run = run_trace,
+    .examples = (const strait_example[]){{"strait trace run.yaml --steps 3 --out trace.json",
+                                          "Records three steps, for ui.perfetto.dev."},
+                                         {0}},
 };

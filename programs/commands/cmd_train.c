@@ -217,4 +217,15 @@ const strait_command strait_cmd_train = {
         "stages (stages.count) onto the ranks of the job (docs/cluster.md).",
     .flags = flags,
     .run = run_train,
+    .examples =
+        (const strait_example[]){
+            {"strait train examples/tiny.yaml", "Trains the model of a run file into runs/tiny."},
+            {"strait train run.yaml --out runs/a --set train.steps=2000",
+             "Names the folder and changes a key of the run file."},
+            {"strait train run.yaml --page 127.0.0.1:7777",
+             "Shows the run in a browser while it trains."},
+            {"strait train run.yaml --dry-run",
+             "Prints model, memory and traffic without training."},
+            {"strait train --resume runs/a", "Continues after Ctrl-C or a crash."},
+            {0}},
 };

@@ -231,4 +231,11 @@ const strait_command strait_cmd_watch = {
         "scale. Where the output is not a terminal, it prints a line per second.",
     .flags = flags,
     .run = run_watch,
+    .examples = (const strait_example[]){{"strait watch runs/tiny",
+                                          "Shows a run full-screen until it ends; q quits."},
+                                         {"strait watch http://127.0.0.1:7777",
+                                          "Shows the run behind a page."},
+                                         {"strait watch runs/tiny --once",
+                                          "Prints the current state, for scripts."},
+                                         {0}},
 };

@@ -43,8 +43,13 @@ static int width_of(const char *word, size_t length) {
 /* Writes one word; font is 'B' (bold), 'I' (italic) or 'R' (roman). */
 static void put_word(strait_roff *page, const char *word, size_t length, char font) {
     const int width = width_of(word, length);
-    if (page->column > 0 && page->column + width > LINE_MAX_COLUMNS) strait_roff_end(page);
+    const int is_full = page->column > 0 && page->column + width > LINE_MAX_COLUMNS;
+    if (is_full && !page->is_tag) strait_roff_end(page);
     if (page->column > 0) (void)fputc(' ', page->to);
+    if (is_full && page->is_tag) {
+        (void)fputs("\\\n", page->to); // roff reads on as if the line had not ended
+        page->column = 0;
+    }
     page->column += width;
     if (font != 'R') fprintf(page->to, "\\f%c", font);
     if (word[0] == '.')
@@ -109,6 +114,7 @@ void strait_roff_paragraph(strait_roff *page) {
 
 void strait_roff_item(strait_roff *page) {
     request(page, ".TP");
+    page->is_tag = 1;
 }
 
 void strait_roff_typed(strait_roff *page, const char *text) {
@@ -131,5 +137,5 @@ void strait_roff_usage(strait_roff *page, const char *text) {
 /* Called before requests and at the end of a page; an open line is closed once. */
 void strait_roff_end(strait_roff *page) {
     if (page->column > 0) (void)fputc('\n', page->to);
-    page->column = 0;
+    page->column = page->is_tag = 0;
 }

@@ -9,6 +9,7 @@
 typedef struct strait_roff {
     FILE *to;
     int column; // of the current output line; 0: at its start
+    int is_tag; // the tag of an item, one line however long it is
 } strait_roff;
 
 /* The page's first lines: "strait-train - summary" of section 1 or 5. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum {
+    EXAMPLE_INDENT = 6,
     INDENT = 27, // of the descriptions in the help
     WIDTH = 80
 };
@@ -285,8 +286,12 @@ void strait_args_help(const strait_command *command) {
         printf("%s%s%s\n", usage.name, usage.rest[0] != '\0' ? " " : "", usage.rest);
     printf("\n");
     print_filled(command->about, 0);
-    if (command->flags == NULL) return;
-    printf("\nflags:\n");
-    for (const strait_flag *flag = command->flags; flag->name != NULL; flag++)
+    if (command->flags != NULL) printf("\nflags:\n");
+    for (const strait_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++)
         print_flag(flag);
+    if (command->examples != NULL) printf("\nexamples:\n");
+    for (const strait_example *e = command->examples; e != NULL && e->line != NULL; e++) {
+        printf("  %s\n      ", e->line);
+        print_filled(e->text, EXAMPLE_INDENT);
+    }
 }

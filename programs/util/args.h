@@ -49,6 +49,11 @@ typedef struct strait_flag_rename {
     const char *old_name, *name;
 } strait_flag_rename;
 
+/* A command line that can be typed, and what it does. */
+typedef struct strait_example {
+    const char *line, *text;
+} strait_example;
+
 /* A command of the program. `about` is the first paragraph of its help, `usage` what follows its
  * name. A command with actions has neither usage nor run of its own. */
 typedef struct strait_command {
@@ -56,6 +61,7 @@ typedef struct strait_command {
     const strait_flag *flags;          // ended by a NULL name; NULL for none
     const strait_action *actions;      // likewise
     const strait_flag_rename *renames; // likewise
+    const strait_example *examples;    // likewise
     strait_err (*run)(int n_args, const char **args);
     void (*print_completions)(
         FILE *to); // completions of its first word, a space before each; NULL: files

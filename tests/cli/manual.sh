@@ -48,14 +48,24 @@ for code in 0 2 3 4 5 6 130; do
     grep -qE "^ +$code( |\$)" "$pages/man1/strait.1.txt" || fail "strait(1) has no exit code $code"
 done
 
-# A command's page has the usage, description and flags of the help, and nothing else.
+# A command's page has the usage, description, flags and examples of the help, the exit codes, and nothing else. An example
+# begins with the command, and has flags that the command has.
 for command in $commands; do
     page=$pages/man1/strait-$command.1
     renders "$page"
     runs help "$command"
-    wanted=$(awk '/^flags:$/ { print "OPTIONS"; next }
+    wanted=$(awk '/^flags:$/ { print "OPTIONS"; next } /^examples:$/ { print "EXAMPLES"; next }
         !is_about && /^$/ { print "DESCRIPTION"; is_about = 1; next } { print }' "$OUT" | flatten)
-    has "$page" "SYNOPSIS $wanted SEE ALSO"
+    has "$page" "SYNOPSIS $wanted EXIT STATUS 0 "
+    sed '1,/^examples:$/d' "$OUT" | awk '/^  strait/ { getline; print $1 }' | while read -r first; do
+        grep -qE "^ +$first" "$page.txt" || fail "$command: an example and its text share a line"
+    done || exit 1
+    sed '1,/^examples:$/d' "$OUT" | grep '^  strait' >examples || fail "$command has no example"
+    grep -v "^  strait $command\( \|\$\)" examples && fail "$command has examples of other commands"
+    for flag in $(grep -oE ' --?[a-z][a-z-]*' examples | sort -u); do
+        [ "$flag" = "-l" ] && [ "$command" = manual ] && continue # of man
+        sed '/^examples:$/q' "$OUT" | grep -qE -- "^  (-., )?$flag( |\$)|^  $flag, " || fail "$command has no $flag, which an example uses"
+    done
     runs manual "$command"
     cmp -s "$OUT" "$page" || fail "manual $command and manual --out differ"
 done

@@ -25,7 +25,6 @@ struct batch {
     strait_chunk chunks[N_CHUNKS];
     saved_error errors[N_CHUNKS];
     int n;
-    int64_t bytes_read;     // from the files, after this batch was read
     saved_error read_error; // of reading this batch
 };
 
@@ -66,6 +65,7 @@ static strait_err fill_chunk(struct chunk_reader *reader, strait_chunk *chunk) {
             chunk->text.n, reader->piece.ends_document, reader->piece.begins_document,
             reader->piece.is_untrained};
     }
+    chunk->bytes_read = strait_text_bytes_read(reader->text);
     reader->n_bytes += (int64_t)chunk->text.n;
     if (reader->spec->limit_bytes > 0 && reader->n_bytes >= reader->spec->limit_bytes)
         reader->is_over = 1;
@@ -78,7 +78,6 @@ static strait_err read_batch(struct chunk_reader *reader, struct batch *batch) {
         STRAIT_TRY(fill_chunk(reader, &batch->chunks[batch->n]));
         if (batch->chunks[batch->n].n_ends > 0) batch->n++;
     }
-    batch->bytes_read = strait_text_bytes_read(reader->text);
     return STRAIT_OK;
 }
 
@@ -103,7 +102,7 @@ static strait_err finish_batch(struct chunk_reader *reader, struct batch *batch)
     for (int i = 0; i < batch->n; i++) {
         STRAIT_TRY(restore_error(&batch->errors[i]));
         if (spec->after != NULL)
-            STRAIT_TRY(spec->after(spec->arg, &batch->chunks[i], batch->bytes_read,
+            STRAIT_TRY(spec->after(spec->arg, &batch->chunks[i], batch->chunks[i].bytes_read,
                                    strait_text_bytes_total(reader->text)));
     }
     return STRAIT_OK;

@@ -22,7 +22,8 @@ typedef struct strait_chunk {
     strait_buffer text;
     strait_chunk_end *ends;
     size_t n_ends, end_capacity;
-    strait_ids ids; // output of `work`, if it needs one; kept allocated between uses
+    int64_t bytes_read; // from the files, up to the end of this chunk and what was read ahead
+    strait_ids ids;     // output of `work`, if it needs one; kept allocated between uses
 } strait_chunk;
 
 typedef struct strait_chunks_spec {

@@ -28,6 +28,13 @@ for model in one two; do
     head -n 2 alone | cmp - "$OUT" || fail "$model: prompts of JSON Lines give other texts"
 done
 
+# The beginning of a prompt that is longer than the context is not read, which a note says.
+runs generate one -p "the sea" -n 3
+! grep -q note "$ERR" || fail "a short prompt got a note"
+runs generate one -p "the sea" -p "$(head -n 1 text.txt)$(head -n 1 text.txt)" -n 3
+says "$ERR" '^note: prompt 2 has [0-9]+ tokens, more than the model.s context of 16: only the last 8 are read$'
+[ "$(wc -l <"$ERR")" -eq 1 ] || fail "expected one note"
+
 # As text: in order, with headings where there are several; the prompt is left out on request.
 runs generate one -p "the sea" -p "small" -n 5 --seed 2
 [ "$(grep -c '^== prompt [12] ==$' "$OUT")" -eq 2 ] || fail "expected two headings"

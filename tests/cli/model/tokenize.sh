@@ -6,6 +6,16 @@
 make_corpus
 mkfifo feed
 
+# What is shown of the input is what was tokenized, and 100% is the end. Standard input has no size.
+yes "$(cat text.txt)" | head -c 3000000 >long.txt
+runs tokenize --tokenizer tokenizer.json --out long.bin --threads 1 long.txt
+grep '^tokenize ' "$ERR" >lines
+[ "$(wc -l <lines)" -ge 4 ] || fail "expected several lines of progress"
+[ "$(tail -n 1 lines | sed 's/.* \([0-9]*%  [0-9.]* MB\).*/\1/')" = "100%  3.0 MB" ] || fail "the bar ends at $(tail -n 1 lines)"
+awk '{ sub("%", "", $3); if ($3 + 0 == 100 && seen++ || $3 + 0 > 100 * $4 / 3 + 20) exit 1 }' lines || fail "the bar is ahead of the tokens"
+runs tokenize --tokenizer tokenizer.json --out long.bin --force - <long.txt
+! grep -q % "$ERR" || fail "standard input has a percentage"
+
 # start ARGS...: starts tokenize on a pipe that stays open.
 start() {
     rm -rf there
