@@ -196,15 +196,6 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
     return strait_run_plan_fit_codec(plan);
 }
 
-static strait_emulate_spec make_emulate(const strait_run *run) {
-    return (strait_emulate_spec){.rate_bps = run->link.emulate.rate,
-                                 .delay_ns = (int64_t)(run->link.emulate.delay * 1e9),
-                                 .jitter_ns = (int64_t)(run->link.emulate.jitter * 1e9),
-                                 .loss = run->link.emulate.loss,
-                                 .drop_after_ns = (int64_t)(run->link.emulate.drop_after * 1e9),
-                                 .seed = (uint64_t)run->train.seed};
-}
-
 /* Fills in what depends on the stages. */
 static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     if (plan->n_stages > plan->shape.layers)
@@ -245,7 +236,6 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .sequences = run->train.batch_tokens / run->model.context,
         .n_stages = (int)run->stages.count,
         .schedule = make_schedule(run),
-        .emulate = make_emulate(run),
         .meter_bps = run->link.meter.rate,
         .meter_delay_s = run->link.meter.delay,
         .recomputes = run->train.recompute,
@@ -270,6 +260,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
                            (long long)plan.microbatch, (long long)plan.sequences);
     plan.n_microbatches = plan.sequences / plan.microbatch;
     STRAIT_TRY(make_pipeline(run, &plan));
+    STRAIT_TRY(strait_run_plan_fit_emulate(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_lora(run, &plan));
     *out = plan;
     return STRAIT_OK;

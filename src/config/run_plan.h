@@ -30,9 +30,11 @@ typedef struct strait_run_plan {
     int reduce_bits;                 // of a gradient between replicas: 32, 8 or 4
     int sums_pairwise; // groups are summed pairwise; otherwise a replica adds its own in order
     strait_schedule_kind schedule;
-    strait_codec_spec codec; // for boundary 0 with one slot; see strait_run_plan_codec
-    strait_emulate_spec emulate;
-    double meter_bps, meter_delay_s; // meter of Protocol NanoGPT; 0: not wanted
+    strait_codec_spec codec;     // for boundary 0 with one slot; see strait_run_plan_codec
+    strait_emulate_spec emulate; // of any link; see strait_run_plan_emulate
+    double up_bps[STRAIT_RUN_MEMBERS],
+        down_bps[STRAIT_RUN_MEMBERS]; // of each replica; 0: unlimited
+    double meter_bps, meter_delay_s;  // meter of Protocol NanoGPT; 0: not wanted
     int recomputes;
     size_t logit_bytes;   // logits that the head computes at a time; 0: as suits a CPU
     size_t scratch_bytes; // that the device needs per stage for its kernels
@@ -92,6 +94,13 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
 /* Replicas of all stages are numbered stage by stage: the number of one, and back. */
 int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica);
 void strait_run_plan_locate(const strait_run_plan *plan, int member, int *stage, int *replica);
+
+/* Fills in the emulated links. strait_run_plan_init does so itself. STRAIT_ECONFIG for lists of
+ * rates that do not fit the stages. */
+strait_err strait_run_plan_fit_emulate(const strait_run *run, strait_run_plan *plan);
+
+/* The emulation of the links of one replica: `emulate`, and what its links share. */
+strait_emulate_spec strait_run_plan_emulate(const strait_run_plan *plan, int stage, int replica);
 
 /* Fills in the adapters of train.lora. strait_run_plan_init does so itself. STRAIT_ECONFIG for
  * targets that the model does not have, and for a codec that would have to be trained. */

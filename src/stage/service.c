@@ -329,6 +329,7 @@ strait_err strait_service_execute(struct strait_service *s, const strait_stage_c
 
 static strait_err prepare(struct strait_service *s) {
     STRAIT_TRY(strait_run_plan_init(&s->run, strait_loader_vocab(s->loader), &s->plan));
+    s->plan.emulate = strait_run_plan_emulate(&s->plan, s->stage, s->replica);
     s->n_basis = (int)(s->plan.codec.cols * s->plan.codec.keep);
     STRAIT_TRY(strait_alloc((size_t)s->n_basis, sizeof *s->basis, "basis", (void **)&s->basis));
     return strait_loader_configure(s->loader, &s->plan);

@@ -59,7 +59,8 @@ struct strait_transport {
     const struct strait_transport_events *events;
     void *user; // passed to every event
     strait_transport_config config;
-    void *state; // ops->state_size bytes, zeroed before init
+    struct strait_emulate_home home; // of all its links whose emulation has rates of a home
+    void *state;                     // ops->state_size bytes, zeroed before init
 };
 
 /* The public part of a link; the transport keeps its private part in `state`. */

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "net/core/transport.h"
+#include "net/envelope/arrivals.h"
 
 typedef enum strait_envelope_kind {
     STRAIT_ENVELOPE_CONNECT, // a link dials
@@ -75,6 +76,7 @@ struct strait_envelope_link {
     struct strait_emulate shaper;
     struct strait_priority_queue out;  // not yet sent
     struct strait_priority_queue held; // received while paused
+    struct strait_arrivals arriving;   // on the emulated way into this home
     size_t in_flight;                  // bytes for which the peer has returned no credit
     int64_t received_ns, pinged_ns, checked_ns, start_ns;
     strait_link_stats stats;

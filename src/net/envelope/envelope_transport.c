@@ -77,7 +77,7 @@ static int64_t pump(struct strait_link *link) {
     const size_t window = link->transport->config.queue_bytes +
                           strait_emulate_in_flight(&l->shaper.spec);
     while (l->is_open && l->out.n_messages > 0 && l->in_flight < window) {
-        const int64_t send_ns = strait_emulate_next_send_ns(&l->shaper);
+        const int64_t send_ns = strait_emulate_next_send_ns(&l->shaper, l->shaper.free_ns);
         if (send_ns > strait_clock_ns()) return send_ns;
         if (send_one(link, strait_priority_queue_pop(&l->out)) != STRAIT_OK)
             break; // the peer has gone: its BYE is on the way
@@ -101,7 +101,7 @@ static void add_link(struct strait_link *link, uint64_t peer_endpoint) {
     struct strait_envelope_link *l = link->state;
     l->peer_endpoint = peer_endpoint;
     l->start_ns = l->received_ns = strait_clock_ns();
-    strait_emulate_init(&l->shaper, &link->emulate, l->start_ns);
+    strait_emulate_init(&l->shaper, &link->emulate, &link->transport->home, l->start_ns);
     l->next = self->links;
     self->links = link;
 }
@@ -145,6 +145,7 @@ static void retire(struct strait_link *link, strait_err why) {
     *at = state_of(link)->next;
     strait_priority_queue_clear(&state_of(link)->out);
     strait_priority_queue_clear(&state_of(link)->held);
+    strait_arrivals_clear(&state_of(link)->arriving);
     t->events->closed(t->user, link, why);
     strait_link_free(link);
 }
@@ -234,11 +235,44 @@ static void receive(struct strait_link *link, struct strait_msg **msg) {
     l->stats.received_bytes += bytes;
     l->stats.received_payload += (*msg)->size;
     l->stats.received_messages++;
-    /* Credit travels outside the emulated wire, as TCP acknowledgements cost next to nothing. */
+    /* Credit travels outside the emulated wire, which counts acknowledgements of a home itself. */
     (void)send_envelope(link,
                         (struct strait_envelope){.kind = STRAIT_ENVELOPE_CREDIT, .number = bytes});
     (*msg)->queued_ns = strait_clock_ns();
     t->events->received(t->user, link, msg);
+}
+
+/* Delivers a message, or holds it: while paused, and behind others that are held, to keep the
+ * order.
+ */
+static void deliver(struct strait_link *link, struct strait_msg **msg) {
+    struct strait_envelope_link *l = link->state;
+    if (l->is_closing) return;
+    if (l->is_paused || l->held.n_messages > 0)
+        strait_priority_queue_push(&l->held, msg);
+    else
+        receive(link, msg);
+}
+
+/* A message passes the emulated way into this home before it is delivered. */
+static void arrive(struct strait_link *link, struct strait_msg **msg, int64_t now_ns) {
+    struct strait_envelope_link *l = link->state;
+    const int64_t entered = strait_emulate_receive(&l->shaper, now_ns,
+                                                   STRAIT_FRAME_HEADER + (*msg)->size);
+    if (entered > now_ns)
+        strait_arrivals_push(&l->arriving, msg, entered);
+    else
+        deliver(link, msg);
+}
+
+/* Delivers the messages that have passed; returns when the next one will have. */
+static int64_t deliver_arrived(struct strait_link *link, int64_t now_ns) {
+    struct strait_arrivals *arriving = &state_of(link)->arriving;
+    for (struct strait_msg *msg; (msg = strait_arrivals_pop(arriving, now_ns)) != NULL;) {
+        deliver(link, &msg);
+        strait_msg_close(&msg);
+    }
+    return strait_arrivals_next_ns(arriving);
 }
 
 /* The peer has closed its end, or refuses ours. */
@@ -276,13 +310,7 @@ static void dispatch(struct strait_transport *t, struct strait_envelope *envelop
     switch (envelope->kind) {
     case STRAIT_ENVELOPE_CONNECT: break;
     case STRAIT_ENVELOPE_ACCEPT: finish_dial(link, envelope); break;
-    case STRAIT_ENVELOPE_MESSAGE:
-        if (l->is_closing) break;
-        if (l->is_paused || l->held.n_messages > 0) // behind others that are held: keep the order
-            strait_priority_queue_push(&l->held, &envelope->msg);
-        else
-            receive(link, &envelope->msg);
-        break;
+    case STRAIT_ENVELOPE_MESSAGE: arrive(link, &envelope->msg, now); break;
     case STRAIT_ENVELOPE_CREDIT: l->in_flight -= envelope->number; break;
     case STRAIT_ENVELOPE_PING:
         envelope->kind = STRAIT_ENVELOPE_PONG;
@@ -341,7 +369,9 @@ static int64_t serve_link(struct strait_link *link, int64_t now_ns) {
         receive(link, &msg);
         strait_msg_close(&msg);
     }
-    const int64_t pump_ns = pump(link);
+    const int64_t arrival_ns = deliver_arrived(link, now_ns);
+    const int64_t send_ns = pump(link);
+    const int64_t pump_ns = send_ns < arrival_ns ? send_ns : arrival_ns;
     if (l->wants_writable && !l->is_closing && l->out.n_bytes <= t->config.queue_bytes / 2) {
         l->wants_writable = 0;
         t->events->writable(t->user, link);

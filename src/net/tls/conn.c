@@ -27,7 +27,7 @@ strait_err strait_conn_open(uv_loop_t *loop, struct strait_transport *t,
     c->t = t;
     c->events = events;
     c->emulate = t->config.emulate;
-    strait_emulate_init(&c->own, &c->emulate, strait_clock_ns());
+    strait_emulate_init(&c->own, &c->emulate, &t->home, strait_clock_ns());
     c->shaper = shaper != NULL ? shaper : &c->own;
     c->next_pump_ns = c->read_ns = INT64_MAX;
     c->reader = (struct strait_frame_reader){.pool = t->config.pool};
@@ -226,15 +226,19 @@ static void continue_rendezvous(struct strait_conn *c) {
 static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     (void)suggested;
     struct strait_conn *c = handle->data;
-    const size_t bytes = strait_bandwidth_portion(c->t->config.down, sizeof c->incoming);
+    const size_t most = strait_bandwidth_portion(c->t->config.down, sizeof c->incoming);
+    const size_t bytes = strait_emulate_portion(c->shaper->spec.down_bps, most);
     *out = uv_buf_init((char *)c->incoming, (unsigned)bytes);
 }
 
-/* Stops reading until what was read is paid for; strait_conn_resume continues. */
+/* Stops reading until what was read is paid for, and has passed the emulated way into this home;
+ * strait_conn_resume continues. */
 static void limit_reading(struct strait_conn *c, size_t bytes) {
     const int64_t now = strait_clock_ns();
     strait_bandwidth_spend(c->t->config.down, bytes, now);
-    const int64_t due = strait_bandwidth_due_ns(c->t->config.down, now);
+    int64_t due = strait_bandwidth_due_ns(c->t->config.down, now);
+    const int64_t entered = strait_emulate_receive(c->shaper, now, bytes);
+    if (entered > due) due = entered;
     if (due <= now) return;
     c->read_ns = due;
     (void)uv_read_stop((uv_stream_t *)&c->tcp);

@@ -67,6 +67,7 @@ void strait_conn_collect_ciphertext(struct strait_conn *c, int64_t ready_ns) {
         if (n == 0) return;
         strait_delay_line_added(&c->line, n,
                                 is_shaped ? strait_emulate_send(c->shaper, ready_ns, n) : 0);
+        c->left_ns = c->shaper->free_ns;
     }
 }
 
@@ -83,7 +84,7 @@ static int fill(struct strait_conn *c) {
     int has_moved = 0;
     const int64_t now = strait_clock_ns();
     while (can_accept_record(c)) {
-        const int64_t send_ns = strait_emulate_next_send_ns(c->shaper);
+        const int64_t send_ns = strait_emulate_next_send_ns(c->shaper, c->left_ns);
         if (send_ns > now) {
             if (send_ns < c->next_pump_ns) c->next_pump_ns = send_ns;
             break;

@@ -18,7 +18,7 @@ void strait_multi_link_init(struct strait_link *link, int n_streams, uint64_t no
     struct strait_multi_link *ml = link->state;
     ml->n_streams = n_streams;
     ml->nonce = nonce;
-    strait_emulate_init(&ml->shaper, &link->emulate, strait_clock_ns());
+    strait_emulate_init(&ml->shaper, &link->emulate, &link->transport->home, strait_clock_ns());
     ml->next = all->first;
     all->first = link;
 }

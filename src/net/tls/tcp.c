@@ -282,7 +282,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int status, struct addrinfo 
     struct tcp *self = link->transport->state;
     struct strait_multi_link *ml = link->state;
     ml->is_resolving = 0;
-    strait_emulate_init(&ml->shaper, &link->emulate, strait_clock_ns());
+    strait_emulate_init(&ml->shaper, &link->emulate, &link->transport->home, strait_clock_ns());
     if (!ml->is_closing) {
         strait_err err = STRAIT_OK;
         if (status == 0)

@@ -134,7 +134,7 @@ static double lower(double bps, double limit) {
 /* The rate of the link: what the kernel measured lately, but no more than the emulated rate and
  * what our owner lends. */
 static double link_bps(struct worker *w, int peer) {
-    const double emulated = strait_service_plan(w->service)->emulate.rate_bps;
+    const strait_emulate_spec *emulated = &strait_service_plan(w->service)->emulate;
     const int64_t now = strait_clock_ns();
     if (now - w->snapshots.rate_ns >
         RATE_MS * INT64_C(1000000)) { // asking the net thread blocks briefly
@@ -144,7 +144,7 @@ static double link_bps(struct worker *w, int peer) {
         w->snapshots.rate_ns = now;
     }
     const double rate = w->snapshots.rate_bps > 0.0 ? w->snapshots.rate_bps : first_bps;
-    return lower(lower(rate, emulated), w->spec->up_bps);
+    return lower(lower(lower(rate, emulated->rate_bps), emulated->up_bps), w->spec->up_bps);
 }
 
 static double background_bps(double bps) {

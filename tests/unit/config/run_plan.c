@@ -256,6 +256,26 @@ static void counts_scratch_memory_of_the_device(void **state) {
     assert_int_equal(cuda.activations, cpu.activations + capacity);
 }
 
+/* One rate is for all, as many as stages for these, as many as replicas for each. */
+static void homes_have_rates(void **state) {
+    (void)state;
+    CHECK_OK(make("stages.count=2", "link.emulate.up=80mbit", "link.emulate.down=[1gbit, 10mbit]"));
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 0).up_bps, 80e6, 0);
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 0, 0).down_bps, 1e9, 0);
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 0).down_bps, 10e6, 0);
+    CHECK_OK(make("stages.count=2", "stages.replicas=[1,2]", "link.emulate.up=1mbit,2mbit,3mbit"));
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 0).up_bps, 2e6, 0);
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 1).up_bps, 3e6, 0);
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 7).up_bps, 3e6, 0); // of a swarm
+    CHECK_OK(make("stages.count=2", "stages.replicas=[1,2]", "link.emulate.up=1mbit,2mbit"));
+    CHECK_NEAR(strait_run_plan_emulate(&plan, 1, 1).up_bps, 2e6, 0);
+    CHECK(!strait_emulate_is_on(&plan.emulate));
+    CHECK_FAILS(make("stages.count=2", "link.emulate.up=1mbit,2mbit,3mbit", NULL), STRAIT_ECONFIG,
+                "link.emulate.up has 3 rates for 2 stages and 2 replicas");
+    CHECK_FAILS(make("link.emulate.down=fast", NULL, NULL), STRAIT_ECONFIG,
+                "link.emulate.down: \"fast\" is not a");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_split_over_stages),
@@ -269,6 +289,7 @@ int main(void) {
         cmocka_unit_test(convolutions_and_mixing_follow_gains),
         cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(counts_scratch_memory_of_the_device),
+        cmocka_unit_test(homes_have_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
