@@ -11,7 +11,8 @@
 #include <string.h>
 
 enum {
-    HANDSHAKE_MAX = 1024 // largest body before the peer's HELLO: a HELLO or a BYE
+    HANDSHAKE_MAX = 1024, // largest body before the peer's HELLO: a HELLO or a BYE
+    LATE_NS = 200000000   // that a busy machine may be late; a longer pause means an idle wire
 };
 
 static int64_t after_ms(int ms) {
@@ -228,6 +229,7 @@ static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     struct strait_conn *c = handle->data;
     const size_t most = strait_bandwidth_portion(c->t->config.down, sizeof c->incoming);
     const size_t bytes = strait_emulate_portion(c->shaper->spec.down_bps, most);
+    c->portion = bytes;
     *out = uv_buf_init((char *)c->incoming, (unsigned)bytes);
 }
 
@@ -237,7 +239,11 @@ static void limit_reading(struct strait_conn *c, size_t bytes) {
     const int64_t now = strait_clock_ns();
     strait_bandwidth_spend(c->t->config.down, bytes, now);
     int64_t due = strait_bandwidth_due_ns(c->t->config.down, now);
-    const int64_t entered = strait_emulate_receive(c->shaper, now, bytes);
+    /* A full portion: more was waiting when its turn came. That this thread was late to read it is
+     * not the wire's fault. */
+    const int is_late = c->waited_ns > 0 && now - c->waited_ns < LATE_NS;
+    const int64_t entered = strait_emulate_receive(c->shaper, is_late ? c->waited_ns : now, bytes);
+    c->waited_ns = bytes == c->portion ? entered : 0;
     if (entered > due) due = entered;
     if (due <= now) return;
     c->read_ns = due;

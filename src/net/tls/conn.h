@@ -89,6 +89,9 @@ struct strait_conn {
     struct strait_emulate own;     // shaper of a stream that has no link yet
     struct strait_emulate *shaper; // the emulated wire; all streams of a link share one
     int64_t left_ns;               // when the latest bytes of this stream leave that wire
+    size_t portion;                // most bytes of the latest read
+    int64_t waited_ns;             // when more bytes, which were there already, could enter the
+                                   // emulated home; 0: none were there
     struct strait_delay_line line; // send buffer: ciphertext, with the times it may be sent
     size_t wanted_buffer; // capacity to reserve once libuv no longer points into the buffer
     int64_t next_pump_ns; // when strait_conn_pump has to be called again

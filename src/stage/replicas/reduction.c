@@ -5,6 +5,15 @@
 
 /* ---- life ---- */
 
+/* A stage with few values has smaller chunks, so that every replica owns one: otherwise all would
+ * send to the first. Chunks of rounded values keep their size: what their owner sums without
+ * rounding depends on it. */
+static int64_t chunk_size_of(int bits, int n_replicas, int64_t n_values) {
+    const int64_t share = (n_values + n_replicas - 1) / n_replicas;
+    return bits == 32 && share < STRAIT_REDUCTION_CHUNK && share > 0 ? share
+                                                                     : STRAIT_REDUCTION_CHUNK;
+}
+
 static strait_err open_into(struct strait_reduction *r) {
     const strait_reduction_spec *spec = &r->spec;
     STRAIT_TRY(strait_alloc((size_t)spec->n_params + 1, sizeof *r->offsets, "reduction",
@@ -12,7 +21,8 @@ static strait_err open_into(struct strait_reduction *r) {
     for (int i = 0; i < spec->n_params; i++)
         r->offsets[i + 1] = r->offsets[i] + spec->params[i].value.rows * spec->params[i].value.cols;
     const int64_t n_values = r->offsets[spec->n_params];
-    r->n_chunks = (int)((n_values + STRAIT_REDUCTION_CHUNK - 1) / STRAIT_REDUCTION_CHUNK);
+    r->chunk_size = chunk_size_of(spec->bits, spec->n_replicas, n_values);
+    r->n_chunks = (int)((n_values + r->chunk_size - 1) / r->chunk_size);
     if (r->n_chunks > UINT16_MAX) // a frame has 16 bits for the number of a chunk
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.replicas: stage %d has %lld parameters, more than the %d "
@@ -175,7 +185,7 @@ static strait_err send_part(struct strait_reduction *r, struct part *part) {
     msg->basis = (uint16_t)(part->node.level << 8 | part->node.index);
     strait_reduction_copy(r, part->node, chunk, bits == 32 ? chunk_body(msg) : r->scratch, 0);
     if (bits < 32)
-        strait_quantize(bits, r->scratch, r->residual + chunk_first(chunk), n, msg->body);
+        strait_quantize(bits, r->scratch, r->residual + chunk_first(r, chunk), n, msg->body);
     part->next++;
     if (owner != r->spec.replica) return post(r, owner, &msg);
     strait_reduction_add(r, chunk, part->node, msg);

@@ -1,7 +1,8 @@
 /* reduction.h - sums the gradients of a stage over its replicas.
  *
- * The gradients are cut into chunks of STRAIT_REDUCTION_CHUNK values, in the order of parameters,
- * and chunk c belongs to replica c modulo the number of replicas. Every replica sends each chunk of
+ * The gradients are cut into chunks of STRAIT_REDUCTION_CHUNK values, or of an equal share for each
+ * replica where that is less, in the order of parameters, and chunk c belongs to replica c modulo
+ * the number of replicas. Every replica sends each chunk of
  * each sum that its groups give (gradient_sums.h) to the owner of the chunk, which adds them in the
  * tree of plan/pairwise.h, in whatever order they arrive, and sends the result to the others. So
  * all replicas end up with the same bits, those of one pipeline, and each sends and receives about
@@ -18,7 +19,7 @@
 
 enum {
     STRAIT_MSG_REDUCE = STRAIT_MSG_FIRST + 16,
-    STRAIT_REDUCTION_CHUNK = 65536 // values of a message
+    STRAIT_REDUCTION_CHUNK = 65536 // most values of a message
 };
 
 struct strait_reduction;

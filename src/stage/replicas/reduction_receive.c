@@ -10,7 +10,7 @@ static float *values_at(const struct strait_reduction *r, strait_pairwise_node n
 
 void strait_reduction_copy(const struct strait_reduction *r, strait_pairwise_node node, int chunk,
                            float *values, int is_result) {
-    const int64_t first = chunk_first(chunk), end = first + chunk_values(r, chunk);
+    const int64_t first = chunk_first(r, chunk), end = first + chunk_values(r, chunk);
     for (int i = 0; i < r->spec.n_params; i++) {
         const int64_t from = r->offsets[i] > first ? r->offsets[i] : first;
         const int64_t to = r->offsets[i + 1] < end ? r->offsets[i + 1] : end;

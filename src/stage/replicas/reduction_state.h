@@ -35,8 +35,9 @@ struct strait_reduction {
     int is_begun;
     strait_group_owners owners;
     int n_leaves, n_chunks;
-    int64_t *offsets; // of each parameter in the row of all values, and its end
-    float *copy;      // of all values, where the device is not the host
+    int64_t chunk_size; // values of a chunk, except the last
+    int64_t *offsets;   // of each parameter in the row of all values, and its end
+    float *copy;        // of all values, where the device is not the host
     /* With fewer than 32 bits: what was lost of the sums of this replica, and of the results that
      * it owns; and the values of one chunk. */
     float *residual, *result_residual, *scratch;
@@ -58,13 +59,13 @@ static inline int chunk_owner(const struct strait_reduction *r, int chunk) {
     return chunk % r->spec.n_replicas;
 }
 
-static inline int64_t chunk_first(int chunk) {
-    return (int64_t)chunk * STRAIT_REDUCTION_CHUNK;
+static inline int64_t chunk_first(const struct strait_reduction *r, int chunk) {
+    return (int64_t)chunk * r->chunk_size;
 }
 
 static inline int64_t chunk_values(const struct strait_reduction *r, int chunk) {
-    const int64_t left = r->offsets[r->spec.n_params] - chunk_first(chunk);
-    return left < STRAIT_REDUCTION_CHUNK ? left : STRAIT_REDUCTION_CHUNK;
+    const int64_t left = r->offsets[r->spec.n_params] - chunk_first(r, chunk);
+    return left < r->chunk_size ? left : r->chunk_size;
 }
 
 /* Copies a chunk of a sum to `values`; or `values` into the gradients, with is_result. */

@@ -11,8 +11,11 @@
 enum {
     GROUPS = 3, // not a power of two: one replica has two sums
     VALUES = STRAIT_REDUCTION_CHUNK * 2 + 77,
+    FEW_VALUES = 5001, // of a small stage
     LOSSES = 6
 };
+
+static int n_values = VALUES;
 
 static float value_of(int group, int i) {
     return (float)((group + 1) * (i % 251 + 1)) / 977.0f * (group == 1 ? 1e4f : 1.0f);
@@ -36,12 +39,12 @@ static void open_side(struct side *s, struct pair *pair, int replica) {
     CHECK_OK(
         strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &s->backend));
     CHECK_OK(s->backend->ops->stream_open(s->backend, &s->stream));
-    s->grads = malloc(VALUES * sizeof *s->grads);
+    s->grads = malloc((size_t)n_values * sizeof *s->grads);
     assert_non_null(s->grads);
     s->params[0] = (strait_param){.value = {NULL, STRAIT_F32, 1, 1000},
                                   .grad = {s->grads, STRAIT_F32, 1, 1000}};
-    s->params[1] = (strait_param){.value = {NULL, STRAIT_F32, 1, VALUES - 1000},
-                                  .grad = {s->grads + 1000, STRAIT_F32, 1, VALUES - 1000},
+    s->params[1] = (strait_param){.value = {NULL, STRAIT_F32, 1, n_values - 1000},
+                                  .grad = {s->grads + 1000, STRAIT_F32, 1, n_values - 1000},
                                   .is_deferred = 1};
     CHECK_OK(strait_gradient_sums_init(&s->sums, GROUPS, 2, s->params, 2, s->backend));
     const strait_reduction_spec spec = {.stage = 4,
@@ -75,7 +78,7 @@ static void compute(struct side *s, int replica) {
     strait_gradient_sums_begin(&s->sums);
     for (int k = 0; k < GROUPS; k++) {
         if (owners.replica[order[k]] != replica) continue;
-        for (int i = 0; i < VALUES; i++)
+        for (int i = 0; i < n_values; i++)
             s->grads[i] = value_of(order[k], i);
         for (int kind = 0; kind < 2; kind++) {
             CHECK_OK(strait_gradient_sums_add(&s->sums, &s->stream, kind, order[k]));
@@ -103,9 +106,10 @@ static void exchange(struct pair *pair, struct side *sides) {
         }
 }
 
-static void replicas_end_with_the_bits_of_the_tree(void **state) {
-    (void)state;
+/* Sums in two steps; returns the bytes that replica 1 sent per step. */
+static double sum_twice(void) {
     struct pair pair;
+    strait_link_stats stats = {0};
     static struct side sides[2];
     pair_open(&pair);
     for (int i = 0; i < 2; i++)
@@ -121,15 +125,31 @@ static void replicas_end_with_the_bits_of_the_tree(void **state) {
         exchange(&pair, sides);
         for (int i = 0; i < 2; i++) {
             CHECK_OK(strait_reduction_finish(sides[i].reduction, &sides[i].stream));
-            for (int k = 0; k < VALUES; k++)
+            for (int k = 0; k < n_values; k++)
                 CHECK(sides[i].grads[k] == value_of(0, k) + value_of(1, k) + value_of(2, k));
         }
         for (int k = 0; k < LOSSES; k++)
             CHECK(sides[0].losses[k] == 10.0 * (k / 2) + k % 2);
     }
+    CHECK_OK(strait_mesh_stats(pair.meshes[1], pair.peers[1], &stats));
     for (int i = 0; i < 2; i++)
         close_side(&sides[i]);
     pair_close(&pair);
+    return (double)stats.sent_payload / 2;
+}
+
+static void replicas_end_with_the_bits_of_the_tree(void **state) {
+    (void)state;
+    (void)sum_twice();
+}
+
+/* Replica 1 sends half of each of its two sums, and half of the result: not all to replica 0. */
+static void replicas_of_a_small_stage_share_the_work(void **state) {
+    (void)state;
+    n_values = FEW_VALUES;
+    const double sent = sum_twice();
+    n_values = VALUES;
+    CHECK(sent >= 1.5 * 4 * FEW_VALUES && sent <= 1.6 * 4 * FEW_VALUES);
 }
 
 /* Fields of a message that replica 1 sends to replica 0. */
@@ -241,6 +261,7 @@ static void residuals_lose_nothing_in_the_long_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_end_with_the_bits_of_the_tree),
+        cmocka_unit_test(replicas_of_a_small_stage_share_the_work),
         cmocka_unit_test(rejects_what_is_not_expected),
         cmocka_unit_test(counts_what_a_replica_sends),
         cmocka_unit_test(residuals_lose_nothing_in_the_long_run),
