@@ -48,10 +48,9 @@ static double bytes_per_hour(const strait_join_report *report) {
 
 /* Before the run has a pace, bytes per step are all that is known. */
 static void describe_traffic(const strait_worker_status *s, char out[64]) {
-    if (s->bytes_per_hour > 0.0)
-        (void)snprintf(out, 64, "about %.3g MB/h", s->bytes_per_hour / 1e6);
-    else
-        (void)snprintf(out, 64, "%.3g MB per step", s->bytes_per_step / 1e6);
+    const double mega = 1e-6 * (s->bytes_per_hour > 0.0 ? s->bytes_per_hour : s->bytes_per_step);
+    (void)snprintf(out, 64, "%s%.*f MB%s", s->bytes_per_hour > 0.0 ? "about " : "",
+                   mega < 10.0 ? 2 : 0, mega, s->bytes_per_hour > 0.0 ? "/h" : " per step");
 }
 
 /* Said when the worker is admitted, when it gets another stage, and once the pace is known. */
@@ -80,7 +79,7 @@ static void announce(strait_join_report *report) {
 
 void strait_join_report_status(strait_join_report *report, const strait_worker_status *status) {
     const double now = strait_files_seconds();
-    char role[64], left[32] = "?", tokens[32], memory[32];
+    char role[64], left[32] = "?", loss[32] = "?", tokens[32], memory[32];
     report->now = *status;
     if (status->run != NULL) report->run = *status->run;
     report->has_run |= status->run != NULL;
@@ -92,15 +91,15 @@ void strait_join_report_status(strait_join_report *report, const strait_worker_s
     if (is_due) report->line = now;
     strait_join_report_role(report, role);
     if (run->left_s > 0.0) strait_progress_duration(run->left_s, left);
+    if (run->step > 0) (void)snprintf(loss, sizeof loss, "%.4f", run->loss);
     strait_progress_count((double)status->tokens, tokens);
     strait_progress_bytes(strait_join_report_memory(), memory);
-    strait_progress_show(
-        &report->progress, is_due, 0,
-        "step %lld/%lld  loss %.4f  left %s  %s  %s tokens contributed  sent %.1f MB"
-        "  received %.1f MB  %.0f MB/h  memory %s",
-        (long long)run->step, (long long)run->n_steps, run->loss, left, role, tokens,
-        status->sent_bytes / 1e6, status->received_bytes / 1e6, bytes_per_hour(report) / 1e6,
-        memory);
+    strait_progress_show(&report->progress, is_due, 0,
+                         "step %lld/%lld  loss %s  left %s  %s  %s tokens contributed  sent %.1f MB"
+                         "  received %.1f MB  %.0f MB/h  memory %s",
+                         (long long)run->step, (long long)run->n_steps, loss, left, role, tokens,
+                         status->sent_bytes / 1e6, status->received_bytes / 1e6,
+                         bytes_per_hour(report) / 1e6, memory);
 }
 
 void strait_join_report_end(strait_join_report *report) {

@@ -24,7 +24,7 @@ types() {
 types "$source/README.md" 'Quick start'
 [ "$(grep -c '"loss"' user/runs/pipeline/metrics.jsonl)" -eq 4 ] || fail "the pipeline did not finish its steps"
 # What the text says of these runs: bytes per token of the compressed ones, bf16's of the others.
-bytes() { jq -s 'map(select(.loss))[-1].forward_bytes_per_token' "user/runs/$1/metrics.jsonl"; }
+bytes() { grep '"loss"' "user/runs/$1/metrics.jsonl" | tail -n 1 | sed 's/.*"forward_bytes_per_token":\([0-9.]*\).*/\1/'; }
 for run in pipeline slow; do
     awk -v b="$(bytes $run)" 'BEGIN { exit !(b > 4 && b < 6.5) }' || fail "$run: $(bytes $run) bytes per token, the text says 5.3"
 done
@@ -37,6 +37,12 @@ awk '/^## / { is = $0 == "## Quick start" } is && /^```yaml$/ { in_block = 1; ne
 (cd user && strait train examples/printed.yaml --out printed --set train.steps=2) >"$OUT" 2>"$ERR" || fail "the printed run file does not train"
 
 if strait doctor --device cuda >"$OUT" 2>&1; then
+    # The same commands once more, on the GPU: the run files say so.
+    rm -rf user/runs user/corpus
+    for file in user/examples/tiny.yaml user/examples/pipeline.yaml; do echo 'device: {kind: cuda}' >>"$file"; done
+    types "$source/README.md" 'Quick start'
+    grep -q 'kind: cuda' user/runs/tiny/run.yaml || fail "README's runs were not on the GPU"
+    awk -v b="$(bytes slow)" 'BEGIN { exit !(b > 4 && b < 6.5) }' || fail "slow, on the GPU: $(bytes slow) bytes per token, the text says 5.3"
     types "$source/docs/quick-start.md" 'One GPU'
     types "$source/docs/quick-start.md" 'Several GPUs in one machine'
     same_metrics user/runs/gpus user/runs/shared

@@ -87,5 +87,9 @@ while read -r where command; do
         ;;
     esac
 done <commands
+# --device auto takes the GPU where there is one, and says so.
+device=cpu
+strait doctor --device cuda >/dev/null 2>&1 && device=cuda
+[ "$(cat ./*.log | grep -c "^device: $device (")" -eq 2 ] || fail "the workers did not say that they use $device"
 [ "$(grep -c '"loss"' A/runs/two/metrics.jsonl)" -eq 12 ] || fail "the run did not finish its 12 steps"
 [ "$(ls -A B)" = home ] || fail "files were written on B: $(ls -A B)"
