@@ -6,9 +6,14 @@
 #ifdef __GLIBC__
     #include <malloc.h>
 #endif
+#ifdef __linux__
+    #include <sys/mman.h>
+#endif
 
 enum {
-    ALIGNMENT = 64
+    ALIGNMENT = 64,
+    HUGE_PAGE = 2 << 20,
+    HUGE_FROM = 4 * HUGE_PAGE // bytes from which an allocation asks for huge pages
 };
 
 static _Atomic int64_t n_made, n_live;
@@ -21,6 +26,18 @@ static int must_fail(void) {
     return left > 0 && atomic_fetch_sub(&fail_at, 1) == 1;
 }
 
+/* Asks for huge pages inside a large allocation, before it is first touched: kernels that walk down
+ * the columns of a matrix would otherwise miss the TLB in every row. The kernel may ignore it. */
+static void ask_for_huge_pages(char *memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    const size_t before = (HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE) % HUGE_PAGE;
+    if (bytes < HUGE_FROM) return;
+    (void)madvise(memory + before, (bytes - before) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
 /* Aligned to a cache line, so that vector loads never cross one. The size is rounded up because
  * aligned_alloc requires a multiple, and an empty request still returns a pointer to free. */
 static strait_err take(size_t count, size_t size, const char *what, size_t *bytes, void **out) {
@@ -31,6 +48,7 @@ static strait_err take(size_t count, size_t size, const char *what, size_t *byte
     if (*bytes == 0) *bytes = ALIGNMENT;
     void *memory = must_fail() ? NULL : aligned_alloc(ALIGNMENT, *bytes);
     if (memory == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "%s: %zu bytes", what, *bytes);
+    ask_for_huge_pages(memory, *bytes);
     atomic_fetch_add(&n_live, 1);
     *out = memory;
     return STRAIT_OK;

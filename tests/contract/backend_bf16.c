@@ -160,6 +160,29 @@ static void writes_rounded_weight_copies(void **state) {
                     BF16_NEAR);
 }
 
+/* More keys than the scratch holds sums of gradients for. */
+static void run_long_attention(struct rig *rig, shape s) {
+    const int64_t cols = 3 * s.cols;
+    const strait_heads heads = {.n_query = 1,
+                                .n_key = 1,
+                                .head_dim = (int)s.cols,
+                                .seq_len = s.rows,
+                                .scale = 1.0f / sqrtf((float)s.cols)};
+    const strait_tensor qkv = rig_act(rig, s.rows, cols, 1), d_y = rig_act(rig, s.rows, s.cols, 2);
+    const strait_tensor y = rig_act_output(rig, s.rows, s.cols), lse = rig_output(rig, s.rows, 1);
+    const strait_tensor d_qkv = rig_act_output(rig, s.rows, cols);
+    CHECK_OK(rig->k->attention(&rig->stream, y, lse, qkv, heads));
+    rig_keep(rig, y);
+    rig_keep(rig, lse);
+    CHECK_OK(rig->k->attention_back(&rig->stream, d_qkv, d_y, y, qkv, lse, heads));
+    rig_keep(rig, d_qkv);
+}
+
+static void matches_reference_long_attention(void **state) {
+    (void)state;
+    check_case(run_long_attention, (shape){.rows = rig_is_quick() ? 300 : 1050, .cols = 256}, 2e-2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_reference_elementwise),
@@ -168,6 +191,7 @@ int main(void) {
         cmocka_unit_test(matches_reference_matmul),
         cmocka_unit_test(sums_products_in_f32),
         cmocka_unit_test(writes_rounded_weight_copies),
+        cmocka_unit_test(matches_reference_long_attention),
     };
     return cmocka_run_group_tests(tests, open_bf16_rigs, close_rigs);
 }

@@ -19,6 +19,13 @@ typedef struct strait_bf16_product {
     float alpha, beta;
 } strait_bf16_product;
 
+struct flash_job;
+
+#define STRAIT_BF16_CHUNK INT64_C(256) // queries of an item of attention
+
+/* Computes one item of attention (flash.h) in a thread's scratch. */
+typedef void (*strait_bf16_attend)(const struct flash_job *job, int item, float *scratch);
+
 /* A kind of instructions. */
 struct strait_bf16_units {
     const char *name; // for the description of the device
@@ -27,6 +34,9 @@ struct strait_bf16_units {
     /* Whether the product fits the packed panels; otherwise the caller converts it to f32. */
     int (*takes)(const strait_bf16_product *p);
     void (*multiply)(const struct strait_cpu *cpu, const strait_bf16_product *p);
+    /* Attention and its gradient: an item is a chunk of queries of one head and sequence, or one
+     * key head of a sequence. NULL: attention converts to f32. */
+    strait_bf16_attend attend, attend_back;
 };
 
 /* Kinds that this build has code for, the fastest last, ended by an entry without a name. */

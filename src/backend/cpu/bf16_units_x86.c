@@ -46,7 +46,9 @@ const char *strait_bf16_note(void) {
 
 /* From the slowest to the fastest: the last supported one is used. */
 const struct strait_bf16_units strait_bf16_units[] = {
-    {"avx512_bf16", has_avx512_bf16, strait_bf16_takes, strait_bf16_multiply_avx512},
-    {"amx_bf16", has_amx, strait_bf16_takes, strait_bf16_multiply_amx},
+    {"avx512_bf16", has_avx512_bf16, strait_bf16_takes, strait_bf16_multiply_avx512,
+     strait_bf16_attend_avx512, strait_bf16_attend_back_avx512},
+    {"amx_bf16", has_amx, strait_bf16_takes, strait_bf16_multiply_amx, strait_bf16_attend_amx,
+     strait_bf16_attend_back_amx},
     {0},
 };

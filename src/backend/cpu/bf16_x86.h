@@ -51,3 +51,8 @@ void strait_bf16_amx_end(void);
 int strait_bf16_takes(const strait_bf16_product *p);
 void strait_bf16_multiply_avx512(const struct strait_cpu *cpu, const strait_bf16_product *p);
 void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_product *p);
+
+void strait_bf16_attend_avx512(const struct flash_job *job, int item, float *scratch);
+void strait_bf16_attend_amx(const struct flash_job *job, int item, float *scratch);
+void strait_bf16_attend_back_avx512(const struct flash_job *job, int item, float *scratch);
+void strait_bf16_attend_back_amx(const struct flash_job *job, int item, float *scratch);

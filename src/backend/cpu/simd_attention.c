@@ -4,6 +4,7 @@
  * For each query the loop keeps the largest score so far (max), the sum of exp(score - max) (total)
  * and the sum of exp(score - max) v (sums). When a block of keys raises max, total and sums are
  * multiplied by exp(old max - new max). Blocks of keys come in order, so the bits are fixed. */
+#include "backend/cpu/bf16_product.h"
 #include "backend/cpu/flash.h"
 
 /* Where an item keeps its packed operands and running softmax. */
@@ -142,8 +143,16 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
                             .y_cols = y.cols,
                             .heads = heads,
                             .work = forward_item};
+    int64_t n_queries = QUERY_BLOCK; // of an item
+#if ACT_IS_HALF
+    const struct strait_bf16_units *units = ((const struct strait_cpu *)s->backend->state)->units;
+    if (units != NULL && units->attend != NULL) {
+        job.work = units->attend;
+        n_queries = STRAIT_BF16_CHUNK;
+    }
+#endif
     job.n_items = (int)(qkv.rows / heads.seq_len * heads.n_query *
-                        pieces(heads.seq_len, QUERY_BLOCK));
+                        pieces(heads.seq_len, n_queries));
     run_flash(s, &job);
     return STRAIT_OK;
 }

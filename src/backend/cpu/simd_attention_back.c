@@ -6,6 +6,7 @@
  *
  * d_k and d_v are summed in f32: in d_qkv itself, or for bf16 beside it, for as many keys at once
  * as fit the scratch. Where a sequence has more, d_q is rounded once per such run of keys. */
+#include "backend/cpu/bf16_product.h"
 #include "backend/cpu/flash.h"
 
 /* Where an item keeps its packed operands. "by_dim" panels hold the transpose: one line per column
@@ -176,19 +177,15 @@ static void query_block_back(const struct flash_job *job, const struct backward 
 }
 
 #if ACT_IS_HALF
-enum {
-    RUN_FLOATS = STRAIT_CPU_HALF_SCRATCH / 2 // of d_k, and of d_v
-};
-
 /* Keys whose sums fit the scratch beside the packed operands: whole blocks. */
 static int64_t keys_of_run(const struct flash_job *job) {
-    return RUN_FLOATS / job->heads.head_dim / KEY_BLOCK * KEY_BLOCK;
+    return STRAIT_CPU_HALF_RUN / job->heads.head_dim / KEY_BLOCK * KEY_BLOCK;
 }
 
 static void begin_run(const struct flash_job *job, struct backward *b, float *scratch, int64_t n) {
     b->ld = job->heads.head_dim;
     b->d_keys = scratch + STRAIT_CPU_SCRATCH;
-    b->d_values = b->d_keys + RUN_FLOATS;
+    b->d_values = b->d_keys + STRAIT_CPU_HALF_RUN;
     memset(b->d_keys, 0, (size_t)(n * b->ld) * sizeof(float));
     memset(b->d_values, 0, (size_t)(n * b->ld) * sizeof(float));
 }
@@ -260,6 +257,10 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
                             .heads = heads,
                             .n_items = (int)(qkv.rows / heads.seq_len) * heads.n_key,
                             .work = backward_item};
+#if ACT_IS_HALF
+    const struct strait_bf16_units *units = ((const struct strait_cpu *)s->backend->state)->units;
+    if (units != NULL && units->attend_back != NULL) job.work = units->attend_back;
+#endif
     run_flash(s, &job);
     return STRAIT_OK;
 }
