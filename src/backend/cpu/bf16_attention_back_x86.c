@@ -14,7 +14,7 @@ struct backward {
     uint16_t *keys, *values, *keys_by_dim;  // right panels
     uint16_t *shares, *d_scores;            // right panels of one block of keys, by key
     uint16_t *d_score_lines;                // by query: [blocks of queries][blocks of keys]
-    float *block[2];                        // scores and gradients of shares, or added sums
+    float *block[2];                        // scores and gradients of shares
     float *d_queries;                       // blocks of 32 columns for each block of queries
     float *lse, *whole;                     // per query; whole = d_y . y
     float *d_keys, *d_values;               // [blocks of keys][blocks of columns], transposed
@@ -138,11 +138,6 @@ static void block_back(const struct backward *b, int64_t query, int64_t ahead, u
     }
 }
 
-static void add_block(float *sums, const float *added) {
-    for (int64_t i = 0; i < FLASH_BLOCK; i += LANES)
-        store(sums + i, load(sums + i) + load(added + i));
-}
-
 /* The first block of queries of which one may see the key at k0 + k. */
 static int64_t first_block(struct chunk at, int64_t k) {
     const int64_t q = at.k0 + k - at.q0;
@@ -158,20 +153,18 @@ static void keys_back(const struct flash_job *job, const struct backward *b, str
     for (int64_t q = first; q < n_queries; q++) {
         const int64_t query = q * BF16_PANEL, ahead = at.q0 + query - at.k0 - k;
         b->multiply(b->block[0], packed_lines(b->queries + q * panel), b->keys + block * panel,
-                    b->dim_blocks);
+                    b->dim_blocks, 0);
         b->multiply(b->block[1], packed_lines(b->d_ys + q * panel), b->values + block * panel,
-                    b->dim_blocks);
+                    b->dim_blocks, 0);
         block_back(b, query, ahead, b->shares + q * FLASH_BLOCK, b->d_scores + q * FLASH_BLOCK,
                    b->d_score_lines + (q * CHUNK_BLOCKS + block) * FLASH_BLOCK, job->heads.scale);
     }
     for (int64_t d = 0; d < b->dim_blocks; d++) {
         const int64_t from = (d * n_queries + first) * FLASH_BLOCK;
-        b->multiply(b->block[0], packed_lines(b->d_ys_by_dim + from),
-                    b->shares + first * FLASH_BLOCK, n_queries - first);
-        b->multiply(b->block[1], packed_lines(b->queries_by_dim + from),
-                    b->d_scores + first * FLASH_BLOCK, n_queries - first);
-        add_block(b->d_values + to + d * FLASH_BLOCK, b->block[0]);
-        add_block(b->d_keys + to + d * FLASH_BLOCK, b->block[1]);
+        b->multiply(b->d_values + to + d * FLASH_BLOCK, packed_lines(b->d_ys_by_dim + from),
+                    b->shares + first * FLASH_BLOCK, n_queries - first, 1);
+        b->multiply(b->d_keys + to + d * FLASH_BLOCK, packed_lines(b->queries_by_dim + from),
+                    b->d_scores + first * FLASH_BLOCK, n_queries - first, 1);
     }
 }
 
@@ -180,12 +173,10 @@ static void add_to_queries(const struct backward *b, struct chunk at) {
     const int64_t n_keys = blocks_of(at.n_keys);
     for (int64_t q = 0; q < blocks_of(at.n_queries); q++) {
         const int64_t n_seen = smaller(n_keys, (at.q0 - at.k0) / BF16_PANEL + q + 1);
-        for (int64_t d = 0; d < b->dim_blocks; d++) {
-            b->multiply(b->block[0],
+        for (int64_t d = 0; d < b->dim_blocks; d++)
+            b->multiply(b->d_queries + (q * b->dim_blocks + d) * FLASH_BLOCK,
                         packed_lines(b->d_score_lines + q * CHUNK_BLOCKS * FLASH_BLOCK),
-                        b->keys_by_dim + d * n_keys * FLASH_BLOCK, n_seen);
-            add_block(b->d_queries + (q * b->dim_blocks + d) * FLASH_BLOCK, b->block[0]);
-        }
+                        b->keys_by_dim + d * n_keys * FLASH_BLOCK, n_seen, 1);
     }
 }
 

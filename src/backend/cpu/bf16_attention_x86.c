@@ -11,7 +11,6 @@ struct forward {
     uint16_t *queries, *shares; // of one block of queries: lines of the head's columns, of keys
     float *scores;              // the same for all keys of the chunk, block by block
     float *sums;                // blocks of 32 columns for each block of queries
-    float *added;               // one block
     float *max, *total;         // per query
     int64_t dim_blocks;
     strait_bf16_tile multiply;
@@ -21,7 +20,7 @@ enum {
     HEAD_BLOCKS = STRAIT_CPU_HEAD_MAX / BF16_PANEL,
     FORWARD_FLOATS = (2 * CHUNK_BLOCKS * HEAD_BLOCKS + HEAD_BLOCKS + CHUNK_BLOCKS) * FLASH_BLOCK /
                          2 +
-                     (CHUNK_BLOCKS + CHUNK_BLOCKS * HEAD_BLOCKS + 1) * FLASH_BLOCK +
+                     (CHUNK_BLOCKS + CHUNK_BLOCKS * HEAD_BLOCKS) * FLASH_BLOCK +
                      2 * STRAIT_BF16_CHUNK
 };
 _Static_assert((int)FORWARD_FLOATS <= (int)STRAIT_CPU_SCRATCH, "an item fits its scratch");
@@ -35,8 +34,7 @@ static struct forward lay_out(float *scratch, int64_t dim, strait_bf16_tile mult
     f.shares = f.queries + f.dim_blocks * FLASH_BLOCK;
     f.scores = (float *)(f.shares + CHUNK_BLOCKS * FLASH_BLOCK);
     f.sums = f.scores + CHUNK_BLOCKS * FLASH_BLOCK;
-    f.added = f.sums + chunk;
-    f.max = f.added + FLASH_BLOCK;
+    f.max = f.sums + chunk;
     f.total = f.max + STRAIT_BF16_CHUNK;
     return f;
 }
@@ -75,11 +73,10 @@ static float softmax_row(const struct forward *f, int64_t query, int64_t n_block
     return shrink;
 }
 
-/* sums = sums shrink + added, row by row. */
-static void add_block(float *sums, const float *added, const float *shrink) {
+static void shrink_block(float *sums, const float *shrink) {
     for (int64_t r = 0; r < BF16_PANEL; r++)
         for (int64_t c = r * BF16_PANEL; c < (r + 1) * BF16_PANEL; c += LANES)
-            store(sums + c, load(sums + c) * shrink[r] + load(added + c));
+            store(sums + c, load(sums + c) * shrink[r]);
 }
 
 /* A chunk of keys, which starts at position k0, and one block of queries from position q0 on, the
@@ -91,14 +88,14 @@ static void attend(const struct flash_job *job, const struct forward *f, int64_t
     float shrink[BF16_PANEL];
     for (int64_t b = 0; b < n_blocks; b++)
         f->multiply(f->scores + b * FLASH_BLOCK, packed_lines(f->queries), f->keys + b * panel,
-                    f->dim_blocks);
+                    f->dim_blocks, 0);
     for (int64_t r = 0; r < BF16_PANEL; r++)
         shrink[r] = softmax_row(f, query + r, n_blocks, q0 + r - k0 + 1, job->heads.scale);
     for (int64_t d = 0; d < f->dim_blocks; d++) {
         float *sums = f->sums + query * f->dim_blocks * BF16_PANEL + d * FLASH_BLOCK;
-        f->multiply(k0 == 0 ? sums : f->added, packed_lines(f->shares),
-                    f->values + d * blocks_of(n_keys) * FLASH_BLOCK, n_blocks);
-        if (k0 > 0) add_block(sums, f->added, shrink);
+        if (k0 > 0) shrink_block(sums, shrink);
+        f->multiply(sums, packed_lines(f->shares), f->values + d * blocks_of(n_keys) * FLASH_BLOCK,
+                    n_blocks, k0 > 0);
     }
 }
 

@@ -6,8 +6,11 @@
 #include "backend/cpu/bf16_x86.h"
 #include "backend/cpu/simd.h"
 
+#include <immintrin.h>
+
 enum {
     BLOCK_PANELS = 4,   // panels per side of a task
+    WIDE_PANELS = 16,   // panels that are packed at once where lines are contiguous
     DEPTH_CHUNK = 4096, // depth of an f32 result that is packed at once
     LEFT_HALVES = 2 * STRAIT_CPU_LEFT,
     RIGHT_HALVES = 2 * STRAIT_CPU_RIGHT,
@@ -56,16 +59,45 @@ static strait_bf16_lines left_panel(const struct chunk *c, int64_t panel) {
                                step * BF16_PANEL / 2, BF16_DEPTH};
 }
 
+/* A side whose lines are contiguous is packed row by row of its memory, a block of depth and
+ * WIDE_PANELS panels per task; others panel by panel. */
+static int64_t pack_tasks(const struct chunk *c, const strait_bf16_side *s) {
+    if (s->depth_step == 1) return panels(s->lines);
+    return c->n_blocks * pieces(panels(s->lines), WIDE_PANELS);
+}
+
+static void pack_side_task(const struct chunk *c, const strait_bf16_side *s, uint16_t *to,
+                           int64_t task) {
+    if (s->depth_step == 1) {
+        strait_bf16_pack(panel_at(to, c, task), s, task * BF16_PANEL);
+        return;
+    }
+    const int64_t block = task % c->n_blocks, first = task / c->n_blocks * WIDE_PANELS;
+    strait_bf16_side part = *s;
+    part.from += block * BF16_DEPTH * s->depth_step;
+    part.depth = smaller(BF16_DEPTH, s->depth - block * BF16_DEPTH);
+    for (int64_t i = first; i < smaller(panels(s->lines), first + WIDE_PANELS); i++)
+        strait_bf16_pack(panel_at(to, c, i) + block * 2 * BF16_TILE, &part, i * BF16_PANEL);
+}
+
 /* Tasks of the left side come first. */
 static void pack_task(void *arg, int task) {
     const struct chunk *c = arg;
-    const int64_t n_left = c->is_left_packed ? 0 : panels(c->left.lines);
+    const int64_t n_left = c->is_left_packed ? 0 : pack_tasks(c, &c->left);
     if (task < n_left && is_in_place(c, task)) return;
     if (task < n_left)
-        strait_bf16_pack(panel_at(c->lefts, c, task), &c->left, (int64_t)task * BF16_PANEL);
+        pack_side_task(c, &c->left, c->lefts, task);
     else
-        strait_bf16_pack(panel_at(c->rights, c, task - n_left), &c->right,
-                         (task - n_left) * BF16_PANEL);
+        pack_side_task(c, &c->right, c->rights, task - n_left);
+}
+
+/* A whole block of a bf16 result that is neither scaled nor added to: the usual case, rounded by the
+ * processor (subnormal numbers become 0). */
+static void store_whole(const strait_bf16_product *p, const float *sums, int64_t i, int64_t j) {
+    for (int64_t r = 0; r < BF16_PANEL; r++, sums += BF16_PANEL)
+        _mm512_storeu_si512(p->y_half + (i + r) * p->cols + j,
+                            (__m512i)_mm512_cvtne2ps_pbh((__m512)load(sums + LANES),
+                                                         (__m512)load(sums)));
 }
 
 /* Writes the sums of the panels that start at row i and column j of y: alpha sums + beta y. */
@@ -73,6 +105,11 @@ static void store_block(const struct chunk *c, const float *sums, int64_t i, int
     const strait_bf16_product *p = c->p;
     const int64_t n_rows = smaller(BF16_PANEL, c->i + c->left.lines - i);
     const int64_t n_cols = smaller(BF16_PANEL, c->j + c->right.lines - j);
+    if (p->y_half != NULL && p->alpha == 1.0f && c->beta == 0.0f && n_rows == BF16_PANEL &&
+        n_cols == BF16_PANEL) {
+        store_whole(p, sums, i, j);
+        return;
+    }
     for (int64_t r = 0; r < n_rows; r++)
         for (int64_t col = 0; col < n_cols; col += LANES) {
             const int64_t at = (i + r) * p->cols + j + col, left = n_cols - col;
@@ -99,7 +136,7 @@ static void block_task(void *arg, int task) {
     if (c->is_amx) strait_bf16_amx_begin();
     for (int64_t j = j0; j < j1; j++)
         for (int64_t i = i0; i < i1; i++) {
-            multiply(sums, left_panel(c, i), panel_at(c->rights, c, j), c->n_blocks);
+            multiply(sums, left_panel(c, i), panel_at(c->rights, c, j), c->n_blocks, 0);
             store_block(c, sums, c->i + i * BF16_PANEL, c->j + j * BF16_PANEL);
         }
     if (c->is_amx) strait_bf16_amx_end();
@@ -108,7 +145,8 @@ static void block_task(void *arg, int task) {
 static void multiply_chunk(struct strait_pool *pool, struct chunk *c) {
     const int64_t n_left = panels(c->left.lines), n_right = panels(c->right.lines);
     strait_pool_run(pool,
-                    (int)((c->is_left_packed ? 0 : n_left) + (c->is_right_packed ? 0 : n_right)),
+                    (int)((c->is_left_packed ? 0 : pack_tasks(c, &c->left)) +
+                          (c->is_right_packed ? 0 : pack_tasks(c, &c->right))),
                     pack_task, c);
     strait_pool_run(pool, (int)(pieces(n_left, BLOCK_PANELS) * pieces(n_right, BLOCK_PANELS)),
                     block_task, c);

@@ -56,11 +56,11 @@ void strait_bf16_pack(uint16_t *to, const strait_bf16_side *side, int64_t line) 
 
 /* A [16 x 16] quarter of the block: one vector of sums per row. */
 static void multiply_quarter(float *sums, strait_bf16_lines left, const uint16_t *right,
-                             int64_t n_blocks) {
+                             int64_t n_blocks, int adds) {
     const uint16_t *from = left.from;
     __m512 sum[TILE_LINES];
     for (int64_t i = 0; i < TILE_LINES; i++)
-        sum[i] = _mm512_setzero_ps();
+        sum[i] = adds ? _mm512_loadu_ps(sums + i * BF16_PANEL) : _mm512_setzero_ps();
     for (int64_t b = 0; b < n_blocks; b++, from += left.block_step, right += 2 * BF16_TILE)
         for (int64_t p = 0; p < TILE_PAIRS; p++) {
             const __m512i lines = _mm512_loadu_si512(right + p * 32);
@@ -77,11 +77,11 @@ static void multiply_quarter(float *sums, strait_bf16_lines left, const uint16_t
 }
 
 void strait_bf16_tile_avx512(float *sums, strait_bf16_lines left, const uint16_t *right,
-                             int64_t n_blocks) {
+                             int64_t n_blocks, int adds) {
     for (int64_t i = 0; i < 2; i++, left.from += left.tile_step)
         for (int64_t j = 0; j < 2; j++)
             multiply_quarter(sums + i * TILE_LINES * BF16_PANEL + j * TILE_LINES, left,
-                             right + j * BF16_TILE, n_blocks);
+                             right + j * BF16_TILE, n_blocks, adds);
 }
 
 /* The layout that ldtilecfg reads. */
@@ -108,13 +108,20 @@ void strait_bf16_amx_end(void) {
 
 /* Tiles 0 to 3 hold the sums, 4 and 5 the left side, 6 and 7 the right side. */
 void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *right,
-                          int64_t n_blocks) {
+                          int64_t n_blocks, int adds) {
     const int64_t ld = BF16_PANEL * (int64_t)sizeof *sums, row = left.line_step * 2;
     const uint16_t *upper = left.from, *lower = left.from + left.tile_step;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if (adds) {
+        _tile_loadd(0, sums, ld);
+        _tile_loadd(1, sums + 16, ld);
+        _tile_loadd(2, sums + 16 * BF16_PANEL, ld);
+        _tile_loadd(3, sums + 16 * BF16_PANEL + 16, ld);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
     for (int64_t b = 0; b < n_blocks; b++, right += 2 * BF16_TILE) {
         _tile_loadd(4, upper, row);
         _tile_loadd(6, right, 64);

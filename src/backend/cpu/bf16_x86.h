@@ -31,20 +31,21 @@ typedef struct strait_bf16_lines {
     int64_t block_step; // to the next 32 depths
 } strait_bf16_lines;
 
-/* A [32 x 32] block of the product of two panels with n_blocks blocks of depth. */
+/* A [32 x 32] block of the product of two panels with n_blocks blocks of depth; where adds, the sums
+ * go on from what is there. */
 typedef void (*strait_bf16_tile)(float *sums, strait_bf16_lines left, const uint16_t *right,
-                                 int64_t n_blocks);
+                                 int64_t n_blocks, int adds);
 
-/* The block with vdpbf16ps. Each sum starts at 0 and takes the pairs of depths in order: the odd
+/* The block with vdpbf16ps. Each sum takes the pairs of depths in order: the odd
  * depth of a pair first, then the even one. */
 void strait_bf16_tile_avx512(float *sums, strait_bf16_lines left, const uint16_t *right,
-                             int64_t n_blocks);
+                             int64_t n_blocks, int adds);
 
 /* The block with tdpbf16ps. Within 32 depths even and odd depths are summed apart, both from 0;
  * their sum is then added to the result. Every thread configures its tiles before, and releases
  * them after, a run of calls. */
 void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *right,
-                          int64_t n_blocks);
+                          int64_t n_blocks, int adds);
 void strait_bf16_amx_begin(void);
 void strait_bf16_amx_end(void);
 

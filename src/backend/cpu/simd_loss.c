@@ -30,20 +30,39 @@ static inline vec logits_at(const act *row, int64_t c, int64_t cols, float softc
     return lanes_below(capped(load_part(row + c, cols - c), softcap, slope), cols - c, -INFINITY);
 }
 
+/* Whole vectors without a cap come first, four at a time: the order does not matter here. */
 static float row_max(const act *row, int64_t cols, float softcap) {
-    vec max[2] = {splat(-INFINITY), splat(-INFINITY)}, slope;
-    for (int64_t c = 0; c < cols; c += 2 * LANES) {
+    vec max[4] = {splat(-INFINITY), splat(-INFINITY), splat(-INFINITY), splat(-INFINITY)}, slope;
+    int64_t c = 0;
+    for (; softcap == 0.0f && c + 4 * LANES <= cols; c += 4 * LANES)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++)
+            max[u] = larger(load(row + c + u * LANES), max[u]);
+    for (; c < cols; c += LANES)
         max[0] = larger(logits_at(row, c, cols, softcap, &slope), max[0]);
-        if (c + LANES < cols)
-            max[1] = larger(logits_at(row, c + LANES, cols, softcap, &slope), max[1]);
+    return max_lanes(larger(larger(max[0], max[1]), larger(max[2], max[3])));
+}
+
+/* Adds exp(logit - max) of whole runs of logits without a cap; four sums hide the latency of the
+ * exponential. Returns how many columns are done. */
+static int64_t add_runs(double *sum, const act *row, int64_t cols, float max) {
+    int64_t c0 = 0;
+    for (; c0 + SUM_RUN <= cols; c0 += SUM_RUN) {
+        vec part[4] = {0};
+        for (int64_t c = c0; c < c0 + SUM_RUN; c += 4 * LANES)
+#pragma GCC unroll 4
+            for (int u = 0; u < 4; u++)
+                part[u] += exp_down(load(row + c + u * LANES) - max);
+        *sum += (double)sum_lanes((part[0] + part[1]) + (part[2] + part[3]));
     }
-    return max_lanes(larger(max[0], max[1]));
+    return c0;
 }
 
 /* The sum of exp(logit - max). */
 static double row_sum(const act *row, int64_t cols, float softcap, float max) {
     double sum = 0;
-    for (int64_t c0 = 0; c0 < cols; c0 += SUM_RUN) {
+    int64_t c0 = ACT_IS_HALF && softcap == 0.0f ? add_runs(&sum, row, cols, max) : 0;
+    for (; c0 < cols; c0 += SUM_RUN) {
         vec part = {0}, slope;
         for (int64_t c = c0; c < smaller(cols, c0 + SUM_RUN); c += LANES)
             part += exp_down(logits_at(row, c, cols, softcap, &slope) - max);
@@ -87,7 +106,10 @@ static void row_back(act *row, int64_t cols, int32_t target, strait_loss_params 
     vec slope;
     const vec logit = capped(splat(get(row[target])), params.softcap, &slope);
     const float at_target = slope[0] * params.scale;
-    for (int64_t c = 0; c < cols; c += LANES) {
+    int64_t c = 0;
+    for (; ACT_IS_HALF && params.softcap == 0.0f && c + LANES <= cols; c += LANES)
+        store(row + c, exp_down(load(row + c) - log_sum) * params.scale);
+    for (; c < cols; c += LANES) {
         const vec share = vec_exp(logits_at(row, c, cols, params.softcap, &slope) - log_sum);
         store_some(row + c, share * slope * params.scale, cols - c);
     }
