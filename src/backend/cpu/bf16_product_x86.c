@@ -91,13 +91,13 @@ static void pack_task(void *arg, int task) {
         pack_side_task(c, &c->right, c->rights, task - n_left);
 }
 
-/* A whole block of a bf16 result that is neither scaled nor added to: the usual case, rounded by the
- * processor (subnormal numbers become 0). */
+/* A whole block of a bf16 result that is neither scaled nor added to: the usual case, rounded by
+ * the processor (subnormal numbers become 0). */
 static void store_whole(const strait_bf16_product *p, const float *sums, int64_t i, int64_t j) {
     for (int64_t r = 0; r < BF16_PANEL; r++, sums += BF16_PANEL)
-        _mm512_storeu_si512(p->y_half + (i + r) * p->cols + j,
-                            (__m512i)_mm512_cvtne2ps_pbh((__m512)load(sums + LANES),
-                                                         (__m512)load(sums)));
+        _mm512_storeu_si512(
+            p->y_half + (i + r) * p->cols + j,
+            (__m512i)_mm512_cvtne2ps_pbh((__m512)load(sums + LANES), (__m512)load(sums)));
 }
 
 /* Writes the sums of the panels that start at row i and column j of y: alpha sums + beta y. */

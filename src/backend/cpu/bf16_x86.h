@@ -31,8 +31,8 @@ typedef struct strait_bf16_lines {
     int64_t block_step; // to the next 32 depths
 } strait_bf16_lines;
 
-/* A [32 x 32] block of the product of two panels with n_blocks blocks of depth; where adds, the sums
- * go on from what is there. */
+/* A [32 x 32] block of the product of two panels with n_blocks blocks of depth; where adds, the
+ * sums go on from what is there. */
 typedef void (*strait_bf16_tile)(float *sums, strait_bf16_lines left, const uint16_t *right,
                                  int64_t n_blocks, int adds);
 

@@ -13,14 +13,14 @@
 #include <string.h>
 
 enum {
-    STRAIT_CPU_LEFT = 2 << 20,         // floats of packed left panels of a matrix product
-    STRAIT_CPU_RIGHT = 1 << 20,        // floats of packed right panels
-    STRAIT_CPU_SCRATCH = 5 << 16,      // floats per thread, for one item of attention
-    STRAIT_CPU_SUMS = 1 << 20,         // floats of a bf16 product before it is rounded
-    STRAIT_CPU_HALF_RUN = 1 << 18,     // floats of sums of gradients of bf16 keys, and of values
-    STRAIT_CPU_HALF_MORE = 1 << 16,    // floats of operands of bf16 units beside those of f32
+    STRAIT_CPU_LEFT = 2 << 20,      // floats of packed left panels of a matrix product
+    STRAIT_CPU_RIGHT = 1 << 20,     // floats of packed right panels
+    STRAIT_CPU_SCRATCH = 5 << 16,   // floats per thread, for one item of attention
+    STRAIT_CPU_SUMS = 1 << 20,      // floats of a bf16 product before it is rounded
+    STRAIT_CPU_HALF_RUN = 1 << 18,  // floats of sums of gradients of bf16 keys, and of values
+    STRAIT_CPU_HALF_MORE = 1 << 16, // floats of operands of bf16 units beside those of f32
     STRAIT_CPU_HALF_SCRATCH = 2 * STRAIT_CPU_HALF_RUN + STRAIT_CPU_HALF_MORE, // more per thread
-    STRAIT_CPU_HEAD_MAX = 256          // widest attention head
+    STRAIT_CPU_HEAD_MAX = 256 // widest attention head
 };
 
 struct strait_bf16_units;
