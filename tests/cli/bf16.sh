@@ -11,6 +11,17 @@ half="--set device.precision=bf16"
 runs train run.yaml --dry-run $half
 says "$OUT" '^precision +bf16 \([a-z0-9]+, bf16 products: [a-z0-9_ ]+'
 
+# The environment limits the instructions; what the program does not have is refused.
+if [ "$(uname -m)" = x86_64 ]; then
+    STRAIT_CPU_KERNELS=sse2
+    export STRAIT_CPU_KERNELS
+    runs train run.yaml --dry-run $half
+    says "$OUT" '^precision +bf16 \(sse2, bf16 products: converted to f32'
+    STRAIT_CPU_KERNELS=abacus
+    refuses 2 'STRAIT_CPU_KERNELS=abacus: this program has no such kernels' train run.yaml
+    unset STRAIT_CPU_KERNELS
+fi
+
 runs train run.yaml --out one $half
 runs train run.yaml --out threads $half --set device.threads=3
 same_metrics one threads

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct strait_cpu *state_of(const struct strait_backend *be) {
@@ -32,19 +33,48 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_autoencoder(set);
 }
 
+/* The fastest instructions that may be used, by the environment; NULL: any. */
+static const char *kernel_limit(void) {
+    return getenv("STRAIT_CPU_KERNELS"); // NOLINT(concurrency-mt-unsafe) never changed
+}
+
+static int is_limit(const char *name) {
+    return kernel_limit() != NULL && strcmp(kernel_limit(), name) == 0;
+}
+
+/* Whether the limit names an instruction set, which has no bf16 instructions then. */
+static int limit_is_isa(void) {
+    for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++)
+        if (is_limit(isa->name)) return 1;
+    return 0;
+}
+
+static strait_err check_limit(void) {
+    if (kernel_limit() == NULL || limit_is_isa()) return STRAIT_OK;
+    for (const struct strait_bf16_units *units = strait_bf16_units; units->name != NULL; units++)
+        if (is_limit(units->name)) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "STRAIT_CPU_KERNELS=%s: this program has no such kernels",
+                       kernel_limit());
+}
+
 /* The last supported instruction set in the list is the fastest; NULL where none is supported. */
 static const struct strait_isa *best_isa(void) {
     const struct strait_isa *best = NULL;
-    for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++)
+    for (const struct strait_isa *isa = strait_isas; isa->name != NULL; isa++) {
         if (isa->is_supported()) best = isa;
+        if (is_limit(isa->name)) break;
+    }
     return best;
 }
 
 /* The fastest bf16 instructions of this processor; NULL where it has none. */
 static const struct strait_bf16_units *best_units(void) {
     const struct strait_bf16_units *best = NULL;
-    for (const struct strait_bf16_units *units = strait_bf16_units; units->name != NULL; units++)
+    if (limit_is_isa()) return NULL;
+    for (const struct strait_bf16_units *units = strait_bf16_units; units->name != NULL; units++) {
         if (units->is_supported()) best = units;
+        if (is_limit(units->name)) break;
+    }
     return best;
 }
 
@@ -103,6 +133,7 @@ static strait_err init(struct strait_backend *be) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 or bf16");
     if (be->precision == STRAIT_BF16 && be->is_reference)
         return STRAIT_FAIL(STRAIT_ECONFIG, "the reference loops of device cpu compute in fp32");
+    STRAIT_TRY(check_limit());
     STRAIT_TRY(strait_pool_open(be->n_threads, &cpu->pool));
     be->n_threads = strait_pool_threads(cpu->pool);
     take_reference(&cpu->kernels);

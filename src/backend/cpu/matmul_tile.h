@@ -98,13 +98,22 @@ static inline __attribute__((always_inline)) void pack_panel(float *panel, pack_
                TILE_COLS)
 // NOLINTEND(readability-identifier-naming, bugprone-macro-parentheses)
 
-/* One whole tile of y from a left and a right panel. */
-static inline void multiply_tile(tile_params params, const float *left, const float *right,
-                                 int64_t depth) {
+/* One whole tile of y from a left and a right panel. The left side is packed, or lines of
+ * contiguous depths, `line` values apart. Inlined, so that the lines of a packed panel are
+ * constants. */
+static inline __attribute__((always_inline)) void multiply_lines(tile_params params,
+                                                                 const float *left, int64_t line,
+                                                                 const float *right,
+                                                                 int64_t depth) {
+    const int64_t step = line == 1 ? TILE_ROWS : 1;
+    /* Three lines per pointer: so many addresses fit the registers. */
+    const float *three[(TILE_ROWS + 2) / 3];
+    for (int i = 0; i < (TILE_ROWS + 2) / 3; i++)
+        three[i] = left + 3 * i * line;
     for (int i = 0; i < TILE_ROWS; i++) // y arrives in the cache while the sums run
         __builtin_prefetch(params.y + i * params.ld, 1);
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};
-    for (int64_t k = 0; k < depth; k++, left += TILE_ROWS, right += TILE_COLS) {
+    for (int64_t k = 0; k < depth; k++, left += step, right += TILE_COLS) {
         vec b[TILE_VECTORS];
 #pragma GCC unroll 4
         for (int j = 0; j < TILE_VECTORS; j++)
@@ -124,9 +133,14 @@ static inline void multiply_tile(tile_params params, const float *left, const fl
         for (int i = 0; i < TILE_ROWS; i++)
     #pragma GCC unroll 4
             for (int j = 0; j < TILE_VECTORS; j++)
-                sum[i][j] += b[j] * left[i];
+                sum[i][j] += b[j] * three[i / 3][i % 3 * line];
+    #pragma GCC unroll 4
+        for (int i = 0; i < (TILE_ROWS + 2) / 3; i++)
+            three[i] += step;
 #endif
     }
+    /* Otherwise the compiler keeps the addresses of the prefetches, and sums go to the stack. */
+    __asm__("" : "+r"(params.ld));
 #pragma GCC unroll 16
     for (int i = 0; i < TILE_ROWS; i++)
 #pragma GCC unroll 4
@@ -137,15 +151,32 @@ static inline void multiply_tile(tile_params params, const float *left, const fl
         }
 }
 
+/* Functions of their own: what the caller keeps in registers would push sums to the stack. */
+static __attribute__((noinline, unused)) void multiply_tile(tile_params params, const float *left,
+                                                            const float *right, int64_t depth) {
+    multiply_lines(params, left, 1, right, depth);
+}
+
+static __attribute__((noinline, unused)) void multiply_in_place(tile_params params,
+                                                                const float *left, int64_t line,
+                                                                const float *right, int64_t depth) {
+    multiply_lines(params, left, line, right, depth);
+}
+
 /* The same for a tile of which only n_rows x n_cols are inside y: through a full tile on the stack,
  * so that edges take the same operations as the rest. */
-static inline void multiply_edge(tile_params params, const float *left, const float *right,
-                                 int64_t depth, int64_t n_rows, int64_t n_cols) {
+static inline void multiply_edge(tile_params params, const float *left, int64_t line,
+                                 const float *right, int64_t depth, int64_t n_rows,
+                                 int64_t n_cols) {
     float whole[TILE_ROWS * TILE_COLS] = {0};
     if (params.beta != 0.0f)
         for (int64_t i = 0; i < n_rows; i++)
             memcpy(whole + i * TILE_COLS, params.y + i * params.ld, (size_t)n_cols * sizeof *whole);
-    multiply_tile((tile_params){whole, TILE_COLS, params.alpha, params.beta}, left, right, depth);
+    const tile_params inside = {whole, TILE_COLS, params.alpha, params.beta};
+    if (line == 1)
+        multiply_tile(inside, left, right, depth);
+    else
+        multiply_in_place(inside, left, line, right, depth);
     for (int64_t i = 0; i < n_rows; i++)
         memcpy(params.y + i * params.ld, whole + i * TILE_COLS, (size_t)n_cols * sizeof *whole);
 }

@@ -137,7 +137,7 @@ static void add_to_keys(float *to, int64_t ld, const float *lefts, const float *
             if (at.n_keys - k >= TILE_ROWS && dim - p >= TILE_COLS)
                 multiply_tile(params, left, right, depth);
             else
-                multiply_edge(params, left, right, depth, smaller(TILE_ROWS, at.n_keys - k),
+                multiply_edge(params, left, 1, right, depth, smaller(TILE_ROWS, at.n_keys - k),
                               smaller(TILE_COLS, dim - p));
         }
     }

@@ -12,6 +12,7 @@
 enum {
     BLOCK_PANELS = 8,   // panels per side of a task
     DEPTH_CHUNK = 2048, // most depth packed at once; a multiple of TILE_DEPTH
+    ALONG_DEPTHS = 32,  // depths packed at a time where lines are contiguous
     THIN = 4            // with fewer rows of y packing costs more than it saves
 };
 
@@ -44,20 +45,69 @@ static float *right_panel(const struct product *p, int64_t j, int64_t k0) {
     return p->right + panel_at(p, j, k0, p->cols, TILE_COLS);
 }
 
+/* Whether a panel of the left side is read where it is: its depths are contiguous f32, and it needs
+ * no padding. Rows that are a multiple of a page apart would evict each other from the cache. */
+static int is_in_place(const struct product *p, int64_t i) {
+#if defined(__aarch64__) || ACT_IS_HALF
+    (void)p, (void)i;
+    return 0;
+#else
+    return p->a_depth == 1 && p->a_row % 1024 != 0 && i + TILE_ROWS <= p->rows;
+#endif
+}
+
+/* Packs n_panels whole panels of one pass, `width` contiguous lines each, a few depths at a time:
+ * values of one depth lie side by side in memory, and panels a multiple of a page apart. */
+static inline __attribute__((always_inline)) void pack_along(float *to, const act *from,
+                                                             int64_t depth_step, int64_t n_panels,
+                                                             int64_t depth, int64_t width) {
+    for (int64_t k0 = 0; k0 < depth; k0 += ALONG_DEPTHS)
+        for (int64_t i = 0; i < n_panels; i++)
+            for (int64_t k = k0; k < smaller(depth, k0 + ALONG_DEPTHS); k++) {
+                float *panel = to + (i * depth + k) * width;
+                const act *lines = from + k * depth_step + i * width;
+#if ACT_IS_HALF
+                for (int64_t line = 0; line < width; line++)
+                    panel[line] = get(lines[line]);
+#else
+                memcpy(panel, lines, (size_t)width * sizeof *panel);
+#endif
+            }
+}
+
+/* The whole panels of a task whose lines are contiguous; returns the first line that is left. */
+static int64_t pack_left_along(const struct product *p, int64_t first, int64_t end) {
+    const int64_t n = p->a_row == 1 ? (end - first) / TILE_ROWS : 0;
+    for (int64_t k0 = 0; n > 0 && k0 < p->depth; k0 += TILE_DEPTH)
+        pack_along(left_panel(p, first, k0), p->a + first + k0 * p->a_depth, p->a_depth, n,
+                   smaller(TILE_DEPTH, p->depth - k0), TILE_ROWS);
+    return first + n * TILE_ROWS;
+}
+
+static int64_t pack_right_along(const struct product *p, int64_t first, int64_t end) {
+    const int64_t n = p->b_col == 1 ? (end - first) / TILE_COLS : 0;
+    for (int64_t k0 = 0; n > 0 && k0 < p->depth; k0 += TILE_DEPTH)
+        pack_along(right_panel(p, first, k0), p->b + first + k0 * p->b_depth, p->b_depth, n,
+                   smaller(TILE_DEPTH, p->depth - k0), TILE_COLS);
+    return first + n * TILE_COLS;
+}
+
 static void pack_left_task(const struct product *p, int64_t task) {
     const int64_t first = task * TILE_ROWS * BLOCK_PANELS;
     const int64_t end = smaller(p->rows, first + TILE_ROWS * BLOCK_PANELS);
-    for (int64_t i = first; i < end; i += TILE_ROWS)
+    for (int64_t i = pack_left_along(p, first, end); i < end; i += TILE_ROWS) {
+        if (is_in_place(p, i)) continue;
         for (int64_t k0 = 0; k0 < p->depth; k0 += TILE_DEPTH)
             pack_left(left_panel(p, i, k0), p->a + i * p->a_row + k0 * p->a_depth, p->a_row,
                       p->a_depth, smaller(TILE_ROWS, p->rows - i),
                       smaller(TILE_DEPTH, p->depth - k0));
+    }
 }
 
 static void pack_right_task(const struct product *p, int64_t task) {
     const int64_t first = task * TILE_COLS * BLOCK_PANELS;
     const int64_t end = smaller(p->cols, first + TILE_COLS * BLOCK_PANELS);
-    for (int64_t j = first; j < end; j += TILE_COLS)
+    for (int64_t j = pack_right_along(p, first, end); j < end; j += TILE_COLS)
         for (int64_t k0 = 0; k0 < p->depth; k0 += TILE_DEPTH)
             pack_right(right_panel(p, j, k0), p->b + j * p->b_col + k0 * p->b_depth, p->b_col,
                        p->b_depth, smaller(TILE_COLS, p->cols - j),
@@ -79,10 +129,21 @@ static void multiply_panels(const struct product *p, int64_t i, int64_t j, int64
     const int64_t depth = smaller(TILE_DEPTH, p->depth - k0);
     const tile_params params = {p->y + i * p->ld + j, p->ld, p->alpha, k0 == 0 ? p->beta : 1.0f};
     const int64_t n_rows = p->rows - i, n_cols = p->cols - j;
-    if (n_rows >= TILE_ROWS && n_cols >= TILE_COLS)
+    const int is_whole = n_rows >= TILE_ROWS && n_cols >= TILE_COLS;
+#if !ACT_IS_HALF
+    if (is_in_place(p, i)) {
+        const float *lines = p->a + i * p->a_row + k0;
+        if (is_whole)
+            multiply_in_place(params, lines, p->a_row, right, depth);
+        else
+            multiply_edge(params, lines, p->a_row, right, depth, TILE_ROWS, n_cols);
+        return;
+    }
+#endif
+    if (is_whole)
         multiply_tile(params, left, right, depth);
     else
-        multiply_edge(params, left, right, depth, smaller(n_rows, TILE_ROWS),
+        multiply_edge(params, left, 1, right, depth, smaller(n_rows, TILE_ROWS),
                       smaller(n_cols, TILE_COLS));
 }
 
