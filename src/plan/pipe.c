@@ -39,6 +39,14 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
     return STRAIT_OK;
 }
 
+int strait_pipe_steps(const strait_pipe *pipe, int n) {
+    return pipe->staleness > 0 ? 5 : n;
+}
+
+int strait_pipe_in_flight(const strait_pipe *pipe) {
+    return pipe->n_microbatches * (1 + pipe->staleness);
+}
+
 /* A stage in the middle of the pipeline has a codec on both sides, the first and last on one. */
 double strait_pipe_codec_s(const strait_pipe *pipe, int stage) {
     return (stage > 0 ? pipe->links[stage - 1].codec_s : 0) +

@@ -37,12 +37,20 @@ typedef struct strait_pipe {
     strait_pipe_wire wire;
     int clips;                // updates wait for the norm of the gradients of all stages
     double control_s;         // one-way delay between a stage and the coordinator
+    int staleness;            // 1: updates are one step late, so that a step begins without them
     double microbatch_tokens; // 0: tokens per second are not wanted
 } strait_pipe;
 
 /* Rejects a pipeline without stages or microbatches, and costs that are negative or not finite;
  * STRAIT_EINVAL names the stage or link. The functions below expect a pipeline that passed. */
 strait_err strait_pipe_check(const strait_pipe *pipe);
+
+/* The most microbatches that a stage can have in flight: of a step, or of two. */
+int strait_pipe_in_flight(const strait_pipe *pipe);
+
+/* How many steps to simulate for the seconds of one in a long run: `n`, or with late updates more,
+ * because the first ones fill the pipeline and after them every second one takes the same time. */
+int strait_pipe_steps(const strait_pipe *pipe, int n);
 
 /* Codec time of one pass of a stage: decoding what arrives and encoding what is sent. */
 double strait_pipe_codec_s(const strait_pipe *pipe, int stage);

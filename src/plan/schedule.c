@@ -44,7 +44,7 @@ static int can_backward(const strait_schedule_spec *spec, const strait_schedule_
 /* A slot is free again only when the weight gradients are added, which still read its activations.
  */
 static int can_forward(const strait_schedule_spec *spec, const strait_schedule_state *state) {
-    const int n_inputs = spec->stage == 0 ? spec->n_microbatches : state->n_inputs;
+    const int n_inputs = spec->stage == 0 ? spec->n_microbatches + spec->n_ahead : state->n_inputs;
     return state->n_forward < n_inputs && state->n_forward - state->n_weights < spec->window;
 }
 
@@ -55,10 +55,13 @@ strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
     if (can_backward(spec, state))
         return (strait_schedule_action){
             is_split(spec) ? STRAIT_ACTION_INPUT : STRAIT_ACTION_BACKWARD, state->n_backward};
-    if (can_forward(spec, state))
+    const int is_ahead = state->n_forward >= spec->n_microbatches;
+    if (can_forward(spec, state) && !is_ahead)
         return (strait_schedule_action){STRAIT_ACTION_FORWARD, state->n_forward};
     if (state->n_weights < state->n_backward)
         return (strait_schedule_action){STRAIT_ACTION_WEIGHTS, state->n_weights};
+    if (can_forward(spec, state) && state->n_forward < spec->n_microbatches + spec->n_ahead)
+        return (strait_schedule_action){STRAIT_ACTION_FORWARD, state->n_forward};
     return (strait_schedule_action){STRAIT_ACTION_WAIT, -1};
 }
 
@@ -72,8 +75,8 @@ void strait_schedule_done(strait_schedule_state *state, strait_schedule_action a
 }
 
 int strait_schedule_slot(const strait_schedule_spec *spec, int microbatch) {
-    return microbatch %
-           spec->window; // microbatches in flight are consecutive, so no two share a slot
+    /* Microbatches in flight are consecutive, also from one step to the next. */
+    return (spec->first + microbatch) % spec->window;
 }
 
 int strait_schedule_leading(const unsigned char *arrived, int from, int n_microbatches) {
@@ -135,7 +138,7 @@ static void measured_windows(const strait_pipe *pipe, int *windows) {
                                 pace;
             slots += away + (away < 1 ? away : 1) / 2;
         }
-        const double most = pipe->n_microbatches;
+        const double most = strait_pipe_in_flight(pipe);
         windows[i] = (int)(slots < most ? ceil(slots - 1e-9) : most);
     }
 }
@@ -151,7 +154,7 @@ strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind
     for (int i = 0; i < n; i++) {
         if (kind == STRAIT_SCHEDULE_FILL) windows[i] = i < n - 1 ? pipe->n_microbatches : 1;
         if (kind == STRAIT_SCHEDULE_1F1B)
-            windows[i] = n - i < pipe->n_microbatches ? n - i : pipe->n_microbatches;
+            windows[i] = n - i < strait_pipe_in_flight(pipe) ? n - i : strait_pipe_in_flight(pipe);
         if (caps != NULL && caps[i] < 1)
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "stage %d: its memory does not hold one microbatch; use a smaller "

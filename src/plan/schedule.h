@@ -5,6 +5,7 @@
  *     the backward pass of the next microbatch, when its gradient has arrived
  *     the forward pass of the next one, when its input has arrived and a slot is free
  *     weight gradients that were deferred (split schedules)
+ *     the forward pass of the next step, where that may begin (late updates)
  *     wait
  *
  * A stage is never idle when it could compute. The window bounds its memory: a microbatch holds one
@@ -49,12 +50,16 @@ typedef struct strait_schedule_spec {
     strait_schedule_kind kind;
     int n_stages, stage, n_microbatches;
     int window; // slots, at least 1
+    /* Late updates (train.staleness 1): microbatches of the next step, which follow those of this
+     * one, whose forward passes may begin; 0 on the last stage. */
+    int n_ahead;
+    int first; // microbatches before this step, modulo window: so that no two share a slot
 } strait_schedule_spec;
 
 /* Zeroed at the start of each step. Counts are of leading microbatches: n_inputs is 3 when the
  * inputs of 0, 1 and 2 have arrived but that of 3 has not, whether or not that of 4 has. */
 typedef struct strait_schedule_state {
-    int n_inputs;                         // arrived; the first stage needs none
+    int n_inputs;                         // arrived, of the next step too; the first needs none
     int n_gradients;                      // arrived; the last stage needs none
     int n_forward, n_backward, n_weights; // done
 } strait_schedule_state;

@@ -14,6 +14,7 @@ struct stage {
     double allowed_s;              // when the update may begin; INFINITY: unknown
     int step;
     int is_updating, is_waiting;  // is_waiting: for the update to be allowed
+    int n_updates;                // late updates: applied
     int n_inputs, n_gradients;    // arrived, over all steps
     int n_computed[2], n_sent[2]; // activations, gradients, over all steps
     strait_simulate_stage seen;
@@ -32,6 +33,9 @@ struct simulation {
     double *wires;       // when each is free again: two per stage
     int total;           // microbatches of all steps
     int n_finished;      // stages whose norms the coordinator has, with `clips`
+    int n_allowed;       // late updates: steps whose norms the coordinator has
+    double known_s;      // when the stages know the last of them
+    int n_skipped;       // steps at the beginning that do not count
     double now, first_end, last_end;
     int n_spans;
 };
@@ -71,16 +75,40 @@ static void allow_updates(struct simulation *sim) {
     sim->n_finished = 0;
 }
 
+static void note_end(struct simulation *sim, const struct stage *p) {
+    if (p->step <= sim->n_skipped && sim->now > sim->first_end) sim->first_end = sim->now;
+    if (sim->now > sim->last_end) sim->last_end = sim->now;
+}
+
+/* With late updates the next step goes on; its first forward passes may be done. */
+static void finish_late(struct simulation *sim, struct stage *p) {
+    note_end(sim, p);
+    p->step++;
+    p->state = (strait_schedule_state){.n_forward = p->state.n_forward - p->spec.n_microbatches};
+    p->spec.first = (p->spec.first + p->spec.n_microbatches) % p->spec.window;
+    for (int i = 0; i < sim->pipe->n_stages; i++)
+        if (sim->stages[i].step <= sim->n_allowed) return;
+    sim->n_allowed++;
+    sim->known_s = sim->now + 2.0 * sim->pipe->control_s;
+}
+
 static void finish_step(struct simulation *sim, struct stage *p) {
+    if (sim->pipe->staleness > 0) {
+        finish_late(sim, p);
+        return;
+    }
     p->is_waiting = 1;
     p->allowed_s = sim->pipe->clips ? INFINITY : sim->now;
     if (sim->pipe->clips && ++sim->n_finished == sim->pipe->n_stages) allow_updates(sim);
 }
 
 static void begin_next_step(struct simulation *sim, struct stage *p) {
-    if (p->step == 0 && sim->now > sim->first_end) sim->first_end = sim->now;
-    if (sim->now > sim->last_end) sim->last_end = sim->now;
     p->is_updating = 0;
+    if (sim->pipe->staleness > 0) {
+        p->n_updates++;
+        return;
+    }
+    note_end(sim, p);
     p->step++;
     p->state = (strait_schedule_state){0};
 }
@@ -167,10 +195,11 @@ static int deliver(struct simulation *sim) {
 
 /* A fast neighbour may already send messages of the next step, which must not count towards this
  * one. */
-static int of_step(const struct simulation *sim, int n_arrived, int step) {
+static int of_step(const struct simulation *sim, int n_arrived, int step, int n_ahead) {
     const int n = n_arrived - step * sim->pipe->n_microbatches;
+    const int most = sim->pipe->n_microbatches + n_ahead;
     if (n < 0) return 0;
-    return n < sim->pipe->n_microbatches ? n : sim->pipe->n_microbatches;
+    return n < most ? n : most;
 }
 
 /* Messages that are queued for the wire or being put on it. */
@@ -210,10 +239,31 @@ static void count_messages(struct simulation *sim) {
     }
 }
 
+/* Late updates: which ones a stage can apply, and whether it may begin the step after its own. */
+static int can_update(const struct simulation *sim, const struct stage *p) {
+    const int n = sim->n_allowed - (sim->known_s > sim->now);
+    return sim->pipe->staleness > 0 && p->n_updates < n;
+}
+
+static void look_ahead(const struct simulation *sim, int stage, struct stage *p) {
+    const int is_last = stage == sim->pipe->n_stages - 1;
+    const int has_next = p->step + 1 < sim->params->n_steps;
+    p->spec.n_ahead = sim->pipe->staleness > 0 && has_next && !is_last && p->n_updates >= p->step
+                          ? sim->pipe->n_microbatches
+                          : 0;
+}
+
 /* Starts the next action or update of an idle stage. Returns 0 when there is none to start. */
 static int begin(struct simulation *sim, int stage) {
     struct stage *p = &sim->stages[stage];
     if (isfinite(p->ends_s) || p->step == sim->params->n_steps) return 0;
+    if (can_update(sim, p)) {
+        p->is_updating = 1;
+        occupy(sim, stage, sim->pipe->stages[stage].update_s, STRAIT_SIM_UPDATE);
+        return 1;
+    }
+    if (sim->pipe->staleness > 0 && p->n_updates < p->step - 1) return 0; // its weights are missing
+    look_ahead(sim, stage, p);
     if (p->is_waiting) {
         if (p->allowed_s > sim->now) return 0;
         p->is_waiting = 0;
@@ -221,8 +271,8 @@ static int begin(struct simulation *sim, int stage) {
         occupy(sim, stage, sim->pipe->stages[stage].update_s, STRAIT_SIM_UPDATE);
         return 1;
     }
-    p->state.n_inputs = of_step(sim, p->n_inputs, p->step);
-    p->state.n_gradients = of_step(sim, p->n_gradients, p->step);
+    p->state.n_inputs = of_step(sim, p->n_inputs, p->step, p->spec.n_ahead);
+    p->state.n_gradients = of_step(sim, p->n_gradients, p->step, 0);
     p->action = strait_schedule_next(&p->spec, &p->state);
     if (p->action.kind == STRAIT_ACTION_WAIT) return 0;
     if (p->action.kind == STRAIT_ACTION_FINISH) {
@@ -260,6 +310,8 @@ static double next_event(const struct simulation *sim) {
         const struct stage *p = &sim->stages[i];
         next = sooner(next, p->ends_s);
         if (p->is_waiting) next = sooner(next, p->allowed_s);
+        if (p->n_updates < sim->n_allowed && sim->known_s > sim->now)
+            next = sooner(next, sim->known_s);
         next = sooner(next, next_arrival(sim, i, ACTIVATION));
         next = sooner(next, next_arrival(sim, i, GRADIENT));
         for (int w = 0; w < 2; w++)
@@ -298,8 +350,11 @@ static strait_err prepare(struct simulation *sim) {
     }
     for (int i = 0; i < pipe->n_stages; i++) {
         struct stage *p = &sim->stages[i];
-        p->spec = (strait_schedule_spec){sim->params->kind, pipe->n_stages, i, pipe->n_microbatches,
-                                         sim->params->windows[i]};
+        p->spec = (strait_schedule_spec){.kind = sim->params->kind,
+                                         .n_stages = pipe->n_stages,
+                                         .stage = i,
+                                         .n_microbatches = pipe->n_microbatches,
+                                         .window = sim->params->windows[i]};
         p->ends_s = INFINITY;
         STRAIT_TRY(strait_schedule_check(&p->spec));
     }
@@ -310,7 +365,8 @@ static void report(struct simulation *sim, strait_simulate_stage *stages,
                    strait_simulate_result *out) {
     const int n_stages = sim->pipe->n_stages, n_steps = sim->params->n_steps;
     *out = (strait_simulate_result){.n_spans = sim->n_spans};
-    out->seconds = n_steps > 1 ? (sim->last_end - sim->first_end) / (n_steps - 1) : sim->last_end;
+    out->seconds = n_steps > 1 ? (sim->last_end - sim->first_end) / (n_steps - 1 - sim->n_skipped)
+                               : sim->last_end;
     if (out->seconds > 0)
         out->tokens_per_s = sim->pipe->microbatch_tokens * sim->pipe->n_microbatches / out->seconds;
     for (int i = 0; i < n_stages; i++) {
@@ -326,6 +382,7 @@ strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params
     STRAIT_TRY(check(pipe, params));
     struct simulation sim = {
         .pipe = pipe, .params = params, .total = pipe->n_microbatches * params->n_steps};
+    sim.n_skipped = pipe->staleness > 0 && params->n_steps > 2 ? (params->n_steps - 1) / 2 : 0;
     strait_err err;
     STRAIT_TRY_GOTO(err, done, prepare(&sim));
     while (isfinite(sim.now)) {

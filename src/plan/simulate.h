@@ -5,7 +5,8 @@
  * bit. A stage computes one action at a time, codecs included. A split backward pass sends its
  * gradient after the gradient of the input, any other pass at its end. At the end of a step a stage
  * updates its weights and begins the next step; with `clips` the update waits until the norms of
- * all stages have gone to the coordinator and their sum has come back.
+ * all stages have gone to the coordinator and their sum has come back. With `staleness` a stage may
+ * begin a step as soon as it has applied the update before the last: see docs/staleness.md.
  *
  * The simulation is deterministic: equal inputs give equal results, bit for bit. */
 #pragma once
@@ -31,7 +32,7 @@ typedef struct strait_simulate_span {
 typedef struct strait_simulate_params {
     strait_schedule_kind kind;
     const int *windows;          // per stage: strait_schedule_windows
-    int n_steps;                 // at least 1; with more, `seconds` excludes the first
+    int n_steps;                 // at least 1; with more, `seconds` excludes the first ones
     strait_simulate_span *spans; // memory of the caller, filled by order of start; or NULL
     int capacity;                // of spans; those beyond it are counted, not kept
 } strait_simulate_params;

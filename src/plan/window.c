@@ -4,7 +4,8 @@
 
 static strait_err seconds(const strait_pipe *pipe, strait_schedule_kind kind, const int *windows,
                           double *out) {
-    const strait_simulate_params params = {.kind = kind, .windows = windows, .n_steps = 1};
+    const strait_simulate_params params = {
+        .kind = kind, .windows = windows, .n_steps = strait_pipe_steps(pipe, 1)};
     strait_simulate_result result;
     STRAIT_TRY(strait_simulate(pipe, &params, NULL, &result));
     *out = result.seconds;
@@ -21,7 +22,7 @@ static void widen(int *windows, const int *widest, int n_stages, int splits) {
 /* The largest windows that memory, the step and the rule that windows never grow allow. */
 static void find_widest(const strait_pipe *pipe, const int *caps, int *widest) {
     for (int i = 0; i < pipe->n_stages; i++) {
-        widest[i] = pipe->n_microbatches;
+        widest[i] = strait_pipe_in_flight(pipe);
         if (caps != NULL && caps[i] < widest[i]) widest[i] = caps[i];
         if (i > 0 && widest[i] > widest[i - 1]) widest[i] = widest[i - 1];
     }
@@ -33,7 +34,7 @@ static strait_err fit(const strait_pipe *pipe, strait_schedule_kind kind, const 
                       double slack, int *windows) {
     double best = 0, now = 0;
     STRAIT_TRY(seconds(pipe, kind, widest, &best));
-    for (int n = 0; n < pipe->n_microbatches; n++) {
+    for (int n = 0; n < strait_pipe_in_flight(pipe); n++) {
         STRAIT_TRY(seconds(pipe, kind, windows, &now));
         if (now <= best * (1 + slack)) break;
         widen(windows, widest, pipe->n_stages, kind == STRAIT_SCHEDULE_SPLIT);

@@ -165,6 +165,54 @@ static void rejects_invalid_numbers(void **state) {
     CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "0 stages");
 }
 
+/* Seconds per step in a long run. */
+static double long_run(rig *r, strait_schedule_kind kind, int staleness) {
+    strait_simulate_result result;
+    r->pipe.staleness = staleness;
+    r->pipe.clips = 1;
+    CHECK_OK(strait_window_fit(&r->pipe, kind, NULL, 0, r->windows));
+    const strait_simulate_params params = {
+        .kind = kind, .windows = r->windows, .n_steps = strait_pipe_steps(&r->pipe, 3)};
+    CHECK_OK(strait_simulate(&r->pipe, &params, NULL, &result));
+    return result.seconds;
+}
+
+/* With late updates only the work of a stage counts, as long as a step takes longer than half of
+ * the way there and back. Otherwise two steps share one such way. */
+static void late_updates_hide_the_drain(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 4, 16, (strait_pipe_stage){1, 1, 1, 0}, (strait_pipe_link){.delay_s = 2});
+    CHECK(long_run(&r, STRAIT_SCHEDULE_WINDOW, 0) > 16 * 3 + 6 * 2);
+    CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), 16 * 3, 0);
+    rig_make(&r, 4, 2, (strait_pipe_stage){1, 1, 1, 0}, (strait_pipe_link){.delay_s = 1000});
+    const double drained = long_run(&r, STRAIT_SCHEDULE_WINDOW, 0);
+    CHECK_NEAR(drained, 6000, 30);
+    CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), drained / 2, 10);
+    r.pipe.control_s = 500; // the norm goes to the coordinator and back
+    CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), drained / 2 + 500, 10);
+}
+
+static void late_updates_never_take_longer(void **state) {
+    (void)state;
+    dice d = {7, 0};
+    for (int i = 0; i < 200; i++) {
+        rig r;
+        rig_make(&r, 2 + dice_roll(&d, 6), 1 + dice_roll(&d, 12), (strait_pipe_stage){0},
+                 free_link);
+        for (int k = 0; k < r.pipe.n_stages; k++) {
+            r.stages[k] = (strait_pipe_stage){dice_real(&d), dice_real(&d), dice_real(&d),
+                                              dice_real(&d) / 4};
+            r.links[k] = (strait_pipe_link){.delay_s = 5 * dice_real(&d)};
+        }
+        const strait_schedule_kind kind = dice_roll(&d, 2) ? STRAIT_SCHEDULE_WINDOW
+                                                           : STRAIT_SCHEDULE_SPLIT;
+        const double drained = long_run(&r, kind, 0), late = long_run(&r, kind, 1);
+        if (late > drained * 1.02)
+            fail_msg("pipeline %d: %g s late, %g s drained", i, late, drained);
+    }
+}
+
 static void survives_failing_allocations(void **state) {
     (void)state;
     rig r;
@@ -189,6 +237,8 @@ int main(void) {
         cmocka_unit_test(split_drains_faster),
         cmocka_unit_test(updates_wait_for_clipping),
         cmocka_unit_test(overlaps_consecutive_steps),
+        cmocka_unit_test(late_updates_hide_the_drain),
+        cmocka_unit_test(late_updates_never_take_longer),
         cmocka_unit_test(rejects_invalid_numbers),
         cmocka_unit_test(survives_failing_allocations),
     };
