@@ -70,6 +70,7 @@ typedef struct strait_trainer_info {
     size_t device_bytes;                      // sum of stages[].used
     strait_trainer_memory memory;
     int n_stages;
+    int staleness; // steps that updates are late
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
 } strait_trainer_info;
 
@@ -111,6 +112,7 @@ typedef struct strait_trainer_report {
     double forward_bytes_per_token, backward_bytes_per_token;
     double ratio_forward, ratio_backward;
     double bubble;       // share of the step in which stages were idle, mean over stages
+    int staleness;       // steps that the update of this step is late (train.staleness)
     double reduce_bytes; // received by a replica from others of its stage, where that is most
     /* Per boundary, the share of activations and of gradients that its codec lost. */
     int n_boundaries;

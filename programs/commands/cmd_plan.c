@@ -109,12 +109,13 @@ static void describe(outlook *o) {
                             .stages = o->stages,
                             .links = o->links,
                             .clips = 1,
+                            .staleness = r->staleness,
                             .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
 }
 
 /* Chooses windows as training does; fill-drain ignores stages.window. */
 static strait_err choose_windows(const strait_run *run, outlook *o) {
-    const int64_t n = o->plan.n_microbatches;
+    const int64_t n = strait_run_plan_slots_max(&o->plan);
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
     STRAIT_TRY(strait_window_fit(&o->pipe, o->plan.schedule, NULL, 0.02, o->windows));
     strait_limits_widen(&o->plan, NULL, o->windows);
@@ -130,7 +131,7 @@ static strait_err without_links(const outlook *o, double *out) {
     strait_pipe pipe = o->pipe;
     pipe.links = free_links;
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = strait_pipe_steps(&o->pipe, 1)};
     strait_simulate_result result;
     STRAIT_TRY(strait_simulate(&pipe, &params, NULL, &result));
     *out = result.seconds;
@@ -142,7 +143,7 @@ static strait_err on_meter(const outlook *o, double *out) {
     strait_pipe_link links[STRAIT_RUN_STAGES];
     strait_pipe pipe = o->pipe;
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = strait_pipe_steps(&o->pipe, 1)};
     strait_simulate_result result;
     if (o->plan.meter_bps == 0.0) return STRAIT_OK;
     for (int i = 0; i + 1 < pipe.n_stages; i++)
@@ -175,7 +176,7 @@ static strait_err predict(const strait_run *run, outlook *o) {
     (void)strait_limits_join_windows(&o->plan, o->windows, o->joined);
     STRAIT_TRY(count_messages(run, o));
     const strait_simulate_params params = {
-        .kind = o->plan.schedule, .windows = o->joined, .n_steps = 1};
+        .kind = o->plan.schedule, .windows = o->joined, .n_steps = strait_pipe_steps(&o->pipe, 1)};
     /* The delay of a message depends on the pace of the step, and the pace on the delay: iterate.
      */
     double pace_s = 1e6;
@@ -308,10 +309,10 @@ static void print_limit(const outlook *o) {
 
 static void print_outlook(const char *path, const outlook *o) {
     const strait_run_plan *r = &o->plan;
-    printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens\n", path, r->n_stages,
+    printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens%s\n", path, r->n_stages,
            strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
            (long long)r->n_microbatches, r->n_microbatches == 1 ? "" : "es",
-           o->pipe.microbatch_tokens);
+           o->pipe.microbatch_tokens, r->staleness > 0 ? ", updates one step late" : "");
     printf("each %s on a device of its own: %s\n\n",
            r->n_members > r->n_stages ? "replica of a stage" : "stage", o->times.device);
     print_stages(o);

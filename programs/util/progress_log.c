@@ -63,6 +63,8 @@ static void on_opened(void *user, const strait_trainer_info *info, int64_t step)
                         (long long)log->n_steps, (long long)log->batch_tokens, tokens);
     if (info->sources[0] != '\0')
         strait_progress_say(&log->progress, "training data: %s", info->sources);
+    if (info->staleness > 0)
+        strait_progress_say(&log->progress, "updates are one step late (train.staleness)");
     if (step > 0) strait_progress_say(&log->progress, "resuming after step %lld", (long long)step);
     log->began = strait_files_seconds();
     log->first_step = step;

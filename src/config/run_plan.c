@@ -238,6 +238,8 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .schedule = make_schedule(run),
         .meter_bps = run->link.meter.rate,
         .meter_delay_s = run->link.meter.delay,
+        .staleness = (int)run->train.staleness,
+        .extrapolation = (float)run->train.extrapolation,
         .recomputes = run->train.recompute,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
         .scratch_bytes = scratch_of(run),
@@ -262,6 +264,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     STRAIT_TRY(make_pipeline(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_emulate(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_lora(run, &plan));
+    STRAIT_TRY(strait_run_plan_check_late(&plan));
     *out = plan;
     return STRAIT_OK;
 }

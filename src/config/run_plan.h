@@ -35,6 +35,8 @@ typedef struct strait_run_plan {
     double up_bps[STRAIT_RUN_MEMBERS],
         down_bps[STRAIT_RUN_MEMBERS]; // of each replica; 0: unlimited
     double meter_bps, meter_delay_s;  // meter of Protocol NanoGPT; 0: not wanted
+    int staleness;                    // steps that updates are late: 0 or 1
+    float extrapolation;              // of late weights, in updates
     int recomputes;
     size_t logit_bytes;   // logits that the head computes at a time; 0: as suits a CPU
     size_t scratch_bytes; // that the device needs per stage for its kernels
@@ -105,6 +107,17 @@ strait_emulate_spec strait_run_plan_emulate(const strait_run_plan *plan, int sta
 /* Fills in the adapters of train.lora. strait_run_plan_init does so itself. STRAIT_ECONFIG for
  * targets that the model does not have, and for a codec that would have to be trained. */
 strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan);
+
+/* Refuses what late updates (train.staleness) cannot be combined with. strait_run_plan_init does so
+ * itself. */
+strait_err strait_run_plan_check_late(const strait_run_plan *plan);
+
+/* Refuses what the workers of a swarm cannot compute: late updates. Their step protocol has one
+ * command at a time, which a lost worker's successor repeats. */
+strait_err strait_run_plan_check_swarm(const strait_run_plan *plan);
+
+/* The most microbatches that a stage may hold: those of a step, and with late updates of two. */
+int64_t strait_run_plan_slots_max(const strait_run_plan *plan);
 
 /* "stage 2", or "stage 2, replica 1" where the stage has several. */
 void strait_run_plan_member_name(const strait_run_plan *plan, int member, char *out, size_t size);

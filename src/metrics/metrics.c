@@ -214,6 +214,7 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     put(&l, ",\"tokens\":%lld,\"time\":%.3f", (long long)metrics->tokens, step->time);
     if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
     if (step->reduce_bytes > 0.0) put_real(&l, "reduce_bytes", 9, step->reduce_bytes);
+    if (step->staleness > 0) put(&l, ",\"staleness\":%d", step->staleness);
     put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
     put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
     if (step->leak != NULL) {

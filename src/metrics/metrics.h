@@ -26,6 +26,7 @@ typedef struct strait_metrics_step {
     double time;          // seconds since 1970 when the step ended
     double meter_seconds; // omitted when 0
     double reduce_bytes;  // received by a replica from others of its stage; omitted when 0
+    int staleness;        // steps that its update is late; omitted when 0
     int n_boundaries;     // up to 63; with 0 the residuals are omitted
     const double *residual_forward, *residual_backward;
     const double *leak, *corrections; // per boundary; with a NULL leak these five are omitted

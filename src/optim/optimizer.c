@@ -269,6 +269,11 @@ strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_
     return STRAIT_OK;
 }
 
+void strait_optimizer_measure_at(struct strait_optimizer *opt, const strait_param *params) {
+    for (int i = 0; i < opt->n; i++)
+        opt->grads[i] = params[i].grad;
+}
+
 strait_tensor strait_optimizer_squared_norms(const struct strait_optimizer *opt) {
     return opt->squared_norms;
 }

@@ -90,6 +90,9 @@ int strait_optim_is_named(const char *patterns, const char *name);
  * theirs; 0 for parameters that are frozen at `step`, whatever their gradient. */
 strait_err strait_optimizer_measure(struct strait_optimizer *opt, struct strait_stream *s,
                                     int64_t step);
+/* From now on measures the gradients of these n parameters instead of its own: those of a step
+ * whose update comes later. */
+void strait_optimizer_measure_at(struct strait_optimizer *opt, const strait_param *params);
 strait_tensor strait_optimizer_squared_norms(const struct strait_optimizer *opt); // [n x 1]
 
 /* [2 x 1]: the factor on every gradient, and the norm. Before the first clip the factor is 0. */

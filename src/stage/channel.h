@@ -48,10 +48,14 @@ struct strait_stage_channel_ops {
      * gather returns. */
     strait_err (*send)(struct strait_stage_channel *channel, int member,
                        const strait_stage_command *command);
-    /* Delivers what was queued and waits for those replies, which are then in channel->replies.
-     * STRAIT_EAGAIN: the stages went back to an earlier step, nothing was gathered. Any other error
-     * of a stage or of the way to it is returned, except that of SAVE, which its reply alone has:
-     * the stage works on. The queue is empty afterwards either way. */
+    /* Delivers what was queued without waiting, while the members may still work on one delivery
+     * before; each gather then waits for the oldest. NULL: members take one command at a time. */
+    strait_err (*post)(struct strait_stage_channel *channel);
+    /* Delivers what was queued, unless a delivery is under way, and waits for those replies, which
+     * are then in channel->replies. STRAIT_EAGAIN: the stages went back to an earlier step, nothing
+     * was gathered. Any other error of a stage or of the way to it is returned, except that of
+     * SAVE, which its reply alone has: the stage works on. The queue is empty afterwards either
+     * way. */
     strait_err (*gather)(struct strait_stage_channel *channel);
     /* Tells the stages to leave and releases the implementation's state. */
     void (*close)(struct strait_stage_channel *channel);

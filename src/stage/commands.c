@@ -18,8 +18,9 @@ static const strait_field connect[] = {COMMAND(INT, connect.replica), COMMAND(BY
 static const strait_field open[] = {COMMAND(INT, open.n_slots), COMMAND(FLAG, open.may_reuse)};
 static const strait_field load[] = {COMMAND(TEXT, load.folder)};
 static const strait_field gradients[] = {
-    COMMAND(I64, gradients.step), COMMAND(FLAG, gradients.mute_prev),
-    COMMAND(FLAG, gradients.mute_next), COMMAND(BYTES, gradients.owners)};
+    COMMAND(I64, gradients.step),        COMMAND(FLAG, gradients.mute_prev),
+    COMMAND(FLAG, gradients.mute_next),  COMMAND(BYTES, gradients.owners),
+    COMMAND(FLAG, gradients.has_update), COMMAND(F32, gradients.factor)};
 static const strait_field update[] = {COMMAND(I64, update.step), COMMAND(F32, update.factor),
                                       COMMAND(FLAG, update.keep_snapshot)};
 static const strait_field validate[] = {COMMAND(I64, validate.step)};
@@ -162,7 +163,9 @@ static int is_step(int64_t step) {
 /* Checked where commands are read, because in a swarm they come from another machine. */
 static int has_valid_step(const strait_stage_command *command) {
     switch (command->kind) {
-    case STRAIT_COMMAND_GRADIENTS: return is_step(command->gradients.step);
+    case STRAIT_COMMAND_GRADIENTS:
+        return is_step(command->gradients.step) &&
+               (!command->gradients.has_update || command->gradients.step >= 2);
     case STRAIT_COMMAND_UPDATE: return is_step(command->update.step);
     case STRAIT_COMMAND_VALIDATE: return is_step(command->validate.step);
     case STRAIT_COMMAND_SAVE: return is_step(command->save.step);
@@ -170,6 +173,12 @@ static int has_valid_step(const strait_stage_command *command) {
     case STRAIT_COMMAND_RESEND: return is_step(command->resend.step);
     default: return 1;
     }
+}
+
+int strait_stage_command_needs_open(strait_stage_command_kind kind) {
+    return kind != STRAIT_COMMAND_CONNECT_PREV && kind != STRAIT_COMMAND_CONNECT_NEXT &&
+           kind != STRAIT_COMMAND_CONNECT_REPLICA && kind != STRAIT_COMMAND_OPEN &&
+           kind != STRAIT_COMMAND_TIME_PASSES && kind != STRAIT_COMMAND_LEAVE;
 }
 
 /* The struct is zeroed first, so that fields of other kinds read as nothing. */

@@ -69,10 +69,13 @@ typedef struct strait_stage_command {
             /* Which replica computes each group, in the previous stage, this one and the next.
              * Zeros: there is one of each. */
             strait_group_owners owners[STRAIT_SIDES];
+            /* Late updates: the update of step - 2 is applied first, with this factor. */
+            int has_update;
+            float factor; // 0: that step is skipped
         } gradients;
         struct {
             int64_t step;
-            float factor;      // of every gradient: clips their norm
+            float factor;      // of every gradient: clips their norm; 0: late, skipped
             int keep_snapshot; // keep a snapshot of the updated stage, for neighbours to copy
         } update;
         struct {
@@ -179,6 +182,9 @@ strait_err strait_stage_command_send(struct strait_mesh *mesh, int peer,
                                      const strait_stage_command *command);
 strait_err strait_stage_reply_send(struct strait_mesh *mesh, int peer,
                                    const strait_stage_reply *reply);
+
+/* Whether only a stage that was opened can execute it. */
+int strait_stage_command_needs_open(strait_stage_command_kind kind);
 
 /* "gradients": for messages to people. */
 const char *strait_stage_command_name(strait_stage_command_kind kind);

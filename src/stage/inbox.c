@@ -17,6 +17,7 @@ strait_err strait_inbox_init(struct strait_inbox *inbox, int n_microbatches, int
 }
 
 static void drop_step(struct strait_inbox *inbox, int index) {
+    inbox->n_leading[index] = 0;
     for (int m = 0; inbox->messages[index] != NULL && m < inbox->n_microbatches; m++) {
         strait_msg_close(&inbox->messages[index][m]);
         if (inbox->arrived[index] != NULL) inbox->arrived[index][m] = 0;
@@ -41,21 +42,25 @@ void strait_inbox_fini(struct strait_inbox *inbox) {
     *inbox = (struct strait_inbox){0};
 }
 
-/* Index of the current step in the rings. */
-static int current(const struct strait_inbox *inbox) {
-    return (int)(inbox->step % STRAIT_INBOX_STEPS);
+/* Index of a step in the rings. */
+static int index_of(int64_t step) {
+    return (int)(step % STRAIT_INBOX_STEPS);
 }
 
 /* Counts on from where the last call stopped. */
-static void count_leading(struct strait_inbox *inbox) {
-    const unsigned char *arrived = inbox->arrived[current(inbox)];
+static void count_leading(struct strait_inbox *inbox, int index) {
+    const unsigned char *arrived = inbox->arrived[index];
+    int *n = &inbox->n_leading[index];
     if (inbox->order == NULL) {
-        inbox->n_leading = strait_schedule_leading(arrived, inbox->n_leading,
-                                                   inbox->n_microbatches);
+        *n = strait_schedule_leading(arrived, *n, inbox->n_microbatches);
         return;
     }
-    while (inbox->n_leading < inbox->n_order && arrived[inbox->order[inbox->n_leading]])
-        inbox->n_leading++;
+    while (*n < inbox->n_order && arrived[inbox->order[*n]])
+        (*n)++;
+}
+
+int strait_inbox_leading(const struct strait_inbox *inbox, int ahead) {
+    return inbox->n_leading[index_of(inbox->step + ahead)];
 }
 
 void strait_inbox_await(struct strait_inbox *inbox, const int *order, int n) {
@@ -65,27 +70,28 @@ void strait_inbox_await(struct strait_inbox *inbox, const int *order, int n) {
 
 void strait_inbox_begin(struct strait_inbox *inbox, int64_t step) {
     /* A step that is repeated keeps what has arrived for it. */
-    if (step != inbox->step) drop_step(inbox, current(inbox));
+    if (step != inbox->step) drop_step(inbox, index_of(inbox->step));
     inbox->step = step;
-    inbox->n_leading = 0;
-    count_leading(inbox);
+    for (int i = 0; i < STRAIT_INBOX_STEPS; i++) { // the order may be another one by now
+        inbox->n_leading[i] = 0;
+        count_leading(inbox, i);
+    }
 }
 
 void strait_inbox_reset(struct strait_inbox *inbox, int64_t step) {
     drop_all(inbox);
     inbox->step = step;
-    inbox->n_leading = 0;
 }
 
 int strait_inbox_store(struct strait_inbox *inbox, struct strait_msg *msg) {
     const int64_t ahead = (int64_t)msg->step - inbox->step;
     if (ahead < 0 || ahead >= STRAIT_INBOX_STEPS || msg->microbatch >= inbox->n_microbatches)
         return 0;
-    const int index = (int)(msg->step % STRAIT_INBOX_STEPS);
+    const int index = index_of(msg->step);
     if (inbox->arrived[index][msg->microbatch]) return 0;
     inbox->messages[index][msg->microbatch] = msg;
     inbox->arrived[index][msg->microbatch] = 1;
-    count_leading(inbox);
+    count_leading(inbox, index);
     return 1;
 }
 
@@ -102,8 +108,8 @@ int strait_inbox_store_valid(struct strait_inbox *inbox, struct strait_msg *msg)
     return 1;
 }
 
-struct strait_msg *strait_inbox_take(struct strait_inbox *inbox, int64_t microbatch) {
-    struct strait_msg **slot = &inbox->messages[current(inbox)][microbatch];
+struct strait_msg *strait_inbox_take(struct strait_inbox *inbox, int64_t step, int64_t microbatch) {
+    struct strait_msg **slot = &inbox->messages[index_of(step)][microbatch];
     struct strait_msg *msg = *slot;
     assert(msg != NULL);
     *slot = NULL;

@@ -23,9 +23,9 @@ struct strait_inbox { // zeroed is closed
     const int
         *order; // the microbatches that are awaited, as they are computed; borrowed. NULL: all
     int n_order;
-    int n_leading;                   // of them, arrived without a gap
-    struct strait_msg *first, *last; // queue of validation messages
-    int64_t n_queued;                // length of that queue
+    int n_leading[STRAIT_INBOX_STEPS]; // of them, arrived without a gap; a ring as above
+    struct strait_msg *first, *last;   // queue of validation messages
+    int64_t n_queued;                  // length of that queue
 };
 
 /* Allocates the rings; after an error call fini. */
@@ -48,7 +48,11 @@ void strait_inbox_reset(struct strait_inbox *inbox, int64_t step);
 int strait_inbox_store(struct strait_inbox *inbox, struct strait_msg *msg);
 int strait_inbox_store_valid(struct strait_inbox *inbox, struct strait_msg *msg);
 
-/* Removes a microbatch of the current step, which must have arrived; the caller closes it. */
-struct strait_msg *strait_inbox_take(struct strait_inbox *inbox, int64_t microbatch);
+/* How many microbatches of the current step (0) or the next (1) have arrived without a gap. */
+int strait_inbox_leading(const struct strait_inbox *inbox, int ahead);
+
+/* Removes a microbatch of the current step or the next, which must have arrived; the caller closes
+ * it. */
+struct strait_msg *strait_inbox_take(struct strait_inbox *inbox, int64_t step, int64_t microbatch);
 /* Removes the oldest message of a validation, which must exist; the caller closes it. */
 struct strait_msg *strait_inbox_take_valid(struct strait_inbox *inbox);

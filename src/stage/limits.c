@@ -96,6 +96,7 @@ static void build_pipeline(const strait_run_plan *plan, const strait_step_times 
         .stages = out->stages,
         .links = out->links,
         .clips = 1,
+        .staleness = plan->staleness,
         .microbatch_tokens = (double)(plan->microbatch * plan->shape.context)};
 }
 
@@ -123,7 +124,8 @@ const int *strait_limits_join_windows(const strait_run_plan *plan, const int *wi
                                       int joined[STRAIT_RUN_STAGES]) {
     for (int i = 0; i < plan->n_stages; i++) {
         const int64_t all = (int64_t)windows[i] * plan->replicas[i];
-        joined[i] = (int)(all < plan->n_microbatches ? all : plan->n_microbatches);
+        joined[i] = (int)(all < strait_run_plan_slots_max(plan) ? all
+                                                                : strait_run_plan_slots_max(plan));
     }
     return joined;
 }
@@ -178,14 +180,15 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
     STRAIT_TRY(strait_window_fit(&pipeline.pipe, plan->schedule, is_adjustable ? caps : NULL,
                                  max_slowdown, windows));
     if (is_adjustable) strait_limits_widen(plan, caps, windows);
+    const int pipeline_max = strait_pipe_in_flight(&pipeline.pipe);
     for (int i = 0; wanted > 0 && i < plan->n_stages; i++) {
         const int window = plan->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
-        windows[i] = window < plan->n_microbatches ? window : (int)plan->n_microbatches;
+        windows[i] = window < pipeline_max ? window : pipeline_max;
     }
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, windows, joined),
-        .n_steps = 2};
+        .n_steps = strait_pipe_steps(&pipeline.pipe, 2)};
     STRAIT_TRY(strait_simulate(&pipeline.pipe, &params, NULL, &result));
     *tokens_per_s = result.tokens_per_s;
     return STRAIT_OK;
@@ -230,6 +233,7 @@ static strait_err simulate_validation(struct pipeline *pipeline, int64_t n_valid
     strait_simulate_result result;
     strait_pipe pipe = pipeline->pipe;
     pipe.n_microbatches = n;
+    pipe.staleness = 0;
     for (int i = 0; i < pipe.n_stages; i++) {
         windows[i] = n;
         pipeline->stages[i].input_s = pipeline->stages[i].weights_s = 0.0;
@@ -292,7 +296,7 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, windows, joined),
-        .n_steps = 2};
+        .n_steps = strait_pipe_steps(&pipeline.pipe, 2)};
     STRAIT_TRY(strait_simulate(&pipeline.pipe, &params, steps, &result));
     if (n_valid > 0) STRAIT_TRY(simulate_validation(&pipeline, n_valid, valid));
     const size_t link_bytes = (size_t)strait_socket_streams((int)run->link.streams) *
@@ -317,12 +321,16 @@ void strait_limits_explain(const strait_run_plan *plan, const strait_step_measur
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, m->windows, joined),
-        .n_steps = 1,
-        .spans = spans,
-        .capacity = capacity};
+        .n_steps = strait_pipe_steps(&pipeline.pipe, 1)};
+    strait_simulate_params picture = params; // of one step, or of two that overlap
+    picture.n_steps = 1 + plan->staleness;
+    picture.spans = spans;
+    picture.capacity = capacity;
     if (strait_limit_find(&pipeline.pipe, &params, &limit) != STRAIT_OK ||
         strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK)
         return;
+    const double seconds = result.seconds;
+    if (strait_simulate(&pipeline.pipe, &picture, NULL, &result) != STRAIT_OK) return;
     for (int i = 0; i < plan->n_stages; i++)
         if (m->times[i].wall > longest) longest = m->times[i].wall;
     memcpy(out->seconds, limit.saved, sizeof out->seconds);
@@ -330,7 +338,7 @@ void strait_limits_explain(const strait_run_plan *plan, const strait_step_measur
     out->where = limit.where;
     out->n_spans = result.n_spans < capacity ? result.n_spans : capacity;
     /* What the simulation of the known parts leaves unexplained is due to the links. */
-    out->links_s = m->knows_links ? 0.0 : fmax(0.0, longest - result.seconds);
+    out->links_s = m->knows_links ? 0.0 : fmax(0.0, longest - seconds);
     if (out->links_s <= limit.saved[limit.kind]) return;
     out->name = "links";
     out->where = -1;
@@ -360,7 +368,7 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, windows, joined),
-        .n_steps = 1};
+        .n_steps = strait_pipe_steps(&pipeline.pipe, 1)};
     if (strait_simulate(&pipeline.pipe, &params, NULL, &result) != STRAIT_OK) return 0.0;
     return result.seconds;
 }

@@ -68,6 +68,7 @@ static strait_err open_undo(struct strait_runner *runner, const struct strait_co
 
 strait_err strait_runner_keep_crossings(struct strait_runner *runner) {
     strait_runner_memory memory;
+    STRAIT_TRY(strait_run_plan_check_swarm(&runner->plan));
     STRAIT_TRY(strait_runner_plan(&runner->plan, runner->stage, runner->n_slots, &memory));
     const size_t bytes_max = strait_runner_log_bytes(&memory);
     if (runner->receiver != NULL) STRAIT_TRY(strait_boundary_keep(runner->receiver, bytes_max));

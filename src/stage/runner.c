@@ -24,8 +24,9 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     const strait_err err = strait_gradient_sums_bytes(
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
     m->sums += strait_reduction_residual_bytes(plan, stage, n_values);
+    const strait_err late = strait_runner_late_memory(plan, dry_run.params, dry_run.n_params, m);
     strait_dry_run_fini(&dry_run);
-    return err;
+    return err == STRAIT_OK ? late : err;
 }
 
 /* Adds up the codecs of a stage, and the staging buffers of their boundaries. */
@@ -163,9 +164,12 @@ static strait_err open_results(struct strait_runner *runner) {
 /* What a step needs besides the model and its boundaries. */
 static strait_err open_training(struct strait_runner *runner) {
     STRAIT_TRY(list_params(runner)); // after the codecs are open: they have parameters
+    STRAIT_TRY(strait_runner_open_late(runner));
     const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
-    STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, runner->params, runner->n_params,
+    strait_param *params = runner->late != NULL ? strait_late_params(runner->late) : runner->params;
+    STRAIT_TRY(strait_optimizer_open(&optim, runner->backend, params, runner->n_params,
                                      &runner->optimizer));
+    strait_optimizer_measure_at(runner->optimizer, runner->params);
     STRAIT_TRY(strait_gradient_sums_init(&runner->sums, runner->plan.groups.n_groups,
                                          strait_gradient_sums_buffers(&runner->plan, runner->stage),
                                          runner->params, runner->n_params, runner->backend));
@@ -223,7 +227,7 @@ strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t see
     runner->has_initial_weights = 1;
     runner->live.applied = 0;
     runner->live.complete = runner->live.begun_step = -1;
-    return STRAIT_OK;
+    return strait_runner_start_late(runner, 0, 0);
 }
 
 void strait_runner_close(struct strait_runner **runner_ptr) {
@@ -234,6 +238,7 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     strait_trace_close(&runner->trace);
     strait_runner_drop_kept(runner);
     strait_optimizer_close(&runner->optimizer);
+    strait_late_close(&runner->late);
     strait_boundary_close(&runner->receiver);
     strait_boundary_close(&runner->sender);
     strait_stage_close(&runner->model);
@@ -319,8 +324,10 @@ int strait_runner_updates_itself(const struct strait_runner *runner) {
 
 strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
+    if (runner->late != NULL) STRAIT_TRY(strait_late_begin_update(runner->late, stream, step));
     STRAIT_TRY(strait_optimizer_step(runner->optimizer, stream, step + 1,
                                      strait_lr_schedule_factor(&runner->plan.lr_schedule, step)));
+    if (runner->late != NULL) STRAIT_TRY(strait_late_end_update(runner->late, stream, step));
     STRAIT_TRY(strait_stage_apply_adapters(runner->model));
     /* Projection comes last, because it changes the weights that the update has written. */
     STRAIT_TRY(refresh_codecs(runner));
@@ -332,9 +339,14 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(runner->optimizer), 0, 1);
     if (strait_runner_has_applied(runner, step)) return STRAIT_OK;
-    /* The kernels read the factor from device memory, so that both kinds of update are one path. */
-    STRAIT_TRY(runner->backend->kernels->fill(stream, scale, factor));
-    STRAIT_TRY(strait_runner_update_by_scale(runner, step));
+    if (runner->late != NULL) {
+        STRAIT_TRY(strait_runner_update_late(runner, step, factor));
+    } else {
+        /* The kernels read the factor from device memory, so that both kinds of update are one
+         * path. */
+        STRAIT_TRY(runner->backend->kernels->fill(stream, scale, factor));
+        STRAIT_TRY(strait_runner_update_by_scale(runner, step));
+    }
     strait_runner_note_update(runner, step);
     const strait_trace_span span = {.name = "update",
                                     .stage = runner->stage,

@@ -10,6 +10,7 @@
 #include "metrics/trace.h"
 #include "plan/step_times.h"
 #include "stage/boundary/boundary.h"
+#include "stage/late/late.h"
 #include "stage/loader.h"
 #include "stage/replicas/gradient_sums.h"
 #include "stage/replicas/link_progress.h"
@@ -42,6 +43,22 @@ struct strait_runner_live_state {
     void *undo[2][STRAIT_CODEC_STATES]; // the state of receiver and sender, on the host
 };
 
+/* The command of the next step, if it has come while a step is computed: late updates only. */
+typedef struct strait_next_step {
+    int64_t update_step; // an update that comes with it; -1: none
+    float factor;        // of that update; 0: it is skipped
+} strait_next_step;
+
+/* Where a runner with late updates is; late/late_steps.c. */
+struct strait_runner_ahead {
+    int is_allowed;    // the next step may begin
+    int n_forward;     // forward passes of the next step that are done
+    int n_begun;       // forward passes of the current step that were done before it began
+    int64_t n_updates; // applied so far, those before a checkpoint included
+    int64_t complete;  // step whose gradients are complete and wait for memory aside; -1: none
+    int64_t kept;      // step whose gradients are kept aside for the update; -1: none
+};
+
 struct strait_runner {
     strait_run_plan plan;
     int stage, replica, n_slots;
@@ -70,17 +87,22 @@ struct strait_runner {
     double *action_time;          // the field of `times` that the last action counts towards
     int has_initial_weights;      // as drawn from the seed: no step and no restore since
     struct strait_runner_live_state live;
+    struct strait_late *late; // NULL: updates are not late
+    struct strait_runner_ahead ahead;
     struct strait_trace *trace; // NULL: no trace was requested
     /* Receives messages that are not crossings; takes ownership as strait_boundary_deliver does. */
     strait_err (*on_message)(void *user, struct strait_msg **msg);
     /* Called between actions and, while waiting, several times per second; an error aborts the
      * current command. NULL: not wanted. */
     strait_err (*on_poll)(void *user);
+    /* Whether the command of the step after the current one has come, and what it says. NULL: a
+     * step ends before the next begins. */
+    int (*on_next)(void *user, int64_t step, strait_next_step *out);
     strait_link_progress progress; // what moves while it waits
     int is_waiting;                // whether the runner is waiting for a neighbour at this moment
     int side; // which neighbour it deals with: -1 previous, 1 next, 0 none; an error leaves it
     strait_schedule_action_kind last_action; // in the current step; STRAIT_ACTION_WAIT: none yet
-    void *user;                              // argument of both callbacks
+    void *user;                              // argument of the callbacks
 };
 
 /* Which part of a run a runner is. */
@@ -186,12 +208,36 @@ const float *strait_runner_squares(const struct strait_runner *runner, int *n);
 int strait_runner_updates_itself(const struct strait_runner *runner);
 
 /* Queues the update that ends `step`, with gradients multiplied by `factor`; does nothing if it was
- * applied already. A device may not have finished when this returns; later work is ordered behind
+ * applied already. A factor of 0 skips a step whose gradients are not finite: only late weights
+ * must know. A device may not have finished when this returns; later work is ordered behind
  * it. */
 strait_err strait_runner_update(struct strait_runner *runner, int64_t step, float factor);
 
 /* The same, with the factor that the optimizer's clip has left on the device. */
 strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t step);
+
+/* ---- late/late_steps.c: updates that are one step late; nothing to do where they are not ---- */
+
+/* Bytes that late updates add to a stage, given its parameters. */
+strait_err strait_runner_late_memory(const strait_run_plan *plan, const strait_param *params, int n,
+                                     strait_runner_memory *memory);
+
+/* Opens the late weights. Before the optimizer, which takes strait_late_params then. */
+strait_err strait_runner_open_late(struct strait_runner *runner);
+
+/* The state is that of `step`, drawn or read; with_versions: late weights were read, too. */
+strait_err strait_runner_start_late(struct strait_runner *runner, int64_t step, int with_versions);
+
+/* In a step: it begins, before gradients are zeroed; the next one may begin, if its command has
+ * come; the microbatch of an action, which may be of the next step, and
+ * its step, whose weights are then read; the gradients are complete. */
+strait_err strait_runner_begin_late(struct strait_runner *runner);
+strait_err strait_runner_look_ahead(struct strait_runner *runner, int64_t step);
+strait_err strait_runner_enter(struct strait_runner *runner, int *microbatch, int64_t *step);
+strait_err strait_runner_end_late(struct strait_runner *runner, int64_t step, int n_forward);
+
+/* strait_runner_update of a runner with late updates. */
+strait_err strait_runner_update_late(struct strait_runner *runner, int64_t step, float factor);
 
 /* ---- replicas/share.c: the part of a step that this replica computes ---- */
 

@@ -68,6 +68,7 @@ struct owner {
     int n_params;
     const struct strait_optimizer *optimizer;
     const struct strait_codec *receiver, *sender;
+    const struct strait_late *late; // NULL: updates are not late, or a dry run
 };
 
 static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
@@ -81,13 +82,23 @@ static struct owner owner_of(const struct strait_runner *runner) {
                           .n_params = runner->n_params,
                           .optimizer = runner->optimizer,
                           .receiver = codec_of(runner->receiver),
-                          .sender = codec_of(runner->sender)};
+                          .sender = codec_of(runner->sender),
+                          .late = runner->late};
 }
 
 static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
                                    tensor_fn visit, void *user) {
     for (int i = 0; codec != NULL && i < codec->n_states; i++)
         STRAIT_TRY(visit(user, stream, codec->states[i].name, codec->states[i].tensor));
+    return STRAIT_OK;
+}
+
+static strait_err each_late(const struct owner *h, tensor_fn visit, void *user) {
+    for (int i = 0; i < strait_late_n_states(h->late); i++) {
+        strait_late_state state;
+        strait_late_get_state(h->late, i, &state);
+        STRAIT_TRY(visit(user, h->stream, state.name, state.tensor));
+    }
     return STRAIT_OK;
 }
 
@@ -109,9 +120,11 @@ static strait_err list_one(void *user, struct strait_stream *stream, const char 
 
 static strait_err list_states(struct strait_runner *runner, struct listing *list) {
     const struct owner h = owner_of(runner);
-    STRAIT_TRY(
-        listing_init(list, strait_optimizer_n_states(runner->optimizer) + 2 * STRAIT_CODEC_STATES));
-    return each_state(&h, list_one, list);
+    STRAIT_TRY(listing_init(list, strait_optimizer_n_states(runner->optimizer) +
+                                      2 * STRAIT_CODEC_STATES +
+                                      strait_late_n_states(runner->late)));
+    STRAIT_TRY(each_state(&h, list_one, list));
+    return each_late(&h, list_one, list);
 }
 
 strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
@@ -158,13 +171,28 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
     return STRAIT_OK;
 }
 
+/* Whether late weights were saved: a run whose updates were not late has none, and before the first
+ * step they are the weights, which an import may have replaced. */
+static int has_late(const struct strait_checkpoint *checkpoint, const struct strait_late *late) {
+    const struct strait_safetensors *file;
+    strait_late_state first;
+    if (late == NULL || strait_checkpoint_step(checkpoint) == 0) return 0;
+    strait_late_get_state(late, 0, &first);
+    for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, NULL)) != NULL; i++)
+        if (strait_safetensors_find(file, first.name) != NULL) return 1;
+    return 0;
+}
+
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
                                     struct strait_runner *runner) {
     const struct owner h = owner_of(runner);
+    const int is_late = has_late(checkpoint, runner->late);
     runner->has_initial_weights = 0; // also if reading fails halfway
     STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
     STRAIT_TRY(each_state(&h, load_one, checkpoint));
-    return strait_runner_state_restored(runner);
+    if (is_late) STRAIT_TRY(each_late(&h, load_one, checkpoint));
+    STRAIT_TRY(strait_runner_state_restored(runner));
+    return strait_runner_start_late(runner, strait_checkpoint_step(checkpoint), is_late);
 }
 
 /* Adapts a public visitor to tensor_fn. */

@@ -68,6 +68,11 @@ static strait_err on_poll(void *user) {
     return s->hooks.on_poll(s->hooks.user);
 }
 
+static int on_next(void *user, int64_t step, strait_next_step *out) {
+    const struct strait_service *s = user;
+    return s->hooks.on_next != NULL && s->hooks.on_next(s->hooks.user, step, out);
+}
+
 strait_err strait_service_route(struct strait_service *s, struct strait_msg **msg) {
     return s->runner != NULL ? strait_runner_route(s->runner, msg) : on_message(s, msg);
 }
@@ -105,31 +110,28 @@ static strait_err read_codec(struct strait_service *s, struct strait_boundary *b
     struct strait_codec *codec = strait_boundary_codec(boundary);
     STRAIT_TRY(strait_codec_read_metrics(codec, strait_stage_stream(s->runner->model), out));
     faults->nonfinite += out->non_finite;
-    if (codec->side == STRAIT_SENDER)
-        faults->rejected_next = out->rejected;
-    else
-        faults->rejected_prev = out->rejected;
+    const int is_sender = codec->side == STRAIT_SENDER;
+    *(is_sender ? &faults->rejected_next : &faults->rejected_prev) = out->rejected;
     return STRAIT_OK;
 }
 
 /* ---- commands ---- */
 
 static strait_err execute_connect(struct strait_service *s, const strait_stage_command *command) {
-    static const strait_stage_side sides[] = {
-        [STRAIT_COMMAND_CONNECT_PREV] = STRAIT_SIDE_PREV,
-        [STRAIT_COMMAND_CONNECT_NEXT] = STRAIT_SIDE_NEXT,
-        [STRAIT_COMMAND_CONNECT_REPLICA] = STRAIT_SIDE_SAME,
-    };
     const strait_stage_peer peer = {&command->connect.key, command->connect.address};
-    return strait_stage_links_add(&s->links, &s->plan, s->stage, sides[command->kind],
-                                  command->connect.replica, peer);
+    const strait_stage_side side = command->kind == STRAIT_COMMAND_CONNECT_PREV ? STRAIT_SIDE_PREV
+                                   : command->kind == STRAIT_COMMAND_CONNECT_NEXT
+                                       ? STRAIT_SIDE_NEXT
+                                       : STRAIT_SIDE_SAME;
+    return strait_stage_links_add(&s->links, &s->plan, s->stage, side, command->connect.replica,
+                                  peer);
 }
 
 static strait_err open_runner(struct strait_service *s, int n_slots) {
-    if (n_slots < 1 || n_slots > s->plan.n_microbatches)
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "stage %d: invalid window %d, expected 1 to %lld (microbatches)",
-                           s->stage, n_slots, (long long)s->plan.n_microbatches);
+    const int most = (int)strait_run_plan_slots_max(&s->plan);
+    if (n_slots < 1 || n_slots > most)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: invalid window %d, expected 1 to %d", s->stage,
+                           n_slots, most);
     strait_runner_close(&s->runner);
     const strait_runner_place place = {s->stage, s->replica, n_slots};
     STRAIT_TRY(strait_runner_open(&s->run, &s->plan, &place, s->loader, &s->runner));
@@ -137,6 +139,7 @@ static strait_err open_runner(struct strait_service *s, int n_slots) {
     strait_runner_connect(s->runner, &s->links);
     s->runner->on_message = on_message;
     s->runner->on_poll = s->hooks.on_poll != NULL ? on_poll : NULL;
+    s->runner->on_next = on_next;
     s->runner->user = s;
     /* A service that polls was connected before it was told to open. */
     return s->hooks.on_poll == NULL ? wait_for_neighbours(s) : STRAIT_OK;
@@ -186,6 +189,9 @@ static strait_err check_codecs(struct strait_service *s) {
 /* Muting ends with the command: a validation may be next. */
 static strait_err run_step(struct strait_service *s, const strait_stage_command *command,
                            double *loss_sum) {
+    if (command->gradients.has_update)
+        STRAIT_TRY(strait_runner_update_late(s->runner, command->gradients.step - 2,
+                                             command->gradients.factor));
     STRAIT_TRY(strait_runner_share(s->runner, command->gradients.owners));
     strait_runner_mute(s->runner, command->gradients.mute_prev, command->gradients.mute_next);
     const strait_err err = strait_runner_gradients(s->runner, command->gradients.step, loss_sum);
@@ -260,15 +266,9 @@ static strait_err execute_save(struct strait_service *s, const strait_stage_comm
     return strait_runner_state_write(s->runner, command->save.folder, command->save.step);
 }
 
-static int needs_runner(strait_stage_command_kind kind) {
-    return kind != STRAIT_COMMAND_CONNECT_PREV && kind != STRAIT_COMMAND_CONNECT_NEXT &&
-           kind != STRAIT_COMMAND_CONNECT_REPLICA && kind != STRAIT_COMMAND_OPEN &&
-           kind != STRAIT_COMMAND_TIME_PASSES && kind != STRAIT_COMMAND_LEAVE;
-}
-
 static strait_err execute(struct strait_service *s, const strait_stage_command *command,
                           strait_stage_reply *reply) {
-    if (needs_runner(command->kind) && s->runner == NULL)
+    if (s->runner == NULL && strait_stage_command_needs_open(command->kind))
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", s->stage,
                            strait_stage_command_name(command->kind));
     switch (command->kind) {

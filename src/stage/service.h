@@ -20,6 +20,9 @@ typedef struct strait_service_hooks {
     /* Called between actions of a step and many times a second while the stage waits. An error ends
      * the command. NULL: the stage may block, and waits for its neighbours when it opens. */
     strait_err (*on_poll)(void *user);
+    /* As that of a runner: whether the command of `step` waits behind the one being executed. NULL:
+     * no command does. */
+    int (*on_next)(void *user, int64_t step, strait_next_step *out);
     /* Before a command: an error refuses it. */
     strait_err (*before)(void *user, const strait_stage_command *command);
     /* After a command that was not refused, with its error: may add to the reply. Returns the error

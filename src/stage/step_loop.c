@@ -135,6 +135,7 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
                              strait_schedule_action action, int64_t step) {
     /* The schedule counts the microbatches of this replica. */
     const int slot = strait_schedule_slot(schedule, action.microbatch);
+    STRAIT_TRY(strait_runner_enter(runner, &action.microbatch, &step));
     const int microbatch = runner->microbatches[action.microbatch];
     const strait_crossing at = crossing_of(runner, step, microbatch, slot);
     const double began = strait_clock_seconds();
@@ -185,7 +186,8 @@ static int awaited_side(const struct strait_runner *runner, const strait_schedul
 static strait_err fail_timed_out(struct strait_runner *runner, const strait_schedule_state *state,
                                  int64_t step) {
     runner->side = awaited_side(runner, state);
-    const int awaited = runner->side < 0 ? state->n_forward : state->n_backward;
+    const int awaited = (runner->side < 0 ? state->n_forward : state->n_backward) %
+                        runner->n_microbatches;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                        "stage %d: received nothing from stage %d for %.3g s at step %lld, "
                        "microbatch %d; check that stage, its link and link.deadline",
@@ -201,8 +203,11 @@ static strait_err update_state(struct strait_runner *runner, strait_schedule_sta
     if (runner->mesh == NULL && timeout_ms > 0) return STRAIT_ETIMEDOUT;
     STRAIT_TRY(runner->mesh != NULL ? strait_runner_drain(runner, timeout_ms)
                                     : strait_runner_poll(runner));
-    if (runner->receiver != NULL) state->n_inputs = strait_boundary_arrived(runner->receiver);
-    if (runner->sender != NULL) state->n_gradients = strait_boundary_arrived(runner->sender);
+    if (runner->receiver != NULL) state->n_inputs = strait_boundary_arrived(runner->receiver, 0);
+    if (runner->receiver != NULL && runner->ahead.is_allowed &&
+        state->n_inputs == runner->n_microbatches)
+        state->n_inputs += strait_boundary_arrived(runner->receiver, 1);
+    if (runner->sender != NULL) state->n_gradients = strait_boundary_arrived(runner->sender, 0);
     /* Gradients that are sent again may be here before their forward pass. */
     if (state->n_gradients > state->n_forward) state->n_gradients = state->n_forward;
     return STRAIT_OK;
@@ -226,14 +231,16 @@ static strait_err flush(struct strait_runner *runner, int waits) {
 
 static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
     /* A single stage never waits; with 1F1B it keeps one microbatch at a time. */
-    const strait_schedule_spec schedule = {.kind = runner->plan.n_stages > 1 ? runner->plan.schedule
-                                                                             : STRAIT_SCHEDULE_1F1B,
-                                           .n_stages = runner->plan.n_stages,
-                                           .stage = runner->stage,
-                                           .n_microbatches = runner->n_microbatches,
-                                           .window = runner->n_slots};
-    strait_schedule_state state = {0};
+    strait_schedule_spec schedule = {.kind = runner->plan.n_stages > 1 ? runner->plan.schedule
+                                                                       : STRAIT_SCHEDULE_1F1B,
+                                     .n_stages = runner->plan.n_stages,
+                                     .stage = runner->stage,
+                                     .n_microbatches = runner->n_microbatches,
+                                     .window = runner->n_slots};
+    strait_schedule_state state = {.n_forward = runner->ahead.n_begun};
     int timeout_ms = 0;
+    if (runner->late != NULL)
+        schedule.first = (int)(step * runner->n_microbatches % runner->n_slots);
     strait_link_progress_note(&runner->progress);
     for (;;) {
         /* Before waiting, everything must be sent: the neighbour may be waiting for it. */
@@ -248,8 +255,13 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
         if (err == STRAIT_ETIMEDOUT) return fail_timed_out(runner, &state, step);
         STRAIT_TRY(err);
         timeout_ms = runner->side = 0;
+        STRAIT_TRY(strait_runner_look_ahead(runner, step));
+        schedule.n_ahead = runner->ahead.is_allowed ? runner->n_microbatches : 0;
         const strait_schedule_action action = strait_schedule_next(&schedule, &state);
-        if (action.kind == STRAIT_ACTION_FINISH) return flush(runner, 1);
+        if (action.kind == STRAIT_ACTION_FINISH) {
+            STRAIT_TRY(strait_runner_end_late(runner, step, state.n_forward));
+            return flush(runner, 1);
+        }
         if (action.kind == STRAIT_ACTION_WAIT) {
             timeout_ms = runner->deadline_ms;
             continue;
@@ -299,6 +311,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     runner->has_initial_weights = 0; // an update may follow, or was queued already
     if (runner->sender == NULL)
         STRAIT_TRY(strait_loader_step_targets(runner->loader, step, &runner->n_targets));
+    STRAIT_TRY(strait_runner_begin_late(runner));
     STRAIT_TRY(strait_runner_begin_live(runner, step));
     if (runner->receiver != NULL) strait_boundary_begin(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_begin(runner->sender, step);

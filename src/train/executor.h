@@ -46,8 +46,9 @@ struct strait_executor {
     int windows[STRAIT_RUN_STAGES];           // microbatches that each stage may hold
     double planned_tokens_per_s;              // as planned from measured times; 0 with one stage
     int64_t step;                             // steps that the stages had done when open returned
-    void *user;                               // from strait_executor_choice
-    void *state;                              // ops->state_size bytes, zeroed before open
+    int continues; // the caller asks for nothing else before the next step: it may begin early
+    void *user;    // from strait_executor_choice
+    void *state;   // ops->state_size bytes, zeroed before open
 };
 
 struct strait_executor_ops {
@@ -92,6 +93,12 @@ strait_err strait_trainer_open_with(const strait_run *run, strait_executor_choic
 /* Calls run(arg), which may block on a disk, while links to the stages are served. */
 strait_err strait_trainer_run_async(struct strait_trainer *trainer, strait_err (*run)(void *arg),
                                     void *arg);
+
+/* The next call of strait_trainer_step will be followed by another one, with no validation and no
+ * checkpoint between: with late updates (train.staleness) that step may begin early. Whether one
+ * has: then nothing but another step is possible. */
+void strait_trainer_continue(struct strait_trainer *trainer);
+int strait_trainer_is_ahead(const struct strait_trainer *trainer);
 
 /* STRAIT_EDATA if the data of the run was truncated since it was opened. Called between steps, so
  * that the run can be saved before a stage fails on it. */

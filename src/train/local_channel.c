@@ -16,6 +16,17 @@ enum {
     END_MS = 500     // to learn how a stage ended whose link broke
 };
 
+enum {
+    DELIVERIES = 2 // with late updates, two steps are under way
+};
+
+/* Commands that were sent together and whose replies are awaited. */
+struct delivery {
+    uint32_t sequence;
+    int is_awaited[STRAIT_RUN_MEMBERS];
+    strait_stage_command_kind kinds[STRAIT_RUN_MEMBERS];
+};
+
 struct local {
     strait_run run;
     const strait_run_plan *plan; // borrowed
@@ -29,7 +40,9 @@ struct local {
     int peers[STRAIT_RUN_MEMBERS];
     strait_stage_command queue[STRAIT_RUN_MEMBERS];
     int is_queued[STRAIT_RUN_MEMBERS];
-    int is_awaited[STRAIT_RUN_MEMBERS];
+    struct delivery deliveries[DELIVERIES]; // the oldest first
+    int n_deliveries;
+    struct strait_msg *early[STRAIT_RUN_MEMBERS]; // replies to the second of them
     uint32_t sequence;
     char folder[64]; // of the run file that the stages read; empty: removed
     int64_t step;    // being computed, for messages
@@ -60,18 +73,30 @@ static const char *name_of(const struct local *l, int member, char out[STRAIT_NA
     return out;
 }
 
+/* A member may be done with the second delivery while others work on the first. */
+static int is_early(const struct local *l, uint32_t sequence, int member) {
+    return l->n_deliveries > 1 && sequence == l->deliveries[1].sequence && l->early[member] == NULL;
+}
+
 /* A failure that no command asked about has sequence 0. Replies to earlier commands are late. */
 static strait_err take_reply(struct strait_stage_channel *channel, int member,
                              struct strait_msg **msg) {
     struct local *l = channel->state;
+    struct delivery *now = &l->deliveries[0];
     strait_stage_reply header;
     STRAIT_TRY(strait_stage_reply_peek(*msg, &header));
-    if (header.sequence != l->sequence && header.sequence != 0) return STRAIT_OK;
-    STRAIT_TRY(strait_stage_replies_take(&channel->replies, member, l->queue[member].kind, msg));
+    if (is_early(l, header.sequence, member) && header.err == STRAIT_OK) {
+        l->early[member] = *msg;
+        *msg = NULL;
+        return STRAIT_OK;
+    }
+    if (header.sequence != now->sequence && header.sequence != 0 && header.err == STRAIT_OK)
+        return STRAIT_OK;
+    STRAIT_TRY(strait_stage_replies_take(&channel->replies, member, now->kinds[member], msg));
     const strait_stage_reply *reply = &channel->replies.items[member];
-    l->is_awaited[member] = 0;
+    now->is_awaited[member] = 0;
     const int is_save = reply->kind == STRAIT_COMMAND_SAVE &&
-                        l->queue[member].kind == STRAIT_COMMAND_SAVE;
+                        now->kinds[member] == STRAIT_COMMAND_SAVE;
     if (reply->err == STRAIT_OK || is_save) return STRAIT_OK;
     strait_err_note(__FILE__, __LINE__, "%s", reply->reason);
     return reply->err;
@@ -91,7 +116,7 @@ static strait_err take_message(struct strait_stage_channel *channel, struct stra
 
 static int is_waiting(const struct local *l) {
     for (int i = 0; i < l->n_members; i++)
-        if (l->is_awaited[i]) return 1;
+        if (l->deliveries[0].is_awaited[i]) return 1;
     return 0;
 }
 
@@ -116,11 +141,13 @@ static strait_err blame(struct local *l, strait_err err) {
 
 /* All stages get their commands before any is waited for: they work at the same time. */
 static strait_err deliver(struct local *l) {
-    l->sequence++;
+    struct delivery *d = &l->deliveries[l->n_deliveries++];
+    d->sequence = ++l->sequence;
     for (int i = 0; i < l->n_members; i++) {
-        l->is_awaited[i] = l->is_queued[i];
+        d->is_awaited[i] = l->is_queued[i];
+        d->kinds[i] = l->queue[i].kind;
         l->is_queued[i] = 0;
-        if (!l->is_awaited[i]) continue;
+        if (!d->is_awaited[i]) continue;
         l->queue[i].sequence = l->sequence;
         STRAIT_TRY(strait_stage_command_send(l->mesh, l->peers[i], &l->queue[i]));
     }
@@ -129,6 +156,14 @@ static strait_err deliver(struct local *l) {
 
 static strait_err wait_for_replies(struct strait_stage_channel *channel) {
     struct local *l = channel->state;
+    for (int i = 0; i < l->n_members; i++) {
+        if (l->early[i] == NULL) continue;
+        struct strait_msg *msg = l->early[i];
+        l->early[i] = NULL;
+        const strait_err err = take_reply(channel, i, &msg);
+        strait_msg_close(&msg);
+        STRAIT_TRY(err);
+    }
     while (is_waiting(l)) {
         struct strait_msg *msg = NULL;
         STRAIT_TRY(strait_mesh_receive(l->mesh, -1, &msg));
@@ -139,10 +174,20 @@ static strait_err wait_for_replies(struct strait_stage_channel *channel) {
     return STRAIT_OK;
 }
 
+static strait_err post(struct strait_stage_channel *channel) {
+    struct local *l = channel->state;
+    if (l->n_deliveries == DELIVERIES)
+        return STRAIT_FAIL(STRAIT_EINVAL, "two deliveries are under way already");
+    const strait_err err = deliver(l);
+    return err == STRAIT_OK ? STRAIT_OK : blame(l, err);
+}
+
 static strait_err gather(struct strait_stage_channel *channel) {
     struct local *l = channel->state;
-    strait_err err = deliver(l);
+    strait_err err = l->n_deliveries > 0 ? STRAIT_OK : deliver(l);
     if (err == STRAIT_OK) err = wait_for_replies(channel);
+    l->deliveries[0] = l->deliveries[1];
+    l->n_deliveries--;
     if (err == STRAIT_OK) return STRAIT_OK;
     /* The commands that were not sent belong to a step that has failed. */
     memset(l->is_queued, 0, sizeof l->is_queued);
@@ -309,8 +354,10 @@ static void close_local(struct strait_stage_channel *channel) {
     if (l == NULL) return;
     if (l->mesh != NULL && !l->has_failed) (void)strait_stage_channel_command_all(channel, &leave);
     strait_mesh_close(&l->mesh); // stages that still wait for us see that we have gone
-    for (int i = 0; i < l->n_members; i++)
+    for (int i = 0; i < l->n_members; i++) {
+        strait_msg_close(&l->early[i]);
         strait_launch_fini(&l->stages[i], l->has_failed ? END_MS : LEAVE_MS);
+    }
     strait_inproc_network_close(&l->network);
     strait_identity_close(&l->identity);
     remove_run(l);
@@ -318,7 +365,7 @@ static void close_local(struct strait_stage_channel *channel) {
 }
 
 static const struct strait_stage_channel_ops ops = {
-    .send = send, .gather = gather, .close = close_local};
+    .send = send, .post = post, .gather = gather, .close = close_local};
 
 strait_err strait_local_channel_open(const strait_run *run, const strait_run_plan *plan,
                                      struct strait_stage_channel *out) {

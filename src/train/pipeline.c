@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "stage/limits.h"
 #include "train/shares.h"
+#include "train/step_commands.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ struct strait_pipeline {
     struct strait_stage_channel *channel;
     int n_stages;
     strait_group_owners owners[STRAIT_RUN_STAGES]; // of the groups, in each stage
-    float *joined;                                 // squares of all stages without gaps, or a basis
+    struct strait_step_commands steps;
+    float *joined; // squares of all stages without gaps, or a basis
     /* What the accessors report, kept because the next command overwrites the replies. */
     double busy_s[STRAIT_RUN_STAGES];
     int nonfinite_stage;
@@ -37,6 +39,8 @@ strait_err strait_pipeline_open(struct strait_executor *executor,
     p->channel = channel;
     p->n_stages = executor->plan.n_stages;
     strait_shares_choose(&executor->run, &executor->plan, NULL, p->owners);
+    p->steps = (struct strait_step_commands){
+        .channel = channel, .plan = &executor->plan, .owners = p->owners};
     p->nonfinite_stage = -1;
     const strait_err err = strait_alloc((size_t)channel->replies.capacity *
                                             (size_t)channel->n_members,
@@ -244,19 +248,7 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
 strait_err strait_pipeline_gradients(struct strait_pipeline *p, int64_t step,
                                      strait_executor_report *out) {
     strait_executor_report report = {0};
-    for (int i = 0; i < p->channel->n_members; i++) {
-        strait_stage_command command = {.kind = STRAIT_COMMAND_GRADIENTS,
-                                        .gradients = {.step = step}};
-        int stage, replica;
-        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
-        for (int side = 0; side < STRAIT_SIDES; side++) {
-            const int theirs = stage + side - STRAIT_SIDE_SAME;
-            if (theirs >= 0 && theirs < p->n_stages)
-                command.gradients.owners[side] = p->owners[theirs];
-        }
-        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
-    }
-    STRAIT_TRY(p->channel->ops->gather(p->channel));
+    STRAIT_TRY(strait_step_commands_gradients(&p->steps, step, p->executor->continues));
     note_step(p);
     combine(p, &report);
     *out = report;
@@ -278,10 +270,9 @@ static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
 }
 
 strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float factor) {
-    const strait_stage_command command = {.kind = STRAIT_COMMAND_UPDATE,
-                                          .update = {.step = step, .factor = factor}};
-    STRAIT_TRY(command_all(p, &command));
+    STRAIT_TRY(strait_step_commands_update(&p->steps, step, factor));
     p->snapshot_s = 0.0;
+    if (plan_of(p)->staleness > 0) return STRAIT_OK; // a local run: no snapshots, no new basis
     for (int i = 0; i < p->n_stages; i++) {
         p->snapshot_s = fmax(p->snapshot_s, reply_of(p, i)->update.snapshot_s);
         p->copy_s[i] = reply_of(p, i)->update.copy_s;

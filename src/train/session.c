@@ -344,23 +344,25 @@ static int is_due(int64_t step, int64_t every) {
 
 static strait_err run_steps(struct session *s) {
     const int64_t n_steps = s->run->train.steps;
-    const int validates = s->run->data.valid[0] != '\0';
     for (;;) {
         const int64_t step = strait_trainer_step_count(s->trainer);
         if (step >= n_steps) break;
-        STRAIT_TRY(check_data(s));
-        STRAIT_TRY(take_step(s));
         const int is_last = step + 1 == n_steps;
-        if (validates && (is_last || is_due(step + 1, s->run->train.valid_every)))
-            STRAIT_TRY(validate(s));
+        const int validates = s->run->data.valid[0] != '\0' &&
+                              (is_last || is_due(step + 1, s->run->train.valid_every));
+        const int saves = !is_last && is_due(step + 1, s->run->train.save_every);
+        STRAIT_TRY(check_data(s));
+        if (!is_last && !validates && !saves && !must_stop(s)) strait_trainer_continue(s->trainer);
+        STRAIT_TRY(take_step(s));
+        if (strait_trainer_is_ahead(s->trainer)) continue; // a request to stop waits for that step
+        if (validates) STRAIT_TRY(validate(s));
         if (must_stop(s) && !is_last) {
             STRAIT_TRY(save(s));
             return STRAIT_FAIL(STRAIT_EINTERRUPTED, "stopped after step %lld of %lld, saved in %s",
                                (long long)(step + 1), (long long)n_steps, s->folder);
         }
         /* A checkpoint of a diverged run would push out the good ones that are kept. */
-        if (!is_last && !s->is_diverged && is_due(step + 1, s->run->train.save_every))
-            STRAIT_TRY(save_if_possible(s));
+        if (saves && !s->is_diverged) STRAIT_TRY(save_if_possible(s));
     }
     if (s->saved_step == strait_trainer_step_count(s->trainer)) return STRAIT_OK;
     if (s->run->train.save_every >= 0) return save(s);

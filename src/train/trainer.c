@@ -8,6 +8,7 @@
 #include "stage/limits.h"
 #include "train/executor.h"
 #include "train/freeze_check.h"
+#include "train/memory_plan.h"
 #include "train/report/correction_monitor.h"
 #include "train/report/residual_monitor.h"
 #include "train/report/step_details.h"
@@ -32,6 +33,7 @@ struct strait_trainer {
     struct strait_folder_lock *lock; // checked before a checkpoint is installed; may be NULL
     int64_t step;                    // steps done
     int n_skipped;                   // consecutive
+    int is_ahead;                    // the stages have begun the next step
     char note[NOTE_BYTES];
     strait_executor_report last; // of the last step
     strait_residual_monitors alarms;
@@ -39,46 +41,6 @@ struct strait_trainer {
     char alarm[NOTE_BYTES];
     strait_step_details details; // of the last step
 };
-
-/* A run shorter than the data touches only a part of it. */
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Pages of the shards that a run reads stay in memory while there is enough. */
-static size_t shard_bytes(const strait_run *run, const struct strait_loader *loader) {
-    const size_t whole = (size_t)strait_loader_train_tokens(loader) * sizeof(uint16_t);
-    const size_t valid = (size_t)strait_loader_valid_tokens(loader) * sizeof(uint16_t);
-    return valid +
-           smaller(whole, (size_t)(run->train.steps * run->train.batch_tokens) * sizeof(uint16_t));
-}
-
-/* The memory of all stages together and of each. Messages are in host memory on every device. */
-static strait_err plan_memory(const strait_run_plan *plan, const int *windows,
-                              const size_t *messages, strait_trainer_stage *stages,
-                              strait_runner_memory *out) {
-    strait_runner_memory sum = {0};
-    for (int i = 0; i < plan->n_stages; i++) {
-        strait_runner_memory stage;
-        STRAIT_TRY(strait_runner_plan(plan, i, windows[i], &stage));
-        stages[i] = (strait_trainer_stage){.layers = plan->stage_layers[i].last -
-                                                     plan->stage_layers[i].first,
-                                           .slots = windows[i],
-                                           .planned = stage.device};
-        if (plan->scratch_bytes == 0) stages[i].planned += messages[i];
-        const size_t n = (size_t)plan->replicas[i];
-        stages[i].replicas = plan->replicas[i];
-        stages[i].reduced = stage.reduced;
-        sum.weights += n * stage.weights;
-        sum.gradients += n * (stage.gradients + stage.sums);
-        sum.optimizer += n * stage.optimizer;
-        sum.activations += n * stage.activations;
-        sum.codecs += n * stage.codecs;
-        sum.data += n * stage.data;
-    }
-    *out = sum;
-    return STRAIT_OK;
-}
 
 /* With precision auto the backend says why it chose, for example that the device has no bf16; else
  * it names its kernels. */
@@ -106,16 +68,17 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
     size_t messages[STRAIT_RUN_STAGES], all_messages = 0;
     STRAIT_TRY(strait_limits_messages(run, plan, windows, NULL, strait_loader_valid_batches(loader),
                                       messages));
-    STRAIT_TRY(plan_memory(plan, windows, messages, stages, &memory));
+    STRAIT_TRY(strait_memory_plan(plan, windows, messages, stages, &memory));
     for (int i = 0; i < plan->n_stages; i++) {
         all_messages += messages[i] * (size_t)plan->replicas[i];
         stages[i].ordinal = strait_run_ordinal(run, i);
     }
     STRAIT_TRY(strait_run_plan_params(plan, &parameters));
     STRAIT_TRY(strait_flops_train(plan, &flops));
-    memory.data += shard_bytes(run, loader);
+    memory.data += strait_memory_plan_shards(run, loader);
     *out = (strait_trainer_info){
         .n_stages = plan->n_stages,
+        .staleness = plan->staleness,
         .parameters = parameters,
         .vocab = plan->shape.vocab,
         .train_tokens = strait_loader_train_tokens(loader),
@@ -127,7 +90,7 @@ static strait_err describe(const strait_run *run, const strait_run_plan *plan, c
                    .optimizer = memory.optimizer,
                    .activations = memory.activations,
                    .data = memory.data,
-                   .cache = shard_bytes(run, loader),
+                   .cache = strait_memory_plan_shards(run, loader),
                    .codecs = memory.codecs,
                    .messages = all_messages,
                    .program = (size_t)(plan->n_members > 1 ? plan->n_members + 1 : 1) *
@@ -220,7 +183,10 @@ static strait_err update(struct strait_trainer *t, strait_trainer_report *report
     report->is_skipped = !isfinite(report->grad_norm) ||
                          (!t->last.is_updated && !isfinite(report->loss));
     if (report->is_skipped) {
-        if (++t->n_skipped < SKIPS_MAX) return STRAIT_OK;
+        if (++t->n_skipped < SKIPS_MAX)
+            return t->plan.staleness == 0 || t->last.is_updated
+                       ? STRAIT_OK
+                       : t->executor->ops->update(t->executor, t->step, 0.0f);
         return STRAIT_FAIL(
             STRAIT_ENONFINITE,
             "step %lld: %d gradients in a row were not finite: lower train.learning_rate or "
@@ -267,6 +233,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
         .forward_bytes_per_token = last->forward_bytes / n_tokens,
         .backward_bytes_per_token = last->backward_bytes / n_tokens,
         .bubble = last->bubble,
+        .staleness = t->plan.staleness,
         .reduce_bytes = last->reduce_bytes,
         .n_boundaries = t->plan.n_stages - 1,
         .residual_forward = last->residual_forward,
@@ -290,6 +257,8 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     const double updates = strait_clock_seconds();
     STRAIT_TRY(update(t, &report));
     t->step++;
+    t->is_ahead = t->executor->continues;
+    t->executor->continues = 0;
     const double ended = strait_clock_seconds();
     if (last->metered_s > 0.0) report.meter_seconds = last->metered_s + ended - updates;
     report.seconds = ended - began;
@@ -299,9 +268,24 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     return STRAIT_OK;
 }
 
+void strait_trainer_continue(struct strait_trainer *t) {
+    t->executor->continues = t->plan.staleness > 0 && t->plan.n_stages > 1;
+}
+
+int strait_trainer_is_ahead(const struct strait_trainer *t) {
+    return t->is_ahead;
+}
+
+/* While a step is under way the stages execute nothing else. */
+static strait_err check_between_steps(const struct strait_trainer *t) {
+    if (!t->is_ahead) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EINVAL, "step %lld has begun: take it first", (long long)t->step + 1);
+}
+
 /* The mean is over tokens that have a target, which padding has not. */
 strait_err strait_trainer_validate(struct strait_trainer *t, double *loss) {
     double sum = 0.0;
+    STRAIT_TRY(check_between_steps(t));
     if (strait_loader_valid_tokens(t->loader) == 0)
         return STRAIT_FAIL(STRAIT_EINVAL, "the run has no validation data");
     STRAIT_TRY(t->executor->ops->validate(t->executor, t->step, &sum));
@@ -360,6 +344,7 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
 /* Until the commit nothing has replaced an earlier checkpoint, so any error is undone by removing
  * what was written. */
 strait_err strait_trainer_save(struct strait_trainer *t, const char *folder) {
+    STRAIT_TRY(check_between_steps(t));
     strait_err err = strait_checkpoint_begin(folder, t->step);
     if (err == STRAIT_OK) err = t->executor->ops->write(t->executor, folder, t->step);
     if (err == STRAIT_OK) return commit(t, folder);

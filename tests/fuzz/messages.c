@@ -241,7 +241,7 @@ static void cross(const struct strait_msg *msg, int64_t step) {
         memcpy(copy->body, msg->body, msg->size);
         strait_boundary_begin(sides[i], step);
         (void)strait_boundary_deliver(sides[i], &copy);
-        if (strait_boundary_arrived(sides[i]) > N_MICROBATCHES) abort();
+        if (strait_boundary_arrived(sides[i], 0) > N_MICROBATCHES) abort();
         strait_msg_close(&copy);
     }
 }

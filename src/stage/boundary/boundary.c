@@ -319,8 +319,8 @@ strait_err strait_boundary_deliver(struct strait_boundary *b, struct strait_msg 
     return STRAIT_OK;
 }
 
-int strait_boundary_arrived(const struct strait_boundary *boundary) {
-    return boundary->inbox.n_leading;
+int strait_boundary_arrived(const struct strait_boundary *boundary, int ahead) {
+    return strait_inbox_leading(&boundary->inbox, ahead);
 }
 
 int strait_boundary_has_valid(const struct strait_boundary *boundary) {
@@ -351,7 +351,7 @@ static strait_err read_message(struct strait_boundary *b, const strait_crossing 
 
 strait_err strait_boundary_receive(struct strait_boundary *b, const strait_crossing *at,
                                    strait_tensor x) {
-    struct strait_msg *msg = strait_inbox_take(&b->inbox, at->microbatch);
+    struct strait_msg *msg = strait_inbox_take(&b->inbox, at->step, at->microbatch);
     /* Which replica sends a microbatch is known only when its step begins. */
     const int is_theirs = b->n_peers <= 1 ||
                           strait_boundary_replica(b, msg->peer) == replica_of(b, msg);

@@ -111,8 +111,9 @@ strait_err strait_boundary_flush(struct strait_boundary *boundary, int waits);
  * boundary, step and microbatch, for a message that is not expected; the caller keeps that one. */
 strait_err strait_boundary_deliver(struct strait_boundary *boundary, struct strait_msg **msg);
 
-/* How many microbatches of the step have arrived without a gap, counted from the first. */
-int strait_boundary_arrived(const struct strait_boundary *boundary);
+/* How many microbatches of the step, or with `ahead` of the next one, have arrived without a gap,
+ * counted from the first. */
+int strait_boundary_arrived(const struct strait_boundary *boundary, int ahead);
 
 /* Whether a message of a validation is queued. */
 int strait_boundary_has_valid(const struct strait_boundary *boundary);

@@ -93,6 +93,19 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
                        (int)m->size, (const char *)m->body);
 }
 
+/* A stage with late updates begins the next step before the current one ends. What else waits is
+ * read when its turn comes. */
+static int on_next(void *user, int64_t step, strait_next_step *out) {
+    const struct process *p = user;
+    const strait_float_memory floats = strait_service_floats(p->service);
+    strait_stage_command next;
+    if (p->command == NULL || strait_stage_command_unpack(p->command, floats, &next) != STRAIT_OK ||
+        next.kind != STRAIT_COMMAND_GRADIENTS || next.gradients.step != step)
+        return 0;
+    *out = (strait_next_step){next.gradients.has_update ? step - 2 : -1, next.gradients.factor};
+    return 1;
+}
+
 static strait_err wait_for_command(struct process *p) {
     while (p->command == NULL) {
         struct strait_msg *msg = NULL;
@@ -160,10 +173,11 @@ static strait_err execute_commands(struct process *p) {
 /* The neighbours are not known yet: the coordinator sends them once all stages are listening. */
 static strait_err open_service(struct process *p) {
     struct strait_loader *loader = NULL;
-    const strait_service_spec spec = {.run = &p->run,
-                                      .stage = p->start.stage,
-                                      .replica = p->start.replica,
-                                      .hooks = {.user = p, .on_message = on_message}};
+    const strait_service_spec spec = {
+        .run = &p->run,
+        .stage = p->start.stage,
+        .replica = p->start.replica,
+        .hooks = {.user = p, .on_message = on_message, .on_next = on_next}};
     STRAIT_TRY(strait_loader_open(&p->run, &loader));
     STRAIT_TRY(strait_service_open(&spec, &loader, &p->service));
     strait_service_set_links(p->service, p->mesh, -1, -1);

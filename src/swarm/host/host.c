@@ -306,6 +306,7 @@ static strait_err prepare(struct host *h, int *is_finished) {
     strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
     if (err == STRAIT_OK && plan.n_members > plan.n_stages)
         err = STRAIT_FAIL(STRAIT_ECONFIG, "stages.replicas: a swarm has one worker per stage");
+    if (err == STRAIT_OK) err = strait_run_plan_check_swarm(&plan);
     if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
     if (err == STRAIT_OK)

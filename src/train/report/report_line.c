@@ -31,6 +31,7 @@ void strait_report_line_init(strait_report_line *line, const strait_trainer_repo
                                        .time = report->time,
                                        .meter_seconds = report->meter_seconds,
                                        .reduce_bytes = report->reduce_bytes,
+                                       .staleness = report->staleness,
                                        .n_boundaries = report->n_boundaries,
                                        .residual_forward = report->residual_forward,
                                        .residual_backward = report->residual_backward,

@@ -1,0 +1,42 @@
+/* run_plan_late.c - what late updates (train.staleness) can be combined with. */
+#include "config/run_plan.h"
+
+/* What each refusal is about would happen between two steps, and late updates leave no time
+ * between them in which a stage has all updates and no crossing is under way. */
+strait_err strait_run_plan_check_late(const strait_run_plan *plan) {
+    const strait_codec_spec *codec = &plan->codec;
+    if (plan->staleness == 0) return STRAIT_OK;
+    if (strait_run_plan_replicas_max(plan) > 1)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.staleness 1: replicas of a stage sum their gradients between two "
+                           "steps; set stages.replicas to 1");
+    if (plan->shape.lora_rank > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.staleness 1: adapters are added to their matrices between two "
+                           "steps; set train.lora.rank or train.staleness to 0");
+    if (plan->n_stages == 1) return STRAIT_OK;
+    if ((strait_codec_traits(codec) & STRAIT_CODEC_CONFINES) != 0 || codec->grassmann_every > 0)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "train.staleness 1: codec %s with these options rewrites weights between "
+            "two steps; use a variant that does not, or set train.staleness to 0",
+            codec->name);
+    if (codec->has_feedback)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.staleness 1: error feedback is reset between two steps; set "
+                           "link.codec.feedback to false or train.staleness to 0");
+    return STRAIT_OK;
+}
+
+strait_err strait_run_plan_check_swarm(const strait_run_plan *plan) {
+    if (plan->staleness == 0) return STRAIT_OK;
+    return STRAIT_FAIL(
+        STRAIT_ECONFIG,
+        "train.staleness 1: the workers of a swarm compute one step at a time, so that "
+        "a step can be repeated when one is lost; use strait train, or set "
+        "train.staleness to 0");
+}
+
+int64_t strait_run_plan_slots_max(const strait_run_plan *plan) {
+    return plan->n_microbatches * (1 + plan->staleness);
+}
