@@ -256,8 +256,7 @@ static strait_err execute_send_snapshot(struct strait_service *s, int64_t step) 
     return s->hooks.send_snapshot(s->hooks.user, step);
 }
 
-/* Of several replicas only the first has a folder to write to; the others tell the digest of what
- * they would have written. */
+/* Only the first replica has a folder to write to; the others tell the digest of what they hold. */
 static strait_err execute_save(struct strait_service *s, const strait_stage_command *command,
                                strait_stage_reply *reply) {
     if (command->save.wants_digest)

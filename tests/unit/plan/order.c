@@ -102,7 +102,7 @@ static void make_world(world *w, uint64_t seed) {
         const int window = kind == STRAIT_SCHEDULE_FILL
                                ? w->n_microbatches
                                : 1 + dice_roll(&w->dice, w->n_microbatches);
-        a->spec = (strait_schedule_spec){kind, w->n_stages, i, w->n_microbatches, window};
+        a->spec = (strait_schedule_spec){kind, w->n_stages, i, w->n_microbatches, window, 0, 0};
         a->last.kind = STRAIT_ACTION_WAIT;
         CHECK_OK(strait_schedule_check(&a->spec));
         for (int k = 0; k < MOST_MICROBATCHES; k++)

@@ -9,7 +9,7 @@ static const char *list(strait_schedule_kind kind, int n_stages, int stage, int 
     static char text[512];
     strait_schedule_action actions[100];
     int n = 0, at = 0;
-    const strait_schedule_spec spec = {kind, n_stages, stage, n_microbatches, window};
+    const strait_schedule_spec spec = {kind, n_stages, stage, n_microbatches, window, 0, 0};
     CHECK_OK(strait_schedule_list(&spec, actions, 100, &n));
     for (int i = 0; i < n - 1; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%c%d ", "FBIW"[actions[i].kind],
@@ -41,7 +41,7 @@ static void single_stage_alternates(void **state) {
 
 static void computes_before_it_waits(void **state) {
     (void)state;
-    const strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 1, 8, 3};
+    const strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 1, 8, 3, 0, 0};
     strait_schedule_state s = {.n_inputs = 3, .n_gradients = 1, .n_forward = 2};
     CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_INPUT);
     s.n_backward = 1;
@@ -64,9 +64,37 @@ static void leading_counts_without_gaps(void **state) {
     CHECK(strait_schedule_leading(arrived, 3, 4) == 4);
 }
 
+/* Late updates: two microbatches per step, of which 2 and 3 belong to the next one. */
+static void next_step_begins_where_a_stage_would_wait(void **state) {
+    (void)state;
+    strait_schedule_spec spec = {STRAIT_SCHEDULE_SPLIT, 3, 0, 2, 4, 0, 0};
+    strait_schedule_state s = {.n_gradients = 1, .n_forward = 2};
+    s.n_backward = 1;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WEIGHTS);
+    s.n_weights = 1;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WAIT);
+    spec.n_ahead = 2;
+    const strait_schedule_action ahead = strait_schedule_next(&spec, &s);
+    CHECK(ahead.kind == STRAIT_ACTION_FORWARD && ahead.microbatch == 2);
+    s.n_weights = 0; // what this step still has to do comes first
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WEIGHTS);
+    s.n_weights = 1;
+    s.n_forward = 4;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WAIT);
+    s.n_gradients = 2;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_INPUT);
+    s.n_backward = s.n_weights = 2;
+    CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_FINISH);
+    /* Slots go on from step to step: microbatch 2 is the first of the next one. */
+    spec.window = 3;
+    CHECK(strait_schedule_slot(&spec, 2) == 2);
+    spec.first = 2;
+    CHECK(strait_schedule_slot(&spec, 0) == 2 && strait_schedule_slot(&spec, 1) == 0);
+}
+
 static void rejects_wrong_specs(void **state) {
     (void)state;
-    strait_schedule_spec spec = {STRAIT_SCHEDULE_1F1B, 2, 2, 4, 1};
+    strait_schedule_spec spec = {STRAIT_SCHEDULE_1F1B, 2, 2, 4, 1, 0, 0};
     CHECK_FAILS(strait_schedule_check(&spec), STRAIT_EINVAL, "stage 2 of 2");
     spec.stage = 0;
     spec.n_microbatches = 0;
@@ -123,9 +151,13 @@ static void windows_fit_into_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_match_those_by_hand), cmocka_unit_test(single_stage_alternates),
-        cmocka_unit_test(computes_before_it_waits),  cmocka_unit_test(leading_counts_without_gaps),
-        cmocka_unit_test(rejects_wrong_specs),       cmocka_unit_test(windows_follow_the_delay),
+        cmocka_unit_test(lists_match_those_by_hand),
+        cmocka_unit_test(single_stage_alternates),
+        cmocka_unit_test(computes_before_it_waits),
+        cmocka_unit_test(leading_counts_without_gaps),
+        cmocka_unit_test(next_step_begins_where_a_stage_would_wait),
+        cmocka_unit_test(rejects_wrong_specs),
+        cmocka_unit_test(windows_follow_the_delay),
         cmocka_unit_test(windows_fit_into_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
