@@ -82,13 +82,24 @@ static void show_silence(const char *folder) {
     printf("no update for %s: the run has ended, or \"strait host\" must be restarted\n", text);
 }
 
+/* A run of "strait train": its stages may have replicas. */
+static void show_stages(const strait_watch *w) {
+    const int n = w->n_stages > 0 ? w->n_stages : 1;
+    int n_replicas = 0;
+    for (int i = 0; i < n; i++)
+        n_replicas += w->replicas[i];
+    printf("%s: %s, %d stage%s", w->folder != NULL ? w->folder : w->name, w->phase, n,
+           strait_progress_plural(n));
+    if (n_replicas > n) printf(", %d replicas in all", n_replicas);
+    printf("\n");
+}
+
 static void show_once(const strait_watch *w) {
     char line[512];
     if (w->has_swarm)
         show_swarm(w);
     else
-        printf("%s: %s, %d stages\n", w->folder != NULL ? w->folder : w->name, w->phase,
-               w->n_stages > 0 ? w->n_stages : 1);
+        show_stages(w);
     strait_watch_line(w, line, sizeof line);
     printf("%s\n", line);
     for (int i = 0; i < w->n_events; i++)

@@ -25,6 +25,7 @@ typedef struct strait_watch {
     double seconds_left; // NaN: unknown
     double silence_s;    // since the last step
     int n_stages;
+    int replicas[STRAIT_RUN_STAGES]; // processes that hold each stage, of "strait train"
     strait_watch_stage stages[STRAIT_RUN_STAGES];
     int has_swarm;
     strait_status swarm;

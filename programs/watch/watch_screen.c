@@ -12,7 +12,10 @@
 enum {
     LINE_BYTES = 4 * WATCH_PLOT_COLUMNS + 64,
     LABEL = 9, // columns left of a plot
-    PLOT_LEAST = 4
+    PLOT_LEAST = 4,
+    NARROW = 60, // columns below which words are left out
+    DATED = 120, // columns from which events have their date
+    DATE = 11    // bytes of "2026-11-18T" before the time of an event
 };
 
 /* A screen being printed. */
@@ -48,6 +51,17 @@ __attribute__((format(printf, 3, 4))) static void put(struct screen *s, const ch
         printf("%s\x1b[K\r\n", line);
 }
 
+/* Leaves out the fields at the end of a line that do not fit, instead of cutting one. */
+static void put_fields(struct screen *s, char *line) {
+    const size_t n = strait_text_fit(line, s->look->columns);
+    for (size_t i = n; line[n] != '\0' && i > 1; i--)
+        if (line[i] == ' ' && line[i - 1] == ' ') {
+            line[i - 1] = '\0';
+            break;
+        }
+    put(s, NULL, "%s", line);
+}
+
 static void left_of(const strait_watch *w, char out[32]) {
     if (isfinite(w->seconds_left))
         strait_progress_duration(w->seconds_left, out);
@@ -80,7 +94,7 @@ static void put_head(struct screen *s, const strait_watch *w) {
     put(s, "1", "%s  %s  %.0f%%%s", w->name, w->phase, 100.0 * share,
         s->look->is_paused ? "  (paused)" : "");
     strait_watch_line(w, line, sizeof line);
-    put(s, NULL, "%s", line);
+    put_fields(s, line);
     const int n = s->look->columns - 2 < WATCH_PLOT_COLUMNS ? s->look->columns - 2
                                                             : WATCH_PLOT_COLUMNS;
     for (int i = 0; i < n; i++)
@@ -88,9 +102,11 @@ static void put_head(struct screen *s, const strait_watch *w) {
     bar[n > 0 ? n : 0] = '\0';
     put(s, "34", "[%s]", bar);
     if (!series->has_last) return;
-    put(s, NULL, "lr %.3g  norm %.3g  %.3g+%.3g bytes/token  %.3gx  bubble %.0f%%  limit %s",
-        p->learning_rate, p->grad_norm, p->forward_bytes_per_token, p->backward_bytes_per_token,
-        p->ratio_forward, 100.0 * p->bubble, w->limit);
+    (void)snprintf(line, sizeof line,
+                   "limit %s  lr %.3g  norm %.3g  %.3g+%.3g bytes/token  %.3gx  bubble %.0f%%",
+                   w->limit, p->learning_rate, p->grad_norm, p->forward_bytes_per_token,
+                   p->backward_bytes_per_token, p->ratio_forward, 100.0 * p->bubble);
+    put_fields(s, line);
     if (w->is_over || w->silence_s < 15.0 + 10.0 * p->seconds) return;
     strait_progress_duration(w->silence_s, silence);
     put(s, "33", "no step for %s: the run is stopped, or waits", silence);
@@ -125,28 +141,63 @@ static void put_plot(struct screen *s, const strait_watch *w, int rows) {
     put(s, NULL, "%8s %s%*s", "", first, look->columns - LABEL - (int)strlen(first), last);
 }
 
-static const strait_status_worker *owner_of(const strait_watch *w, int stage) {
-    for (int i = 0; w->has_swarm && i < w->swarm.n_workers; i++)
-        if (w->swarm.workers[i].stage == stage) return &w->swarm.workers[i];
-    return NULL;
+/* Who holds a stage: the workers of a swarm, or the number of replicas. Returns whether one of them
+ * is gone. */
+static int list_owners(const strait_watch *w, int stage, char *out, size_t capacity) {
+    size_t used = 0;
+    int is_gone = 0;
+    out[0] = '\0';
+    for (int i = 0; w->has_swarm && i < w->swarm.n_workers; i++) {
+        const strait_status_worker *worker = &w->swarm.workers[i];
+        if (worker->stage != stage || used + STRAIT_NAME_MAX + 16 > capacity) continue;
+        used += (size_t)snprintf(out + used, capacity - used, "%s%s%s", used > 0 ? ", " : "",
+                                 worker->name, worker->is_connected ? "" : " (gone)");
+        is_gone |= !worker->is_connected;
+    }
+    if (!w->has_swarm && w->replicas[stage] > 1)
+        (void)snprintf(out, capacity, "%d replicas", w->replicas[stage]);
+    return is_gone;
 }
 
-/* A stage and, behind it, the link to the next one. */
 static void put_stage(struct screen *s, const strait_watch *w, int i) {
     const strait_watch_stage *stage = &w->stages[i];
-    const strait_status_worker *owner = owner_of(w, i);
-    const double all = stage->busy_s + stage->wait_s, per = w->follow.series.last.seconds;
-    char forward[32], backward[32];
-    put(s, owner != NULL && !owner->is_connected ? "31" : NULL,
-        "stage %-2d computes %3.0f%%  waits %3.0f%%  %s%s", i,
-        all > 0.0 ? 100.0 * stage->busy_s / all : 0.0,
-        all > 0.0 ? 100.0 * stage->wait_s / all : 0.0, owner != NULL ? owner->name : "",
-        owner != NULL && !owner->is_connected ? " (gone)" : "");
+    const double all = stage->busy_s + stage->wait_s;
+    const double busy = all > 0.0 ? 100.0 * stage->busy_s / all : 0.0;
+    char owners[512];
+    const int is_gone = list_owners(w, i, owners, sizeof owners);
+    if (s->look->columns < NARROW)
+        put(s, is_gone ? "31" : NULL, "stage %-2d %3.0f%%  %s", i, busy, owners);
+    else
+        put(s, is_gone ? "31" : NULL, "stage %-2d computes %3.0f%%  waits %3.0f%%  %s", i, busy,
+            all > 0.0 ? 100.0 - busy : 0.0, owners);
+}
+
+/* The link from stage i to the next one. */
+static void put_link(struct screen *s, const strait_watch *w, int i) {
+    const strait_watch_stage *stage = &w->stages[i];
+    const double per = w->follow.series.last.seconds;
+    char forward[32], backward[32], lost[48] = "";
     if (i + 1 == w->n_stages || !(per > 0.0)) return;
     strait_progress_bytes(stage->forward_bytes / per, forward);
     strait_progress_bytes(stage->backward_bytes / per, backward);
-    put(s, "32", "  link %d  %s/s >  %s/s <  lost %.1f%%, %.1f%%", i, forward, backward,
-        100.0 * stage->residual_forward, 100.0 * stage->residual_backward);
+    if (s->look->columns >= NARROW)
+        (void)snprintf(lost, sizeof lost, "  lost %.1f%%, %.1f%%", 100.0 * stage->residual_forward,
+                       100.0 * stage->residual_backward);
+    put(s, "32", "  link %d  %s/s >  %s/s <%s", i, forward, backward, lost);
+}
+
+/* Stages, with the links between them where they leave the last stage on the screen. */
+static void put_stages(struct screen *s, const strait_watch *w) {
+    const int has_links = s->row + 2 * w->n_stages - 1 < s->look->rows;
+    for (int i = 0; i < w->n_stages; i++) {
+        put_stage(s, w, i);
+        if (has_links) put_link(s, w, i);
+    }
+}
+
+static void put_event(struct screen *s, const char *text) {
+    const int is_dated = strlen(text) > DATE && text[DATE - 1] == 'T' && text[4] == '-';
+    put(s, NULL, "%s", is_dated && s->look->columns < DATED ? text + DATE : text);
 }
 
 /* Spares and volunteers of a swarm: who has no stage. */
@@ -170,13 +221,14 @@ void strait_watch_draw(const strait_watch *w, const strait_watch_look *look) {
     int rows = look->rows - s.row - n_links - n_events - 3;
     if (rows < look->rows / 3) rows = look->rows / 3;
     put_plot(&s, w, rows);
-    for (int i = 0; i < w->n_stages; i++)
-        put_stage(&s, w, i);
+    put_stages(&s, w);
     put_spares(&s, w);
     if (w->advice[0] != '\0') put(&s, "33", "%s", w->advice);
     for (int i = w->n_events - n_events; i < w->n_events; i++)
-        put(&s, NULL, "%s", w->events[i]);
+        put_event(&s, w->events[i]);
     char keys[] = "q quit  p pause  </> curve  ^/v axis  l log";
+    if (look->columns < NARROW)
+        (void)snprintf(keys, sizeof keys, "q quit  p pause  </> ^/v l plot");
     fit(keys, look, look->columns - 1);
     printf("\x1b[J%s", keys);
     (void)fflush(stdout);

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -29,6 +30,19 @@ static double real(const json_t *object, const char *key) {
 
 /* ---- a folder ---- */
 
+/* One number for all stages, or a list such as [1, 2, 1, 3]. */
+static void read_replicas(strait_watch *w, const struct strait_run *run) {
+    char text[STRAIT_RUN_VALUE_BYTES] = "";
+    int n = 1;
+    (void)strait_run_get_text(run, "stages.replicas", text, sizeof text);
+    char *at = text;
+    for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
+        at += strcspn(at, "0123456789");
+        if (*at != '\0') n = (int)strtol(at, &at, 10);
+        w->replicas[i] = n;
+    }
+}
+
 /* The number of steps and the name are in run.yaml; a run being created may have none yet. */
 static void read_run(strait_watch *w) {
     char path[STRAIT_PATH_MAX], name[STRAIT_RUN_VALUE_BYTES] = "";
@@ -39,6 +53,7 @@ static void read_run(strait_watch *w) {
     (void)strait_run_get_int(run, "train.steps", &w->steps);
     (void)strait_run_get_text(run, "name", name, sizeof name);
     copy_text(w->name, sizeof w->name, name);
+    read_replicas(w, run);
     strait_run_close(&run);
 }
 
@@ -124,6 +139,7 @@ static void take_stages(strait_watch *w, const json_t *state) {
     w->n_stages = n > STRAIT_RUN_STAGES ? STRAIT_RUN_STAGES : (int)n;
     for (int i = 0; i < w->n_stages; i++) {
         const json_t *s = json_array_get(stages, (size_t)i);
+        w->replicas[i] = (int)json_integer_value(json_object_get(s, "replicas"));
         const json_t *b = json_array_get(boundaries, (size_t)i);
         w->stages[i] = (strait_watch_stage){.busy_s = real(s, "forward_s") + real(s, "backward_s") +
                                                       real(s, "codec_s"),

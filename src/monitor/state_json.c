@@ -41,8 +41,9 @@ static json_t *pack_stages(const strait_state *s) {
         const strait_trainer_stage *plan = &s->info.stages[i];
         const strait_trainer_stage_step *step = &s->stages[i];
         (void)json_array_append_new(
-            array, json_pack("{si si sI sI so so so so so}", "layers", plan->layers, "slots",
-                             plan->slots, "planned_bytes", (json_int_t)plan->planned, "used_bytes",
+            array, json_pack("{si si si sf sI sI so so so so so}", "layers", plan->layers, "slots",
+                             plan->slots, "replicas", plan->replicas, "reduce_bytes", plan->reduced,
+                             "planned_bytes", (json_int_t)plan->planned, "used_bytes",
                              (json_int_t)plan->used, "forward_s", real(step->forward_s),
                              "backward_s", real(step->backward_s), "codec_s", real(step->codec_s),
                              "wait_s", real(step->wait_s), "wall_s", real(step->wall_s)));

@@ -5,14 +5,14 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 
 make_corpus
 make_run run.yaml 2 100000
-slow="--set stages.count=2 --set link.emulate.delay=20ms --set train.save_every=0 --set train.log_every=1000000"
+slow="--set stages.count=2 --set stages.replicas=[1,2] --set link.emulate.delay=20ms --set train.save_every=0 --set train.log_every=1000000"
 
 # Plain lines where the output is not a terminal; they end with the run, in a folder and at a page.
 runs train run.yaml --out short --set train.steps=12
 runs watch short
 says "$OUT" '^step 12/12  loss [0-9.]+  left 0s  valid [0-9.]+  1\.54k tokens  [0-9]+ tok/s$' '^run: done$'
 runs watch short --once
-says "$OUT" '^short: done, 1 stages$' '^step 12/12  loss'
+says "$OUT" '^short: done, 1 stage$' '^step 12/12  loss'
 refuses 3 'nothere: no such folder' watch nothere
 mkdir empty
 refuses 3 'empty: no run has written here' watch empty
@@ -23,7 +23,7 @@ begin train run.yaml --out run $slow --page 127.0.0.1:0
 wait_lines run 3
 url=$(sed -n 's/^page: //p' "$ERR")
 strait watch "$url" --once >once || fail "watch of a page"
-says once '^run: training, 2 stages$' '^step [0-9]+/100000  loss [0-9.]+  left [0-9hms]+  '
+says once '^run: training, 2 stages, 3 replicas in all$' '^step [0-9]+/100000  loss [0-9.]+  left [0-9hms]+  '
 env STRAIT_CLI="$SCRATCH" "$STRAIT" watch run >lines &
 watcher=$!
 sleep 3
@@ -67,7 +67,12 @@ for size in 40x16 80x24 200x50; do
     mux new-session -d -s w -x "$columns" -y "$rows" "$command run; sleep 1000"
     appears '^run  training  [0-9]+%' 'step [0-9]+/100000  loss [0-9.]+' '^\[[#.]+\]$' '^loss over steps' '^q quit'
     fits "$columns" "$rows"
-    [ "$columns" = 40 ] || appears 'stage 0 +computes' 'link 0 ' 'stage 1 ' 'left [0-9hms]+'
+    appears 'left [0-9hms]+' '^limit [a-z]+'
+    if [ "$columns" = 40 ]; then # words are left out, not cut off
+        appears '^stage 0 +[0-9]+%' '^stage 1 +[0-9]+%  2 replicas$' '^q quit  p pause  </> \^/v l plot$'
+    else
+        appears '^stage 0 +computes +[0-9]+%  waits +[0-9]+%' '^  link 0 .*  lost [0-9.]+%, [0-9.]+%$' '^stage 1 .*  2 replicas$'
+    fi
     mux send-keys -t w Right
     appears '^tokens/s over steps'
     mux send-keys -t w Up
