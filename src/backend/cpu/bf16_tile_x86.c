@@ -139,3 +139,17 @@ void strait_bf16_tile_amx(float *sums, strait_bf16_lines left, const uint16_t *r
     _tile_stored(2, sums + 16 * BF16_PANEL, ld);
     _tile_stored(3, sums + 16 * BF16_PANEL + 16, ld);
 }
+
+void strait_bf16_multiply_avx512(const struct strait_cpu *cpu, const strait_bf16_product *p) {
+    static const strait_bf16_block_ops ops = {.multiply = strait_bf16_tile_avx512,
+                                              .reads_lines = 1};
+    strait_bf16_multiply(cpu, p, &ops);
+}
+
+void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_product *p) {
+    static const strait_bf16_block_ops ops = {.multiply = strait_bf16_tile_amx,
+                                              .begin = strait_bf16_amx_begin,
+                                              .end = strait_bf16_amx_end,
+                                              .reads_lines = 1};
+    strait_bf16_multiply(cpu, p, &ops);
+}

@@ -106,10 +106,12 @@ static inline __attribute__((always_inline)) void multiply_lines(tile_params par
                                                                  const float *right,
                                                                  int64_t depth) {
     const int64_t step = line == 1 ? TILE_ROWS : 1;
+#if !defined(__aarch64__)
     /* Three lines per pointer: so many addresses fit the registers. */
     const float *three[(TILE_ROWS + 2) / 3];
     for (int i = 0; i < (TILE_ROWS + 2) / 3; i++)
         three[i] = left + 3 * i * line;
+#endif
     for (int i = 0; i < TILE_ROWS; i++) // y arrives in the cache while the sums run
         __builtin_prefetch(params.y + i * params.ld, 1);
     vec sum[TILE_ROWS][TILE_VECTORS] = {0};

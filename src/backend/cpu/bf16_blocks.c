@@ -1,12 +1,15 @@
-/* bf16_product_x86.c - bf16 products from packed panels: all threads pack both sides, then all
- * threads take blocks of the result.
+/* bf16_blocks.c - bf16 products from packed panels: all threads pack both sides, then all threads
+ * take blocks of the result. Compiled with the flags of the units that multiply the blocks.
  *
  * The whole depth of a bf16 result is packed at once, so that it is rounded once; an f32 result may
  * be summed chunk by chunk. How a product is split follows from its shape alone. */
-#include "backend/cpu/bf16_x86.h"
+#include "backend/cpu/bf16_blocks.h"
+
 #include "backend/cpu/simd.h"
 
-#include <immintrin.h>
+#if defined(__AVX512BF16__)
+    #include <immintrin.h>
+#endif
 
 enum {
     BLOCK_PANELS = 4,   // panels per side of a task
@@ -26,7 +29,7 @@ struct chunk {
     int64_t n_blocks;         // of depth
     float beta;
     int is_left_packed, is_right_packed; // by the previous chunk
-    int is_amx;
+    const strait_bf16_block_ops *ops;
 };
 
 int strait_bf16_takes(const strait_bf16_product *p) {
@@ -46,8 +49,8 @@ static uint16_t *panel_at(uint16_t *all, const struct chunk *c, int64_t panel) {
  */
 static int is_in_place(const struct chunk *c, int64_t panel) {
     const strait_bf16_side *s = &c->left;
-    return s->depth_step == 1 && s->depth % BF16_DEPTH == 0 && s->line_step % 2048 != 0 &&
-           (panel + 1) * BF16_PANEL <= s->lines;
+    return c->ops->reads_lines && s->depth_step == 1 && s->depth % BF16_DEPTH == 0 &&
+           s->line_step % 2048 != 0 && (panel + 1) * BF16_PANEL <= s->lines;
 }
 
 static strait_bf16_lines left_panel(const struct chunk *c, int64_t panel) {
@@ -92,12 +95,18 @@ static void pack_task(void *arg, int task) {
 }
 
 /* A whole block of a bf16 result that is neither scaled nor added to: the usual case, rounded by
- * the processor (subnormal numbers become 0). */
+ * the processor where it can (subnormal numbers become 0). */
 static void store_whole(const strait_bf16_product *p, const float *sums, int64_t i, int64_t j) {
-    for (int64_t r = 0; r < BF16_PANEL; r++, sums += BF16_PANEL)
-        _mm512_storeu_si512(
-            p->y_half + (i + r) * p->cols + j,
-            (__m512i)_mm512_cvtne2ps_pbh((__m512)load(sums + LANES), (__m512)load(sums)));
+    for (int64_t r = 0; r < BF16_PANEL; r++, sums += BF16_PANEL) {
+        uint16_t *y = p->y_half + (i + r) * p->cols + j;
+#if defined(__AVX512BF16__)
+        const __m512 low = (__m512)load(sums), high = (__m512)load(sums + LANES);
+        _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+#else
+        for (int64_t col = 0; col < BF16_PANEL; col += LANES)
+            store(y + col, load(sums + col));
+#endif
+    }
 }
 
 /* Writes the sums of the panels that start at row i and column j of y: alpha sums + beta y. */
@@ -131,15 +140,14 @@ static void block_task(void *arg, int task) {
     const int64_t i0 = task / n_across * BLOCK_PANELS, j0 = task % n_across * BLOCK_PANELS;
     const int64_t i1 = smaller(panels(c->left.lines), i0 + BLOCK_PANELS);
     const int64_t j1 = smaller(panels(c->right.lines), j0 + BLOCK_PANELS);
-    const strait_bf16_tile multiply = c->is_amx ? strait_bf16_tile_amx : strait_bf16_tile_avx512;
     float sums[BF16_PANEL * BF16_PANEL] __attribute__((aligned(64)));
-    if (c->is_amx) strait_bf16_amx_begin();
+    if (c->ops->begin != NULL) c->ops->begin();
     for (int64_t j = j0; j < j1; j++)
         for (int64_t i = i0; i < i1; i++) {
-            multiply(sums, left_panel(c, i), panel_at(c->rights, c, j), c->n_blocks, 0);
+            c->ops->multiply(sums, left_panel(c, i), panel_at(c->rights, c, j), c->n_blocks, 0);
             store_block(c, sums, c->i + i * BF16_PANEL, c->j + j * BF16_PANEL);
         }
-    if (c->is_amx) strait_bf16_amx_end();
+    if (c->ops->end != NULL) c->ops->end();
 }
 
 static void multiply_chunk(struct strait_pool *pool, struct chunk *c) {
@@ -171,7 +179,8 @@ static struct chunk chunk_at(const strait_bf16_product *p, int64_t i, int64_t j,
                           .beta = k == 0 ? p->beta : 1.0f};
 }
 
-static void multiply(const struct strait_cpu *cpu, const strait_bf16_product *p, int is_amx) {
+void strait_bf16_multiply(const struct strait_cpu *cpu, const strait_bf16_product *p,
+                          const strait_bf16_block_ops *ops) {
     const int64_t depth = p->y_half != NULL ? p->depth : smaller(p->depth, DEPTH_CHUNK);
     const int64_t padded = pieces(depth, BF16_DEPTH) * BF16_DEPTH;
     const int64_t rows = LEFT_HALVES / padded / BF16_PANEL * BF16_PANEL;
@@ -186,15 +195,7 @@ static void multiply(const struct strait_cpu *cpu, const strait_bf16_product *p,
                 c.rights = (uint16_t *)cpu->right;
                 c.is_right_packed = i > 0;
                 c.is_left_packed = j > 0 && rows >= p->rows && depth >= p->depth;
-                c.is_amx = is_amx;
+                c.ops = ops;
                 multiply_chunk(cpu->pool, &c);
             }
-}
-
-void strait_bf16_multiply_avx512(const struct strait_cpu *cpu, const strait_bf16_product *p) {
-    multiply(cpu, p, 0);
-}
-
-void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_product *p) {
-    multiply(cpu, p, 1);
 }

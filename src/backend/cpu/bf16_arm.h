@@ -1,0 +1,7 @@
+/* bf16_arm.h - bf16 products on aarch64, in a file that is compiled for processors with bf16
+ * instructions and must only be called there. */
+#pragma once
+
+#include "backend/cpu/bf16_blocks.h"
+
+void strait_bf16_multiply_arm(const struct strait_cpu *cpu, const strait_bf16_product *p);

@@ -1,0 +1,118 @@
+/* bf16.c - compares products by bfmmla with the reference loop, and the bits of one thread with
+ * those of three. Cross-compiled and run under qemu by bf16.sh. */
+#include "backend/cpu/bf16_product.h"
+#include "base/text/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Errors quote nobody here, and the library that knows UTF-8 is not there for this processor. */
+void strait_text_tame(char *text) {
+    (void)text;
+}
+
+static uint32_t state = 1;
+
+/* In [-1, 1), exact in bf16: eight bits. */
+static float draw(void) {
+    state = state * 1664525u + 1013904223u;
+    return (float)((int)(state >> 24) - 128) / 128;
+}
+
+static uint16_t *draw_halves(int64_t n) {
+    uint16_t *values = malloc((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = strait_cpu_round(draw());
+    return values;
+}
+
+static struct strait_cpu open_cpu(int n_threads) {
+    struct strait_cpu cpu = {0};
+    cpu.left = malloc(STRAIT_CPU_LEFT * sizeof(float));
+    cpu.right = malloc(STRAIT_CPU_RIGHT * sizeof(float));
+    if (cpu.left == NULL || cpu.right == NULL || strait_pool_open(n_threads, &cpu.pool) != 0)
+        exit(1);
+    return cpu;
+}
+
+static int fail(const char *what, strait_bf16_product p, int64_t at) {
+    printf("FAIL: %s: %lld x %lld, depth %lld, value %lld\n", what, (long long)p.rows,
+           (long long)p.cols, (long long)p.depth, (long long)at);
+    return 1;
+}
+
+/* The result by the definition, sums in double precision. */
+static double wanted(const strait_bf16_product *p, double old, int64_t at) {
+    double sum = 0;
+    for (int64_t k = 0; k < p->depth; k++)
+        sum += (double)strait_cpu_widen(p->a[at / p->cols * p->a_row + k * p->a_depth]) *
+               (double)strait_cpu_widen(p->b[at % p->cols * p->b_col + k * p->b_depth]);
+    return (double)p->alpha * sum + (double)p->beta * old;
+}
+
+/* variant: bits for the transposes of both sides, for adding to y, and for a bf16 result. */
+static int check(const struct strait_cpu cpus[2], int64_t rows, int64_t cols, int64_t depth,
+                 int variant) {
+    const int64_t n = rows * cols;
+    uint16_t *a = draw_halves(rows * depth), *b = draw_halves(cols * depth), *half[2];
+    float *y[2], *old = malloc((size_t)n * sizeof *old);
+    int n_failed = 0;
+    strait_bf16_product p = {.a = a,
+                             .b = b,
+                             .a_row = variant & 1 ? 1 : depth,
+                             .a_depth = variant & 1 ? rows : 1,
+                             .b_col = variant & 2 ? depth : 1,
+                             .b_depth = variant & 2 ? 1 : cols,
+                             .rows = rows,
+                             .cols = cols,
+                             .depth = depth,
+                             .alpha = variant & 4 ? -0.5f : 1.0f,
+                             .beta = variant & 4 ? 0.25f : 0.0f};
+    for (int64_t i = 0; i < n; i++)
+        old[i] = draw();
+    for (int c = 0; c < 2; c++) {
+        y[c] = malloc((size_t)n * sizeof *y[c]);
+        half[c] = malloc((size_t)n * sizeof *half[c]);
+        for (int64_t i = 0; i < n; i++) {
+            y[c][i] = old[i];
+            half[c][i] = strait_cpu_round(old[i]);
+        }
+        p.y = variant & 8 ? NULL : y[c];
+        p.y_half = variant & 8 ? half[c] : NULL;
+        strait_bf16_units[0].multiply(&cpus[c], &p);
+    }
+    const double tolerance = variant & 8 ? 8e-3 : 2e-5;
+    for (int64_t i = 0; i < n && n_failed == 0; i++) {
+        const double want = wanted(&p, (double)old[i], i), size = 1 + sqrt((double)depth) / 3;
+        const double got = variant & 8 ? (double)strait_cpu_widen(half[0][i]) : (double)y[0][i];
+        if (!(fabs(got - want) <= tolerance * (fabs(want) + size)))
+            n_failed += fail("differs from the definition", p, i);
+    }
+    if (memcmp(y[0], y[1], (size_t)n * sizeof *y[0]) != 0 ||
+        memcmp(half[0], half[1], (size_t)n * sizeof *half[0]) != 0)
+        n_failed += fail("three threads give other bits", p, 0);
+    for (int c = 0; c < 2; c++) {
+        free(y[c]);
+        free(half[c]);
+    }
+    free(a);
+    free(b);
+    free(old);
+    return n_failed;
+}
+
+int main(void) {
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},     {33, 31, 40},  {129, 17, 133},
+                                       {64, 64, 64}, {40, 520, 33}, {20, 24, 4200}};
+    if (strait_bf16_units[0].name == NULL || !strait_bf16_units[0].is_supported()) {
+        puts("FAIL: no bf16 instructions");
+        return 1;
+    }
+    const struct strait_cpu cpus[2] = {open_cpu(1), open_cpu(3)};
+    int n_failed = 0, n = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int variant = 0; variant < 16; variant++, n++)
+            n_failed += check(cpus, sizes[i][0], sizes[i][1], sizes[i][2], variant);
+    printf("%s: %d products, %d failed\n", strait_bf16_units[0].name, n, n_failed);
+    return n_failed != 0;
+}

@@ -1,0 +1,32 @@
+#!/bin/sh
+# bf16.sh SOURCE - cross-compiles products by bfmmla and runs them under qemu, where both an aarch64
+# compiler and qemu are installed. Exit code 77: they are not.
+set -eu
+compiler=aarch64-linux-gnu-gcc
+command -v $compiler >/dev/null && command -v qemu-aarch64 >/dev/null || {
+    echo "skipped: install gcc-aarch64-linux-gnu and qemu-user"
+    exit 77
+}
+cd "$1"
+scratch=$(mktemp -d /tmp/strait-arm-XXXXXX)
+trap 'rm -rf "$scratch"' EXIT
+flags="-std=c17 -O2 -Wall -Wextra -Wno-psabi -Werror -D_GNU_SOURCE -DSTRAIT_HALF -Iinclude -Isrc"
+objects=
+for file in src/backend/cpu/bf16_blocks.c src/backend/cpu/bf16_tile_arm.c; do
+    object=$scratch/$(basename "$file" .c).o
+    $compiler $flags -DSTRAIT_ISA=bf16_units -ffp-contract=fast -march=armv8.2-a+bf16 -c "$file" -o "$object"
+    objects="$objects $object"
+done
+$compiler $flags -static tests/arm/bf16.c src/backend/cpu/bf16_units_arm.c src/base/pool.c src/base/alloc.c \
+    src/base/clock.c src/base/error.c $objects -o "$scratch/bf16" -lpthread -lm
+qemu-aarch64 -cpu max "$scratch/bf16"
+# Without the instructions the program must not offer them.
+! qemu-aarch64 -cpu cortex-a72 "$scratch/bf16" >"$scratch/without" || { echo "FAIL: ran on a cortex-a72"; exit 1; }
+grep -q 'no bf16 instructions' "$scratch/without" || { cat "$scratch/without"; exit 1; }
+# The other kernels compile for this processor, too.
+for file in matmul attention_back; do
+    for half in "" -DSTRAIT_HALF; do
+        $compiler -std=c17 -O2 -Wall -Wextra -Wno-psabi -Werror $half -Iinclude -Isrc -DSTRAIT_ISA=neon \
+            -ffp-contract=fast -c src/backend/cpu/simd_$file.c -o "$scratch/neon.o"
+    done
+done
