@@ -180,7 +180,10 @@ static int must_stop(void *user) {
     strait_progress_log *log = user;
     if (strait_signals_count() > 0 && !log->was_warned)
         strait_progress_say(&log->progress,
-                            "interrupted: saving a checkpoint (interrupt again to stop at once)");
+                            log->began > 0.0
+                                ? "interrupted: saving a checkpoint (interrupt again to stop at "
+                                  "once)"
+                                : "interrupted before the first step: stopping");
     log->was_warned = strait_signals_count() > 0;
     return log->was_warned;
 }

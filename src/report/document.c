@@ -31,13 +31,20 @@ struct strait_document {
     int n_columns, at;
 };
 
+/* Plots are drawn on white, also on a dark page. */
 static const char style[] =
-    "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#222}\n"
+    ":root{--page:#fff;--text:#222;--line:#ddd;--soft:#f4f4f4;color-scheme:light dark}\n"
+    "@media(prefers-color-scheme:dark){:root{--page:#11151c;--text:#e6eaf0;--line:#303947;"
+    "--soft:#1a202a}}\n"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;"
+    "color:var(--text);background:var(--page);overflow-wrap:anywhere}\n"
     "table{border-collapse:collapse;font-size:13px;display:block;overflow-x:auto}\n"
-    "th,td{border-bottom:1px solid #ddd;padding:3px 9px;text-align:right;white-space:nowrap}\n"
+    "th,td{border-bottom:1px solid var(--line);padding:3px 9px;text-align:right;"
+    "white-space:nowrap}\n"
     "th:first-child,td:first-child{text-align:left}\n"
-    "pre{background:#f4f4f4;padding:.8em;overflow-x:auto;white-space:pre-wrap}\n"
-    "th{background:#f4f4f4}svg{max-width:100%;height:auto;margin:1em 0}h2{margin-top:2em}\n";
+    "pre{background:var(--soft);padding:.8em;overflow-x:auto;white-space:pre-wrap}\n"
+    "th{background:var(--soft)}h2{margin-top:2em}\n"
+    "svg{max-width:100%;height:auto;margin:1em 0;background:#fff;border-radius:6px}\n";
 
 static strait_err open_sheet(sheet *s, const char *name) {
     (void)snprintf(s->name, sizeof s->name, "%s", name);
@@ -91,7 +98,9 @@ static strait_err open_document(const char *path, const char *title, int is_page
         (void)strait_document_close(&d, 0);
         return err;
     }
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>",
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+          "<link rel=\"icon\" href=\"data:,\"><title>",
           d->page.stream);
     put_html(d->page.stream, title);
     fprintf(d->page.stream, "</title>\n<style>\n%s</style></head><body>\n<h1>", style);

@@ -28,8 +28,8 @@ static void say_lost(struct worker *w, const struct strait_msg *msg) {
     w->account.n_lost++;
     strait_worker_note(
         w,
-        "lost the connection to the coordinator (%.*s): trying again%s; the run goes "
-        "on, and this machine continues once it is back",
+        "lost the connection to the coordinator (%.*s): trying again%s; this machine "
+        "continues once the coordinator is back",
         (int)msg->size, (const char *)msg->body, limit);
 }
 

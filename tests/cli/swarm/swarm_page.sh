@@ -64,3 +64,15 @@ kill -INT $HOST
 wait $HOST
 code=$?
 [ $code -eq 130 ] || fail "the host ended with $code"
+says host.err '^interrupted: saving a checkpoint' '^to resume: the same command again; the workers reconnect$'
+
+# Interrupted while it waits for workers, it saves nothing and says so.
+env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out early --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host \
+    --set stages.count=2 >early.invite 2>early.err </dev/null &
+HOST=$!
+wait_for_text early.invite '^strait1:'
+kill -INT $HOST
+wait $HOST
+[ $? -eq 130 ] || fail "a host without workers: exit code $code"
+says early.err '^interrupted before the first step: stopping$' '^strait: stopped before enough workers had joined$'
+! grep -q 'to resume\|saving' early.err || fail "a host without workers speaks of a checkpoint: $(cat early.err)"
