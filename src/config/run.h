@@ -31,6 +31,16 @@ enum {
     STRAIT_RUN_MEMBERS = 256  // most replicas of all stages together
 };
 
+enum {
+    STRAIT_OUTER_FRAGMENTS = 64 // most parts that weights are averaged in
+};
+
+/* What replicas that train on their own average besides their weights. */
+typedef enum strait_outer_state {
+    STRAIT_OUTER_NONE,
+    STRAIT_OUTER_MOMENTS, // the state of the optimizer
+} strait_outer_state;
+
 typedef enum strait_run_family {
     STRAIT_RUN_LLAMA,
     STRAIT_RUN_YARDSTICK,

@@ -13,7 +13,17 @@
 #include "optim/lr_schedule.h"
 #include "optim/optimizer.h"
 #include "plan/groups.h"
+#include "plan/outer.h"
 #include "plan/schedule.h"
+
+/* How replicas that train on their own average their weights (train.outer). */
+typedef struct strait_outer_params {
+    strait_outer_schedule schedule; // sync_every 0: they sum their gradients in every step
+    int bits;                       // of a difference on the wire: 32, 8, 4 or 2
+    int has_feedback;               // what rounding loses is added to the next difference
+    float learning_rate, momentum;
+    strait_outer_state average_state;
+} strait_outer_params;
 
 typedef struct strait_run_plan {
     strait_shape shape;
@@ -29,6 +39,7 @@ typedef struct strait_run_plan {
     strait_groups groups;            // of the microbatches of a step
     int reduce_bits;                 // of a gradient between replicas: 32, 8 or 4
     int sums_pairwise; // groups are summed pairwise; otherwise a replica adds its own in order
+    strait_outer_params outer;
     strait_schedule_kind schedule;
     strait_codec_spec codec;     // for boundary 0 with one slot; see strait_run_plan_codec
     strait_emulate_spec emulate; // of any link; see strait_run_plan_emulate
@@ -121,6 +132,9 @@ int64_t strait_run_plan_slots_max(const strait_run_plan *plan);
 
 /* "stage 2", or "stage 2, replica 1" where the stage has several. */
 void strait_run_plan_member_name(const strait_run_plan *plan, int member, char *out, size_t size);
+
+/* Whether replicas train on their own and average their weights now and then. */
+int strait_run_plan_has_outer(const strait_run_plan *plan);
 
 /* The most replicas of any stage. */
 int strait_run_plan_replicas_max(const strait_run_plan *plan);

@@ -55,6 +55,59 @@ int strait_run_plan_replicas_max(const strait_run_plan *plan) {
     return most;
 }
 
+int strait_run_plan_has_outer(const strait_run_plan *plan) {
+    return plan->outer.schedule.sync_every > 0;
+}
+
+/* Replicas that train on their own form pipelines of one replica of each stage. */
+static strait_err check_outer(const strait_run_plan *plan) {
+    const strait_outer_schedule *s = &plan->outer.schedule;
+    const int bits = plan->outer.bits;
+    if (s->sync_every == 0) return STRAIT_OK;
+    for (int i = 1; i < plan->n_stages; i++)
+        if (plan->replicas[i] != plan->replicas[0])
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "train.outer.sync_every: stage 0 has %d replicas and stage %d has "
+                               "%d; local steps need as many of each stage, because every replica "
+                               "is part of a pipeline of its own",
+                               plan->replicas[0], i, plan->replicas[i]);
+    if (bits != 32 && bits != 8 && bits != 4 && bits != 2)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer.bits is %d: expected 32, 8, 4 or 2", bits);
+    if (s->fragments > s->sync_every)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.fragments: %d are more than the %lld steps of "
+                           "train.outer.sync_every",
+                           s->fragments, (long long)s->sync_every);
+    if (s->overlap > s->sync_every / s->fragments)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.overlap: %d steps are more than the %lld between two "
+                           "fragments (sync_every / fragments)",
+                           s->overlap, (long long)(s->sync_every / s->fragments));
+    if (s->overlap > 0 && plan->outer.average_state != STRAIT_OUTER_NONE)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "train.outer.average_state: moments are averaged with train.outer.overlap "
+            "0 only");
+    if (plan->n_stages > 1 && plan->codec.grassmann_every > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.sync_every: updates of the basis "
+                           "(link.codec.grassmann_every) would leave the averaged weights in the "
+                           "old one; set it to 0");
+    return STRAIT_OK;
+}
+
+static strait_outer_params make_outer(const strait_run *run) {
+    return (strait_outer_params){.schedule = {.sync_every = run->train.outer.sync_every,
+                                              .fragments = (int)run->train.outer.fragments,
+                                              .overlap = (int)run->train.outer.overlap,
+                                              .steps = run->train.steps},
+                                 .bits = (int)run->train.outer.bits,
+                                 .has_feedback = run->train.outer.feedback,
+                                 .learning_rate = (float)run->train.outer.learning_rate,
+                                 .momentum = (float)run->train.outer.momentum,
+                                 .average_state = run->train.outer.average_state};
+}
+
 /* A codec that carries something from one crossing to the next would carry other things if the
  * crossings were shared among replicas. */
 static strait_err check_replicas(const strait_run *run, const strait_run_plan *plan) {
@@ -74,14 +127,15 @@ static strait_err check_replicas(const strait_run *run, const strait_run_plan *p
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.speeds has %d numbers for %d replicas: give one for each",
                            run->stages.speeds.n, plan->n_members);
-    if (most > 1 && plan->n_stages > 1 &&
+    /* Pipelines of their own have codecs of their own. */
+    if (most > 1 && plan->n_stages > 1 && !strait_run_plan_has_outer(plan) &&
         (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.replicas: codec %s carries state from one microbatch to the "
                            "next, which replicas do not share; choose another codec or turn off "
                            "link.codec.feedback",
                            plan->codec.name);
-    return STRAIT_OK;
+    return check_outer(plan);
 }
 
 strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *plan) {
@@ -98,8 +152,12 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
     }
     plan->groups = strait_groups_make((int)plan->n_microbatches, (int)run->stages.groups,
                                       strait_run_plan_replicas_max(plan));
-    /* What is rounded is not exact: groups are then added in order, in one buffer. */
+    /* What is rounded is not exact, and replicas on their own have no sum in common: groups are
+     * then added in order, in one buffer. */
     plan->reduce_bits = (int)run->stages.reduce_bits;
-    if (plan->reduce_bits < 32 && strait_run_plan_replicas_max(plan) > 1) plan->sums_pairwise = 0;
+    plan->outer = make_outer(run);
+    if ((plan->reduce_bits < 32 || strait_run_plan_has_outer(plan)) &&
+        strait_run_plan_replicas_max(plan) > 1)
+        plan->sums_pairwise = 0;
     return check_replicas(run, plan);
 }

@@ -262,6 +262,10 @@ strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, co
                         : fail_missing(checkpoint, name);
 }
 
+int strait_checkpoint_has(const struct strait_checkpoint *checkpoint, const char *name) {
+    return find(checkpoint, name) != NULL;
+}
+
 strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor shape, const unsigned char **out) {
     const struct strait_safetensors *file = find(checkpoint, name);

@@ -3,6 +3,7 @@
  *     RUN/checkpoints/00000200/manifest.json              lists its files with sizes and hashes
  *                              stage-0.safetensors        weights of the first stage
  *                              stage-0.state.safetensors  optimizer moments and codec state
+ *                              stage-0.replica-1.state.safetensors  of one that trains on its own
  *
  * The folder is named by the step, with at least eight digits, so that names sort by age. A
  * checkpoint is written as STEP.tmp, synced and renamed. A folder without ".tmp" is therefore
@@ -23,6 +24,7 @@
 typedef struct strait_checkpoint_stage_file {
     int stage;
     int is_state; // optimizer and codec state, not weights
+    int replica;  // from 1: state of a replica that trains on its own; 0: of the stage
     const strait_safetensors_item *items;
     int n_items;
     strait_err (*load)(void *user, int i, const void **out); // as in strait_safetensors_content
@@ -69,6 +71,9 @@ typedef struct strait_checkpoint_request {
 } strait_checkpoint_request;
 
 strait_err strait_checkpoint_open_valid(void *request);
+
+/* Whether some file has a tensor of this name. */
+int strait_checkpoint_has(const struct strait_checkpoint *checkpoint, const char *name);
 
 /* Copies a tensor from whichever file has it into `into`, which is host memory. STRAIT_EDATA: the
  * tensor is missing or has another shape; the message names the tensor and both shapes. */

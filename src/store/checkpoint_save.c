@@ -14,9 +14,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The name of a file: "stage-0.safetensors" or "stage-0.state.safetensors". */
+/* The name of a file: "stage-0.safetensors", "stage-0.state.safetensors" or
+ * "stage-0.replica-1.state.safetensors". */
 static void name_file(const strait_checkpoint_stage_file *file, char out[64]) {
-    (void)snprintf(out, 64, "stage-%d%s.safetensors", file->stage, file->is_state ? ".state" : "");
+    char replica[24] = "";
+    if (file->replica > 0) (void)snprintf(replica, sizeof replica, ".replica-%d", file->replica);
+    (void)snprintf(out, 64, "stage-%d%s%s.safetensors", file->stage, replica,
+                   file->is_state ? ".state" : "");
 }
 
 strait_err strait_checkpoint_write(const char *run_folder, int64_t step,

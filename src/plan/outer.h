@@ -1,0 +1,23 @@
+/* outer.h - when replicas that train on their own average their weights (train.outer).
+ *
+ * The weights of a stage are cut into fragments. Every fragment is averaged once per interval of
+ * sync_every steps, at an offset of its own, so that the bytes spread over the interval: with 4
+ * fragments and 20 steps after steps 5, 10, 15, 20, 25, ... Differences are sent after a step and
+ * applied `overlap` steps later, while the steps between are computed. Pure functions. */
+#pragma once
+
+#include <stdint.h>
+
+typedef struct strait_outer_schedule {
+    int64_t sync_every; // steps of an interval; 0: replicas do not train on their own
+    int fragments;      // at most sync_every
+    int overlap;        // steps between sending and applying; at most sync_every / fragments
+    int64_t steps;      // of the run: after the last one every fragment is averaged at once
+} strait_outer_schedule;
+
+/* The fragment whose differences are sent after `done` steps; -1: none. */
+int strait_outer_sends(const strait_outer_schedule *schedule, int64_t done);
+
+/* The fragment that was sent and is not applied yet, for a run that stands at `done` steps, all
+ * actions after that step included; -1: none. *sent_at is the step after which it was sent. */
+int strait_outer_in_flight(const strait_outer_schedule *schedule, int64_t done, int64_t *sent_at);
