@@ -233,7 +233,7 @@ static void residuals_lose_nothing_in_the_long_run(void **state) {
         N = 300, // a whole block and part of one
         TIMES = 200
     };
-    for (int bits = 4; bits <= 8; bits += 4) {
+    for (int bits = 2; bits <= 8; bits *= 2) {
         float x[N], back[N], residual[N] = {0};
         double sums[N] = {0};
         unsigned char bytes[2 * N];
@@ -247,7 +247,9 @@ static void residuals_lose_nothing_in_the_long_run(void **state) {
                 sums[i] += (double)back[i];
         }
         for (int i = 0; i < N; i++) {
-            const double step = (i < 256 ? 19.0 : 0.13) / ((1 << (bits - 1)) - 1);
+            /* Four levels cut off what is large until the mean of its block has grown. */
+            const double step = (i < 256 ? 19.0 : 0.13) * (bits == 2 ? 2 : 1) /
+                                ((1 << (bits - 1)) - 1);
             CHECK(fabs(sums[i] - TIMES * (double)x[i]) <= step);
         }
         x[3] = NAN;
