@@ -44,12 +44,13 @@ typedef struct strait_trainer_memory {
 /* One stage and its memory on its device; for the cpu backend that is host memory. */
 typedef struct strait_trainer_stage {
     int layers;
-    int ordinal;    // which device of the run's kind
-    int slots;      // microbatches in flight; an estimate before open
-    int replicas;   // processes or threads that hold it; slots and bytes are of each
-    double reduced; // bytes that each sends to the others in a step
-    size_t planned; // bytes
-    size_t used;    // bytes, on a device other than the host and after a step; 0 otherwise
+    int ordinal;     // which device of the run's kind
+    int slots;       // microbatches in flight; an estimate before open
+    int replicas;    // processes or threads that hold it; slots and bytes are of each
+    double reduced;  // bytes that each sends to the others in a step
+    double averaged; // bytes that each sends in one interval of train.outer; 0: there is none
+    size_t planned;  // bytes
+    size_t used;     // bytes, on a device other than the host and after a step; 0 otherwise
 } strait_trainer_stage;
 
 enum {
@@ -114,6 +115,11 @@ typedef struct strait_trainer_report {
     double bubble;       // share of the step in which stages were idle, mean over stages
     int staleness;       // steps that the update of this step is late (train.staleness)
     double reduce_bytes; // received by a replica from others of its stage, where that is most
+    /* With train.outer, if weights were averaged after this step: the replicas that took part, as
+     * bits (0: no average); bytes that one received per token of its own since the average before;
+     * and the distance of the replicas from their mean, relative to the size of the weights. */
+    uint64_t averaged;
+    double average_bytes_per_token, divergence;
     /* Per boundary, the share of activations and of gradients that its codec lost. */
     int n_boundaries;
     const double *residual_forward, *residual_backward;

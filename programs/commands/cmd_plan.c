@@ -168,6 +168,13 @@ static strait_err count_messages(const strait_run *run, outlook *o) {
                                   o->messages);
 }
 
+/* Seconds that the replicas of a stage add to a step that takes step_s without them. */
+static double replicas_seconds(const outlook *o, int stage, double step_s) {
+    return strait_run_plan_has_outer(&o->plan)
+               ? strait_limits_average_s(&o->plan, stage, o->memory[stage].averaged, step_s)
+               : strait_limits_reduce_s(&o->plan, stage, o->memory[stage].reduced);
+}
+
 static strait_err predict(const strait_run *run, outlook *o) {
     describe(o);
     STRAIT_TRY(choose_windows(run, o));
@@ -188,7 +195,7 @@ static strait_err predict(const strait_run *run, outlook *o) {
     STRAIT_TRY(strait_limit_find(&o->pipe, &params, &o->limit));
     STRAIT_TRY(on_meter(o, &o->metered_s));
     for (int i = 0; i < o->pipe.n_stages; i++)
-        o->reduce_s = fmax(o->reduce_s, strait_limits_reduce_s(&o->plan, i, o->memory[i].reduced));
+        o->reduce_s = fmax(o->reduce_s, replicas_seconds(o, i, o->result.seconds));
     o->result.seconds += o->reduce_s;
     o->result.tokens_per_s = o->pipe.microbatch_tokens * o->pipe.n_microbatches / o->result.seconds;
     return without_links(o, &o->unlimited_s);
@@ -270,13 +277,24 @@ static void print_links(const outlook *o) {
 
 /* What replicas cost and who has them. */
 static void print_replicas(const outlook *o) {
+    const strait_outer_schedule *outer = &o->plan.outer.schedule;
     for (int i = 0; i < o->pipe.n_stages; i++) {
+        const int n = o->plan.replicas[i], averages = outer->sync_every > 0;
+        const strait_runner_memory *m = &o->memory[i];
+        const double seconds = replicas_seconds(o, i, o->result.seconds - o->reduce_s);
         char bytes[32];
-        if (o->plan.replicas[i] == 1) continue;
-        strait_progress_bytes(o->memory[i].reduced, bytes);
-        printf("reduce stage %d: %d replicas, each sends %s of gradients per step, %.3g s\n", i,
-               o->plan.replicas[i], bytes,
-               strait_limits_reduce_s(&o->plan, i, o->memory[i].reduced));
+        if (n == 1) continue;
+        strait_progress_bytes(averages ? m->averaged * outer->fragments : m->reduced, bytes);
+        if (averages)
+            printf(
+                "average stage %d: %d replicas, each sends %s every %lld steps in %d part%s, %.4g "
+                "bytes per token, %.3g s per step\n",
+                i, n, bytes, (long long)outer->sync_every, outer->fragments,
+                strait_progress_plural(outer->fragments),
+                m->reduced * n / (o->pipe.microbatch_tokens * o->pipe.n_microbatches), seconds);
+        else
+            printf("reduce stage %d: %d replicas, each sends %s of gradients per step, %.3g s\n", i,
+                   n, bytes, seconds);
     }
 }
 

@@ -89,10 +89,11 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
         printf("stage %-6d %s: %d layer%s, %d microbatch%s in flight", i, text,
                info->stages[i].layers, strait_progress_plural(info->stages[i].layers),
                info->stages[i].slots, info->stages[i].slots == 1 ? "" : "es");
-        strait_progress_bytes(info->stages[i].reduced, text);
+        const int averages = info->stages[i].averaged > 0;
+        strait_progress_bytes(averages ? info->stages[i].averaged : info->stages[i].reduced, text);
         if (info->stages[i].replicas > 1)
-            printf("; %d replicas, each sends %s of gradients per step", info->stages[i].replicas,
-                   text);
+            printf("; %d replicas, each sends %s %s", info->stages[i].replicas, text,
+                   averages ? "per average" : "of gradients per step");
         printf(", on %s:%d\n", run->device, info->stages[i].ordinal);
     }
 }

@@ -10,6 +10,10 @@ strait_err strait_run_plan_check_late(const strait_run_plan *plan) {
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.staleness 1: replicas of a stage sum their gradients between two "
                            "steps; set stages.replicas to 1");
+    if (strait_run_plan_has_outer(plan))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.staleness 1: weights are averaged between two steps; set "
+                           "train.outer.sync_every or train.staleness to 0");
     if (plan->shape.lora_rank > 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.staleness 1: adapters are added to their matrices between two "
@@ -29,6 +33,10 @@ strait_err strait_run_plan_check_late(const strait_run_plan *plan) {
 }
 
 strait_err strait_run_plan_check_swarm(const strait_run_plan *plan) {
+    if (strait_run_plan_has_outer(plan))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer: a swarm has no replicas that train on their own; use "
+                           "strait train, or set train.outer.sync_every to 0");
     if (plan->staleness == 0) return STRAIT_OK;
     return STRAIT_FAIL(
         STRAIT_ECONFIG,

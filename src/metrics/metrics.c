@@ -180,6 +180,18 @@ static void put_counts(line *l, const char *key, const double *values, int n) {
     put(l, "]");
 }
 
+/* The numbers of the bits that are set. */
+static void put_bits(line *l, const char *key, uint64_t bits) {
+    const char *separator = "";
+    put(l, ",\"%s\":[", key);
+    for (int i = 0; i < 64; i++) {
+        if ((bits >> i & 1) == 0) continue;
+        put(l, "%s%d", separator, i);
+        separator = ",";
+    }
+    put(l, "]");
+}
+
 /* Queues the line behind what a short write left, so that lines are never interleaved, then writes.
  * A full queue is synced to empty it. If that fails the whole line is dropped, never a part of it.
  */
@@ -215,6 +227,11 @@ strait_err strait_metrics_put_step(struct strait_metrics *metrics,
     if (step->meter_seconds > 0.0) put_real(&l, "meter_seconds", 6, step->meter_seconds);
     if (step->reduce_bytes > 0.0) put_real(&l, "reduce_bytes", 9, step->reduce_bytes);
     if (step->staleness > 0) put(&l, ",\"staleness\":%d", step->staleness);
+    if (step->averaged != 0) {
+        put_bits(&l, "averaged", step->averaged);
+        put_real(&l, "average_bytes_per_token", 6, step->average_bytes_per_token);
+        put_real(&l, "divergence", 6, step->divergence);
+    }
     put_reals(&l, "residual_forward", step->residual_forward, step->n_boundaries);
     put_reals(&l, "residual_backward", step->residual_backward, step->n_boundaries);
     if (step->leak != NULL) {

@@ -27,7 +27,10 @@ typedef struct strait_metrics_step {
     double meter_seconds; // omitted when 0
     double reduce_bytes;  // received by a replica from others of its stage; omitted when 0
     int staleness;        // steps that its update is late; omitted when 0
-    int n_boundaries;     // up to 63; with 0 the residuals are omitted
+    /* Of an average of replicas that train on their own; all omitted when `averaged` is 0. */
+    uint64_t averaged; // replicas that took part, as bits; a list in the file
+    double average_bytes_per_token, divergence;
+    int n_boundaries; // up to 63; with 0 the residuals are omitted
     const double *residual_forward, *residual_backward;
     const double *leak, *corrections; // per boundary; with a NULL leak these five are omitted
     double basis_angle, basis_mean_angle, basis_error;

@@ -40,6 +40,10 @@ struct strait_stage_channel {
     const struct strait_stage_channel_ops *ops;
     void *state; // the implementation's
     int n_members;
+    /* With train.outer: replicas that were lost with all of their pipeline, as bits. They get no
+     * commands any more, and their replies are not those of the last gather. */
+    uint64_t lost;
+    char lost_reason[512];               // of the latest
     struct strait_stage_replies replies; // of the last gather; valid until the next
 };
 

@@ -25,13 +25,18 @@ static const strait_field update[] = {COMMAND(I64, update.step), COMMAND(F32, up
                                       COMMAND(FLAG, update.keep_snapshot)};
 static const strait_field validate[] = {COMMAND(I64, validate.step)};
 static const strait_field save[] = {COMMAND(I64, save.step), COMMAND(TEXT, save.folder),
-                                    COMMAND(FLAG, save.wants_digest)};
+                                    COMMAND(FLAG, save.wants_digest),
+                                    COMMAND(FLAG, save.is_partial)};
 static const strait_field send_snapshot[] = {COMMAND(I64, send_snapshot.step)};
 static const strait_field adopt_basis[] = {COMMAND(U32, adopt_basis.version),
                                            COMMAND(FLOATS, adopt_basis.basis)};
 static const strait_field trace_end[] = {COMMAND(TEXT, trace_end.path)};
 static const strait_field resend[] = {COMMAND(I64, resend.step), COMMAND(FLAG, resend.to_prev),
                                       COMMAND(FLAG, resend.to_next)};
+static const strait_field outer[] = {COMMAND(INT, outer.phase),      COMMAND(I64, outer.step),
+                                     COMMAND(INT, outer.fragment),   COMMAND(INT, outer.attempt),
+                                     COMMAND(U64, outer.members),    COMMAND(U64, outer.alive),
+                                     COMMAND(FLAG, outer.is_resent), COMMAND(BYTES, outer.owners)};
 
 const strait_layout strait_stage_command_header = STRAIT_LAYOUT("command", command_header);
 
@@ -53,6 +58,7 @@ static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_LEAVE] = {"leave", NULL, 0},
     [STRAIT_COMMAND_RESEND] = STRAIT_LAYOUT("resend", resend),
     [STRAIT_COMMAND_CONNECT_REPLICA] = STRAIT_LAYOUT("connect_replica", connect),
+    [STRAIT_COMMAND_OUTER] = STRAIT_LAYOUT("outer", outer),
 };
 
 /* ---- replies ---- */
@@ -96,6 +102,9 @@ static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64,
 static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(validate)};
 static const strait_field saved[] = {REPLY(BYTES, save.digest)};
 static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};
+static const strait_field averaged[] = {REPLY(FLAG, outer.is_complete), REPLY(U64, outer.missing),
+                                        REPLY(F64, outer.distance), REPLY(F64, outer.size),
+                                        REPLY(U64, outer.bytes)};
 
 const strait_layout strait_stage_reply_header = STRAIT_LAYOUT("reply", reply_header);
 
@@ -108,6 +117,7 @@ static const strait_layout replies[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_VALIDATE] = STRAIT_LAYOUT("validate", validated),
     [STRAIT_COMMAND_SAVE] = STRAIT_LAYOUT("save", saved),
     [STRAIT_COMMAND_PROPOSE_BASIS] = STRAIT_LAYOUT("propose_basis", proposed),
+    [STRAIT_COMMAND_OUTER] = STRAIT_LAYOUT("outer", averaged),
 };
 
 /* The kind comes from the network, so the bounds are checked before the table is read. */
@@ -171,6 +181,7 @@ static int has_valid_step(const strait_stage_command *command) {
     case STRAIT_COMMAND_SAVE: return is_step(command->save.step);
     case STRAIT_COMMAND_SEND_SNAPSHOT: return is_step(command->send_snapshot.step);
     case STRAIT_COMMAND_RESEND: return is_step(command->resend.step);
+    case STRAIT_COMMAND_OUTER: return is_step(command->outer.step);
     default: return 1;
     }
 }

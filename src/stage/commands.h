@@ -41,6 +41,7 @@ typedef enum strait_stage_command_kind {
     STRAIT_COMMAND_LEAVE,            // close everything and end
     STRAIT_COMMAND_RESEND,           // send neighbours the kept crossings of a step again
     STRAIT_COMMAND_CONNECT_REPLICA,  // expect another replica of the stage, or dial it
+    STRAIT_COMMAND_OUTER,            // a phase of an exchange of averaged weights
     STRAIT_COMMAND_KINDS             // one more than the last
 } strait_stage_command_kind;
 
@@ -86,6 +87,7 @@ typedef struct strait_stage_command {
             const char
                 *folder;      // of the run, in which the checkpoint was begun; empty: write nothing
             int wants_digest; // of the stage's state, to compare replicas
+            int is_partial;   // write what this replica alone has, not the averaged weights
         } save;
         struct {
             int64_t step;
@@ -97,6 +99,14 @@ typedef struct strait_stage_command {
         struct {
             const char *path;
         } trace_end;
+        struct {
+            int phase;             // strait_outer_phase
+            int64_t step;          // after which the exchange was begun
+            int fragment, attempt; // as strait_outer_exchange, which see
+            uint64_t members, alive;
+            int is_resent;
+            strait_group_owners owners; // of the groups of a step, for the share of each replica
+        } outer;
         struct {
             int64_t step;
             int to_prev, to_next; // neither: does nothing, which a barrier over all stages needs
@@ -110,6 +120,13 @@ typedef struct strait_stage_faults {
     double rejected_prev; // non-finite or far too large, received from the previous stage
     double rejected_next; // the same, from the next stage
 } strait_stage_faults;
+
+/* The phases of an exchange of averaged weights; stage/outer/outer.h. */
+typedef enum strait_outer_phase {
+    STRAIT_OUTER_BEGIN,
+    STRAIT_OUTER_SUM,
+    STRAIT_OUTER_APPLY,
+} strait_outer_phase;
 
 typedef struct strait_stage_reply {
     strait_stage_command_kind kind; // of the command
@@ -153,6 +170,12 @@ typedef struct strait_stage_reply {
         struct {
             strait_floats basis;
         } propose_basis;
+        struct {
+            int is_complete;       // SUM: all results are here
+            uint64_t missing;      // SUM: replicas that nothing came from, as bits
+            double distance, size; // APPLY: strait_outer_result
+            uint64_t bytes;        // received from other replicas since the last count
+        } outer;
     };
 } strait_stage_reply;
 

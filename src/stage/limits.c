@@ -160,6 +160,13 @@ double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double byt
     return wire_s + 2e-9 * (double)plan->emulate.delay_ns;
 }
 
+double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
+                               double step_s) {
+    const strait_outer_schedule *s = &plan->outer.schedule;
+    const double shown_s = strait_limits_reduce_s(plan, stage, bytes) - s->overlap * step_s;
+    return shown_s > 0.0 ? shown_s * s->fragments / (double)s->sync_every : 0.0;
+}
+
 strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const strait_step_times *times, const double *delays,
                                  const uint64_t *spare, int *windows, double *tokens_per_s) {
@@ -285,7 +292,8 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
     for (int i = 0; i < n; i++) {
         strait_runner_memory memory;
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
-        out[i] = (size_t)(2.0 * memory.reduced); // what it sends, and what it gets
+        /* What it sends, and what it gets; an owner of averages keeps what rounding lost, too. */
+        out[i] = (size_t)(memory.averaged > 0 ? 3.0 * memory.averaged : 2.0 * memory.reduced);
     }
     if (n == 1) return STRAIT_OK;
     assume_times(plan, assumed);

@@ -43,6 +43,11 @@ double strait_limits_links(const strait_run_plan *plan, int boundary);
  * bytes (strait_runner_memory.reduced), over the links of the plan. */
 double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double bytes);
 
+/* Seconds that averages of weights (train.outer) add to a step of `step_s` seconds, as the mean
+ * over an interval: what the steps that overlap do not hide of exchanges in which each replica
+ * sends so many bytes (strait_runner_memory.averaged). */
+double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes, double step_s);
+
 /* Estimates the windows before anything was measured: from assumed compute rates of fast machines
  * and the links of the run file. */
 strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wanted, int *windows);

@@ -10,6 +10,27 @@ enum {
     TRACE_SPANS = 1 << 16 // only the newest are kept
 };
 
+static strait_outer_spec outer_spec(const strait_run_plan *plan, int stage, int replica) {
+    return (strait_outer_spec){.stage = stage,
+                               .replica = replica,
+                               .n_replicas = plan->replicas[stage],
+                               .params = plan->outer};
+}
+
+/* Host memory, which a CPU counts as its own. */
+static void plan_outer(const strait_run_plan *plan, int stage, const struct strait_dry_run *dry_run,
+                       strait_runner_memory *m) {
+    strait_outer_spec spec = outer_spec(plan, stage, 0);
+    if (!strait_run_plan_has_outer(plan)) return;
+    spec.weights = dry_run->params;
+    spec.n_weights = dry_run->n_params;
+    spec.optimizer = dry_run->optimizer;
+    m->outer = strait_outer_bytes(&spec);
+    const double bytes = strait_outer_sent_bytes(&spec);
+    m->averaged = bytes / plan->outer.schedule.fragments;
+    m->reduced = bytes / (double)plan->outer.schedule.sync_every;
+}
+
 /* Asks a dry run, which lists the parameters without allocating them. */
 static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_runner_memory *m) {
     struct strait_dry_run dry_run;
@@ -25,6 +46,7 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
     m->sums += strait_reduction_residual_bytes(plan, stage, n_values);
     const strait_err late = strait_runner_late_memory(plan, dry_run.params, dry_run.n_params, m);
+    plan_outer(plan, stage, &dry_run, m);
     strait_dry_run_fini(&dry_run);
     return err == STRAIT_OK ? late : err;
 }
@@ -59,6 +81,7 @@ strait_err strait_runner_plan(const strait_run_plan *plan, int stage, int n_slot
     /* Host buffers of the loader count as data, but not as device memory. */
     memory.device = memory.weights + memory.gradients + memory.sums + memory.optimizer +
                     memory.activations + memory.codecs + strait_loader_device_bytes(plan, n_slots);
+    if (plan->scratch_bytes == 0) memory.device += memory.outer;
     *out = memory;
     return STRAIT_OK;
 }
@@ -134,8 +157,18 @@ static strait_err open_reduction(struct strait_runner *runner) {
                                         .n_params = runner->n_params,
                                         .losses = runner->sequence_losses,
                                         .n_losses = (int)plan->sequences};
-    if (spec.n_replicas <= 1) return STRAIT_OK;
+    if (spec.n_replicas <= 1 || strait_run_plan_has_outer(plan)) return STRAIT_OK;
     return strait_reduction_open(&spec, runner->backend, &runner->reduction);
+}
+
+static strait_err open_outer(struct strait_runner *runner, int n_threads) {
+    strait_outer_spec spec = outer_spec(&runner->plan, runner->stage, runner->replica);
+    if (!strait_run_plan_has_outer(&runner->plan)) return STRAIT_OK;
+    spec.n_threads = n_threads;
+    spec.weights = runner->params;
+    spec.n_weights = runner->n_params;
+    spec.optimizer = runner->optimizer;
+    return strait_outer_open(&spec, runner->backend, &runner->outer);
 }
 
 /* The coordinator shares the groups out with every step; until then replica 0 has all of them. */
@@ -162,7 +195,7 @@ static strait_err open_results(struct strait_runner *runner) {
 }
 
 /* What a step needs besides the model and its boundaries. */
-static strait_err open_training(struct strait_runner *runner) {
+static strait_err open_training(struct strait_runner *runner, const strait_run *run) {
     STRAIT_TRY(list_params(runner)); // after the codecs are open: they have parameters
     STRAIT_TRY(strait_runner_open_late(runner));
     const strait_optim_spec optim = strait_run_plan_optim(&runner->plan, runner->stage);
@@ -177,6 +210,7 @@ static strait_err open_training(struct strait_runner *runner) {
     STRAIT_TRY(list_microbatches(runner));
     STRAIT_TRY(open_results(runner));
     STRAIT_TRY(open_reduction(runner));
+    STRAIT_TRY(open_outer(runner, (int)run->device.threads));
     return runner->backend->ops->event_open(runner->backend, &runner->measured);
 }
 
@@ -194,7 +228,7 @@ static strait_err open_into(struct strait_runner *runner, const strait_run *run)
         STRAIT_TRY(strait_codec_basis_view(codec_of(runner->sender), &basis, &fixed));
         STRAIT_TRY(strait_stage_set_basis(runner->model, basis, fixed));
     }
-    return open_training(runner);
+    return open_training(runner, run);
 }
 
 strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan,
@@ -224,6 +258,8 @@ strait_err strait_runner_open(const strait_run *run, const strait_run_plan *plan
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed) {
     STRAIT_TRY(strait_stage_init(runner->model, seed));
     STRAIT_TRY(project_weights(runner));
+    if (runner->outer != NULL)
+        STRAIT_TRY(strait_outer_restart(runner->outer, strait_stage_stream(runner->model)));
     runner->has_initial_weights = 1;
     runner->live.applied = 0;
     runner->live.complete = runner->live.begun_step = -1;
@@ -243,6 +279,7 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     strait_boundary_close(&runner->sender);
     strait_stage_close(&runner->model);
     strait_reduction_close(&runner->reduction);
+    strait_outer_close(&runner->outer);
     strait_gradient_sums_fini(&runner->sums);
     strait_alloc_free(runner->params);
     strait_alloc_free(runner->microbatches);
@@ -267,6 +304,8 @@ void strait_runner_connect(struct strait_runner *runner, const strait_stage_link
                                 links->n[STRAIT_SIDE_NEXT]);
     if (runner->reduction != NULL)
         strait_reduction_connect(runner->reduction, links->mesh, links->peers[STRAIT_SIDE_SAME]);
+    if (runner->outer != NULL)
+        strait_outer_connect(runner->outer, links->mesh, links->peers[STRAIT_SIDE_SAME]);
 }
 
 void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes) {
@@ -318,7 +357,7 @@ const float *strait_runner_squares(const struct strait_runner *runner, int *n) {
 /* With several stages the norm is known only to the coordinator, and on the host nothing is gained.
  */
 int strait_runner_updates_itself(const struct strait_runner *runner) {
-    return runner->plan.n_members == 1 && !runner->backend->ops->is_host &&
+    return runner->plan.n_members == 1 && runner->outer == NULL && !runner->backend->ops->is_host &&
            strait_optimizer_checks_norm(runner->optimizer);
 }
 

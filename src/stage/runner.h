@@ -12,6 +12,7 @@
 #include "stage/boundary/boundary.h"
 #include "stage/late/late.h"
 #include "stage/loader.h"
+#include "stage/outer/outer.h"
 #include "stage/replicas/gradient_sums.h"
 #include "stage/replicas/link_progress.h"
 #include "stage/replicas/links.h"
@@ -28,7 +29,9 @@ typedef struct strait_runner_memory {
                         // state, on the host; only in a swarm (strait_runner_keep_crossings)
     size_t device;      // sum of everything that is on the device
     int n_params;       // parameters of the optimizer, those of codecs included
+    size_t outer;       // anchor, momentum and residuals of the outer step, on the host
     double reduced;     // bytes that a replica sends to the others in a step; 0: it is the only one
+    double averaged;    // the same in one exchange of weights (train.outer); 0: there is none
 } strait_runner_memory;
 
 /* Which step the state of a runner belongs to; live_state.c. */
@@ -67,7 +70,8 @@ struct strait_runner {
     double *sequence_losses; // sums per sequence of a step; last stage only
     strait_group_owners owners[STRAIT_SIDES]; // of the groups, in this stage and its neighbours
     struct strait_gradient_sums sums;
-    struct strait_reduction *reduction; // NULL: this stage has one replica
+    struct strait_reduction *reduction; // NULL: this stage has one replica, or `outer`
+    struct strait_outer *outer;         // NULL: replicas sum their gradients in every step
     struct strait_backend *backend;
     struct strait_stage *model;
     struct strait_boundary *receiver, *sender; // NULL on the first and on the last stage
@@ -260,6 +264,15 @@ strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, doub
 /* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
 void strait_runner_sum_losses(struct strait_runner *runner);
 double strait_runner_add_losses(const struct strait_runner *runner);
+
+/* ---- outer/outer_command.c: replicas that train on their own (train.outer) ---- */
+
+/* Goes on with an exchange that is under way, between the actions of a step. */
+strait_err strait_runner_average(struct strait_runner *runner);
+
+/* strait_runner_validate, of the averaged weights where there are some. */
+strait_err strait_runner_validate_average(struct strait_runner *runner, int64_t step,
+                                          double *loss_sum);
 
 /* Zeroes the gradients of the stage and of its codecs. */
 strait_err strait_runner_zero_gradients(struct strait_runner *runner);

@@ -4,12 +4,17 @@
 #include "config/dry_run.h"
 
 #include <stdio.h>
+#include <string.h>
+
+enum {
+    NAME_BYTES = STRAIT_PARAM_NAME + 40 // with the prefix of a replica
+};
 
 /* The tensors that go into one file of a stage. Tensors on a device other than the host are copied
  * into `copies`, which the list owns. */
 struct listing {
     strait_safetensors_item *items; // refer to `names` and to `copies` or the runner's tensors
-    char (*names)[STRAIT_PARAM_NAME + 2];
+    char (*names)[NAME_BYTES];
     void **copies;
     int n, capacity;
 };
@@ -30,12 +35,13 @@ static strait_err listing_init(struct listing *list, int capacity) {
     return strait_alloc(n, sizeof *list->copies, "list of copies", (void **)&list->copies);
 }
 
-/* Adds a tensor. On a device the copy is only queued: wait for the stream before reading it. */
+/* Adds a tensor. On a device the copy is only queued: wait for the stream before reading it. A
+ * stream of NULL means that the tensor is in host memory. */
 static strait_err listing_add(struct listing *list, struct strait_stream *stream, const char *name,
                               strait_tensor tensor, int is_vector) {
-    const struct strait_backend_ops *ops = stream->backend->ops;
+    const struct strait_backend_ops *ops = stream != NULL ? stream->backend->ops : NULL;
     const int i = list->n++;
-    if (!ops->is_host) {
+    if (ops != NULL && !ops->is_host) {
         const size_t bytes = strait_tensor_bytes(tensor);
         STRAIT_TRY(strait_alloc(1, bytes, name, &list->copies[i]));
         STRAIT_TRY(ops->download(stream, list->copies[i], tensor.data, bytes));
@@ -50,9 +56,16 @@ static strait_err listing_add(struct listing *list, struct strait_stream *stream
 static strait_err list_weights(struct strait_runner *runner, struct listing *list) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(listing_init(list, runner->n_params));
-    for (int i = 0; i < runner->n_params; i++)
-        STRAIT_TRY(listing_add(list, stream, runner->params[i].name, runner->params[i].value,
+    for (int i = 0; i < runner->n_params; i++) {
+        const strait_tensor anchor = runner->outer != NULL
+                                         ? strait_outer_get(runner->outer, STRAIT_OUTER_ANCHOR, i,
+                                                            0)
+                                         : (strait_tensor){0};
+        const int is_averaged = anchor.data != NULL;
+        STRAIT_TRY(listing_add(list, is_averaged ? NULL : stream, runner->params[i].name,
+                               is_averaged ? anchor : runner->params[i].value,
                                runner->params[i].value.rows == 1));
+    }
     return STRAIT_OK;
 }
 
@@ -113,33 +126,92 @@ static strait_err each_state(const struct owner *h, tensor_fn visit, void *user)
     return each_codec_state(h->sender, h->stream, visit, user);
 }
 
+/* ---- what the replicas of an outer step have each for itself ---- */
+
+static const char *const outer_names[STRAIT_OUTER_TENSORS] = {
+    [STRAIT_OUTER_MOMENTUM] = "momentum",
+    [STRAIT_OUTER_RESIDUAL] = "residual",
+    [STRAIT_OUTER_RESULT_RESIDUAL] = "result_residual",
+    [STRAIT_OUTER_SENT] = "sent",
+};
+
+/* "outer.momentum.NAME" is the same on all replicas; "replica.1.residual.NAME" is not. */
+static void name_outer(int replica, strait_outer_tensor kind, const char *param, char *out) {
+    if (kind == STRAIT_OUTER_MOMENTUM)
+        (void)snprintf(out, NAME_BYTES, "outer.%s.%s", outer_names[kind], param);
+    else
+        (void)snprintf(out, NAME_BYTES, "replica.%d.%s.%s", replica,
+                       kind == STRAIT_OUTER_ANCHOR ? "weights" : outer_names[kind], param);
+}
+
+static strait_err list_outer(struct strait_runner *runner, int is_partial, struct listing *list) {
+    char name[NAME_BYTES];
+    int is_marked = 0;
+    for (int i = 0; i < runner->n_params; i++) {
+        const strait_param *param = &runner->params[i];
+        strait_tensor mark = strait_outer_get(runner->outer, STRAIT_OUTER_ANCHOR, i, 0);
+        if (mark.data == NULL) continue;
+        mark.rows = mark.cols = 1; // any value: only the name matters
+        if (!is_partial && !is_marked && strait_outer_is_begun(runner->outer))
+            STRAIT_TRY(listing_add(list, NULL, STRAIT_OUTER_IN_FLIGHT, mark, 1));
+        is_marked = 1;
+        name_outer(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
+        STRAIT_TRY(listing_add(list, strait_stage_stream(runner->model), name, param->value, 0));
+        for (int kind = STRAIT_OUTER_MOMENTUM; kind < STRAIT_OUTER_TENSORS; kind++) {
+            const strait_tensor t = strait_outer_get(runner->outer, (strait_outer_tensor)kind, i,
+                                                     0);
+            if (t.data == NULL || (kind == STRAIT_OUTER_MOMENTUM && is_partial)) continue;
+            name_outer(runner->replica, (strait_outer_tensor)kind, param->name, name);
+            STRAIT_TRY(listing_add(list, NULL, name, t, 0));
+        }
+    }
+    return STRAIT_OK;
+}
+
+/* Names of a replica's state begin with its number, so that one checkpoint holds several. */
+struct state_names {
+    struct listing *list;
+    struct strait_checkpoint *checkpoint;
+    int replica, is_partial;
+};
+
 static strait_err list_one(void *user, struct strait_stream *stream, const char *name,
                            strait_tensor tensor) {
-    return listing_add(user, stream, name, tensor, 0);
+    const struct state_names *s = user;
+    char full[NAME_BYTES];
+    (void)snprintf(full, sizeof full, "replica.%d.%s", s->replica, name);
+    return listing_add(s->list, stream, s->is_partial ? full : name, tensor, 0);
 }
 
-static strait_err list_states(struct strait_runner *runner, struct listing *list) {
+static strait_err list_states(struct strait_runner *runner, int is_partial, struct listing *list) {
     const struct owner h = owner_of(runner);
+    struct state_names names = {.list = list, .replica = runner->replica, .is_partial = is_partial};
+    const int n_outer = runner->outer != NULL ? STRAIT_OUTER_TENSORS * runner->n_params + 1 : 0;
     STRAIT_TRY(listing_init(list, strait_optimizer_n_states(runner->optimizer) +
-                                      2 * STRAIT_CODEC_STATES +
+                                      2 * STRAIT_CODEC_STATES + n_outer +
                                       strait_late_n_states(runner->late)));
-    STRAIT_TRY(each_state(&h, list_one, list));
-    return each_late(&h, list_one, list);
+    STRAIT_TRY(each_state(&h, list_one, &names));
+    STRAIT_TRY(each_late(&h, list_one, &names));
+    return runner->outer != NULL ? list_outer(runner, is_partial, list) : STRAIT_OK;
 }
 
-strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
-                                     int64_t step) {
+strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder, int64_t step,
+                                     int is_partial) {
     struct listing weights = {0};
     struct listing states = {0};
     struct strait_stream *stream = strait_stage_stream(runner->model);
-    strait_err err = list_weights(runner, &weights);
-    if (err == STRAIT_OK) err = list_states(runner, &states);
+    strait_err err = is_partial ? STRAIT_OK : list_weights(runner, &weights);
+    if (err == STRAIT_OK) err = list_states(runner, is_partial, &states);
     /* One wait for all copies, so that they overlap. */
     if (err == STRAIT_OK) err = runner->backend->ops->wait(stream);
     const strait_checkpoint_stage_file files[] = {
         {.stage = runner->stage, .items = weights.items, .n_items = weights.n},
-        {.stage = runner->stage, .is_state = 1, .items = states.items, .n_items = states.n}};
-    for (int i = 0; i < 2 && err == STRAIT_OK; i++)
+        {.stage = runner->stage,
+         .is_state = 1,
+         .replica = is_partial ? runner->replica : 0,
+         .items = states.items,
+         .n_items = states.n}};
+    for (int i = is_partial; i < 2 && err == STRAIT_OK; i++)
         err = strait_checkpoint_write(folder, step, &files[i]);
     listing_fini(&weights);
     listing_fini(&states);
@@ -163,6 +235,16 @@ static strait_err load_one(void *user, struct strait_stream *stream, const char 
     return err;
 }
 
+/* The replica's own where the checkpoint has it. Replicas that train together have none. */
+static strait_err load_state(void *user, struct strait_stream *stream, const char *name,
+                             strait_tensor tensor) {
+    const struct state_names *s = user;
+    char full[NAME_BYTES];
+    (void)snprintf(full, sizeof full, "replica.%d.%s", s->replica, name);
+    return load_one(s->checkpoint, stream, strait_checkpoint_has(s->checkpoint, full) ? full : name,
+                    tensor);
+}
+
 /* Tensors are found by name, so their order in the file does not matter. */
 static strait_err load_params(struct strait_checkpoint *checkpoint, struct strait_stream *stream,
                               const strait_param *params, int n) {
@@ -174,13 +256,38 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
 /* Whether late weights were saved: a run whose updates were not late has none, and before the first
  * step they are the weights, which an import may have replaced. */
 static int has_late(const struct strait_checkpoint *checkpoint, const struct strait_late *late) {
-    const struct strait_safetensors *file;
     strait_late_state first;
     if (late == NULL || strait_checkpoint_step(checkpoint) == 0) return 0;
     strait_late_get_state(late, 0, &first);
-    for (int i = 0; (file = strait_checkpoint_file(checkpoint, i, NULL)) != NULL; i++)
-        if (strait_safetensors_find(file, first.name) != NULL) return 1;
-    return 0;
+    return strait_checkpoint_has(checkpoint, first.name);
+}
+
+/* Reads what the checkpoint has; the weights were read before, as the averaged ones. */
+static strait_err read_outer(struct strait_checkpoint *checkpoint, struct strait_runner *runner) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    char name[NAME_BYTES];
+    int has_residual = 0;
+    STRAIT_TRY(strait_outer_restart(runner->outer, stream));
+    for (int i = 0; i < runner->n_params; i++) {
+        const strait_param *param = &runner->params[i];
+        name_outer(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
+        if (strait_checkpoint_has(checkpoint, name))
+            STRAIT_TRY(load_one(checkpoint, stream, name, param->value));
+        for (int kind = STRAIT_OUTER_MOMENTUM; kind < STRAIT_OUTER_TENSORS; kind++) {
+            const strait_tensor t = strait_outer_get(runner->outer, (strait_outer_tensor)kind, i,
+                                                     1);
+            name_outer(runner->replica, (strait_outer_tensor)kind, param->name, name);
+            const int is_saved = t.data != NULL && strait_checkpoint_has(checkpoint, name);
+            has_residual |= is_saved && kind == STRAIT_OUTER_RESIDUAL;
+            if (is_saved)
+                STRAIT_TRY(strait_checkpoint_read(checkpoint, name, t));
+            else if (t.data != NULL && kind == STRAIT_OUTER_SENT) // a difference of nothing
+                memcpy(t.data, strait_outer_get(runner->outer, STRAIT_OUTER_ANCHOR, i, 1).data,
+                       strait_tensor_bytes(t));
+        }
+    }
+    strait_outer_note_read(runner->outer, has_residual);
+    return STRAIT_OK;
 }
 
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
@@ -189,8 +296,11 @@ strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
     const int is_late = has_late(checkpoint, runner->late);
     runner->has_initial_weights = 0; // also if reading fails halfway
     STRAIT_TRY(load_params(checkpoint, h.stream, h.params, h.n_params));
-    STRAIT_TRY(each_state(&h, load_one, checkpoint));
+    struct state_names names = {.checkpoint = checkpoint,
+                                .replica = runner->outer != NULL ? runner->replica : -1};
+    STRAIT_TRY(each_state(&h, load_state, &names));
     if (is_late) STRAIT_TRY(each_late(&h, load_one, checkpoint));
+    if (runner->outer != NULL) STRAIT_TRY(read_outer(checkpoint, runner));
     STRAIT_TRY(strait_runner_state_restored(runner));
     return strait_runner_start_late(runner, strait_checkpoint_step(checkpoint), is_late);
 }

@@ -7,15 +7,22 @@
 #include "stage/runner.h"
 #include "store/checkpoint.h"
 
+/* Tensor of a checkpoint that was saved while an exchange of an outer step was under way. */
+#define STRAIT_OUTER_IN_FLIGHT "outer.in_flight"
+
 /* Writes the two files of one stage, weights and other state, into the checkpoint of `step` that
- * was begun in the run's folder. Waits for queued work of the device. */
-strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder,
-                                     int64_t step);
+ * was begun in the run's folder. Waits for queued work of the device. With an outer step the
+ * weights are the averaged ones, and the state has also what this replica alone has; with
+ * is_partial one file has that and nothing else, under names with the number of the replica. */
+strait_err strait_runner_state_write(struct strait_runner *runner, const char *folder, int64_t step,
+                                     int is_partial);
 
 /* The digest of everything that write would write. Waits for queued work of the device. */
 strait_err strait_runner_state_digest(struct strait_runner *runner, strait_digest *out);
 
-/* Restores everything from a checkpoint. After an error part of the tensors may be overwritten. */
+/* Restores everything from a checkpoint. A replica with an outer step that the checkpoint does not
+ * know takes the averaged weights and the moments of another one. After an error part of the
+ * tensors may be overwritten. */
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
                                     struct strait_runner *runner);
 

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "stage/boundary/boundary_check.h"
+#include "stage/outer/outer_command.h"
 #include "stage/runner_state.h"
 
 #include <stdio.h>
@@ -57,8 +58,7 @@ void strait_service_set_links(struct strait_service *s, struct strait_mesh *mesh
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct strait_service *s = user;
     if ((*msg)->type == STRAIT_MSG_BOUNDARY_CHECK)
-        return strait_boundary_checks_receive(
-            &s->checks, strait_stage_links_stage(&s->links, s->stage, (*msg)->peer), *msg);
+        return strait_boundary_checks_receive(&s->checks, &s->links, *msg);
     if ((*msg)->type == STRAIT_MSG_PROGRESS) return STRAIT_OK; // of a neighbour that still waits
     return s->hooks.on_message(s->hooks.user, msg);
 }
@@ -83,9 +83,8 @@ static uint64_t crossing_bytes(struct strait_boundary *boundary) {
     return boundary != NULL ? strait_boundary_crossed_bytes(boundary) : 0;
 }
 
-/* Bytes are counted where they arrive: a stage that is done with a step has received all of it and
- * nothing of the next, while the last bytes it sent may not have reached the socket. Both counters
- * start anew with every call. */
+/* Bytes are counted where they arrive: a stage that is done with a step has received all of it, but
+ * the last bytes it sent may not have reached the socket. Each call counts from the one before. */
 static void count_bytes(struct strait_service *s, uint64_t *forward, uint64_t *backward) {
     const uint64_t frames[] = {crossing_bytes(s->runner->receiver),
                                crossing_bytes(s->runner->sender)};
@@ -102,8 +101,7 @@ static void forget_bytes(struct strait_service *s) {
     (void)strait_stage_links_received(&s->links, STRAIT_SIDE_SAME);
 }
 
-/* Adds what one codec side counted. The sender's side receives from the next stage, the receiver's
- * from the previous one. */
+/* Adds what one codec side counted: a sender receives from the next stage. */
 static strait_err read_codec(struct strait_service *s, struct strait_boundary *boundary,
                              strait_codec_metrics *out, strait_stage_faults *faults) {
     if (boundary == NULL) return STRAIT_OK;
@@ -180,7 +178,6 @@ static strait_err execute_load(struct strait_service *s, const char *folder) {
     return err;
 }
 
-/* Fails if a neighbour described another codec than ours, and notes which. */
 static strait_err check_codecs(struct strait_service *s) {
     s->runner->side = s->checks.mismatch_side;
     return strait_boundary_checks_result(&s->checks);
@@ -204,13 +201,7 @@ static strait_err execute_gradients(struct strait_service *s, const strait_stage
     STRAIT_TRY(check_codecs(s));
     STRAIT_TRY(run_step(s, command, &reply->gradients.loss_sum));
     /* Descriptions of codecs overtake crossings, so those of this step cannot be without them. */
-    const int n_prev = strait_stage_links_count(&s->links, STRAIT_SIDE_PREV);
-    const int n_next = strait_stage_links_count(&s->links, STRAIT_SIDE_NEXT);
-    if (!strait_boundary_checks_is_done(&s->checks, n_prev, n_next)) {
-        s->runner->side = s->checks.n_prev < n_prev ? -1 : 1;
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: stage %d did not describe its codec", s->stage,
-                           s->stage + s->runner->side);
-    }
+    STRAIT_TRY(strait_boundary_checks_require(&s->checks, &s->links, &s->runner->side));
     reply->gradients.times = s->runner->times;
     reply->gradients.squares = (strait_floats){s->runner->squares, s->runner->n_params};
     count_bytes(s, &reply->gradients.forward_bytes, &reply->gradients.backward_bytes);
@@ -229,7 +220,7 @@ static strait_err execute_validate(struct strait_service *s, int64_t step,
                                    strait_stage_reply *reply) {
     strait_codec_metrics received;
     STRAIT_TRY(check_codecs(s));
-    STRAIT_TRY(strait_runner_validate(s->runner, step, &reply->validate.loss_sum));
+    STRAIT_TRY(strait_runner_validate_average(s->runner, step, &reply->validate.loss_sum));
     forget_bytes(s); // a validation's bytes are not the next step's
     return read_codec(s, s->runner->receiver, &received, &reply->validate.faults);
 }
@@ -256,13 +247,21 @@ static strait_err execute_send_snapshot(struct strait_service *s, int64_t step) 
     return s->hooks.send_snapshot(s->hooks.user, step);
 }
 
-/* Only the first replica has a folder to write to; the others tell the digest of what they hold. */
+/* Replicas without a folder only tell the digest of what they would have written. */
 static strait_err execute_save(struct strait_service *s, const strait_stage_command *command,
                                strait_stage_reply *reply) {
     if (command->save.wants_digest)
         STRAIT_TRY(strait_runner_state_digest(s->runner, &reply->save.digest));
     if (command->save.folder[0] == '\0') return STRAIT_OK;
-    return strait_runner_state_write(s->runner, command->save.folder, command->save.step);
+    return strait_runner_state_write(s->runner, command->save.folder, command->save.step,
+                                     command->save.is_partial);
+}
+
+static strait_err execute_outer(struct strait_service *s, const strait_stage_command *command,
+                                strait_stage_reply *reply) {
+    STRAIT_TRY(strait_runner_outer(s->runner, command, reply));
+    reply->outer.bytes = strait_stage_links_received(&s->links, STRAIT_SIDE_SAME);
+    return STRAIT_OK;
 }
 
 static strait_err execute(struct strait_service *s, const strait_stage_command *command,
@@ -285,6 +284,7 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     case STRAIT_COMMAND_SEND_SNAPSHOT: return execute_send_snapshot(s, command->send_snapshot.step);
     case STRAIT_COMMAND_PROPOSE_BASIS: return execute_propose_basis(s, reply);
     case STRAIT_COMMAND_ADOPT_BASIS: return execute_adopt_basis(s, command);
+    case STRAIT_COMMAND_OUTER: return execute_outer(s, command, reply);
     case STRAIT_COMMAND_TRACE_BEGIN: return strait_runner_trace_begin(s->runner);
     case STRAIT_COMMAND_TRACE_END:
         return strait_runner_trace_end(s->runner, command->trace_end.path);

@@ -203,6 +203,7 @@ static strait_err update_state(struct strait_runner *runner, strait_schedule_sta
     if (runner->mesh == NULL && timeout_ms > 0) return STRAIT_ETIMEDOUT;
     STRAIT_TRY(runner->mesh != NULL ? strait_runner_drain(runner, timeout_ms)
                                     : strait_runner_poll(runner));
+    STRAIT_TRY(strait_runner_average(runner));
     if (runner->receiver != NULL) state->n_inputs = strait_boundary_arrived(runner->receiver, 0);
     if (runner->receiver != NULL && runner->ahead.is_allowed &&
         state->n_inputs == runner->n_microbatches)
@@ -327,8 +328,8 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     runner->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;
     if (runner->sender == NULL && runner->reduction == NULL) strait_runner_sum_losses(runner);
-    /* Of several replicas, the first has the losses of all. */
-    if (runner->sender == NULL && runner->replica == 0)
+    /* Of several replicas, the first has the losses of all, unless each trains on its own. */
+    if (runner->sender == NULL && (runner->replica == 0 || runner->outer != NULL))
         *loss_sum = scale_sum(strait_runner_add_losses(runner),
                               runner->plan.sequences * runner->plan.shape.context,
                               runner->n_targets);

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* Without an executor chosen by the caller, the number of stages decides. */
+/* Without an executor chosen by the caller, the number of stages decides. One replica with an outer
+ * step is driven like several. */
 strait_err strait_executor_open(strait_executor_choice choice, const strait_run *run,
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out) {
@@ -15,7 +16,9 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
     STRAIT_TRY(strait_alloc(1, sizeof *executor, "executor", (void **)&executor));
     executor->ops = choice.ops;
     if (executor->ops == NULL)
-        executor->ops = plan->n_members > 1 ? &strait_remote_executor : &strait_local_executor;
+        executor->ops = plan->n_members > 1 || strait_run_plan_has_outer(plan)
+                            ? &strait_remote_executor
+                            : &strait_local_executor;
     executor->user = choice.user;
     executor->run = *run;
     executor->plan = *plan;
@@ -52,4 +55,22 @@ double strait_executor_norm(const float *squares, int n) {
 /* Gradients are only ever scaled down; a limit of 0 turns clipping off. */
 float strait_executor_factor(double limit, double norm) {
     return limit > 0.0 && norm > limit ? (float)(limit / norm) : 1.0f;
+}
+
+int strait_executor_list_files(const struct strait_executor *executor,
+                               strait_checkpoint_stage_file *files) {
+    const strait_run_plan *plan = &executor->plan;
+    const int n_replicas = strait_run_plan_has_outer(plan) ? plan->replicas[0] : 1;
+    int n = 0;
+    for (int i = 0; i < plan->n_stages; i++) {
+        int is_first = 1;
+        files[n++] = (strait_checkpoint_stage_file){.stage = i};
+        for (int r = 0; r < n_replicas; r++) {
+            if ((executor->lost >> r & 1) != 0) continue;
+            files[n++] = (strait_checkpoint_stage_file){
+                .stage = i, .is_state = 1, .replica = is_first ? 0 : r};
+            is_first = 0;
+        }
+    }
+    return n;
 }

@@ -33,7 +33,12 @@ typedef struct strait_executor_report {
     double boundary_forward[STRAIT_RUN_STAGES], boundary_backward[STRAIT_RUN_STAGES];
     const strait_simulate_span *spans; // limit.n_spans, borrowed until the next step
     double metered_s; // duration on the emulated meter (link.meter); 0: no meter is set
-    int is_updated;   // the update is queued already; the device skips it if the norm is not finite
+    /* Of the last average of replicas that train on their own after this step: who took part, as
+     * bits (0: there was none); bytes that one received per token of its own since the average
+     * before; and the distance of the replicas from their mean, relative to the weights. */
+    uint64_t average_members;
+    double average_bytes_per_token, divergence;
+    int is_updated; // the update is queued already; the device skips it if the norm is not finite
 } strait_executor_report;
 
 struct strait_executor {
@@ -46,9 +51,11 @@ struct strait_executor {
     int windows[STRAIT_RUN_STAGES];           // microbatches that each stage may hold
     double planned_tokens_per_s;              // as planned from measured times; 0 with one stage
     int64_t step;                             // steps that the stages had done when open returned
-    int continues; // the caller asks for nothing else before the next step: it may begin early
-    void *user;    // from strait_executor_choice
-    void *state;   // ops->state_size bytes, zeroed before open
+    int continues;  // the caller asks for nothing else before the next step: it may begin early
+    uint64_t lost;  // replicas that the run goes on without, as bits
+    char note[640]; // for people, about the last step; empty: nothing
+    void *user;     // from strait_executor_choice
+    void *state;    // ops->state_size bytes, zeroed before open
 };
 
 struct strait_executor_ops {
@@ -61,6 +68,10 @@ struct strait_executor_ops {
                             strait_executor_report *out);
     /* Ends `step`: updates the weights with gradients multiplied by `factor`. */
     strait_err (*update)(struct strait_executor *executor, int64_t step, float factor);
+    /* After each step, updated or not, `done` in all: adds the averages that were due to the
+     * report. NULL: replicas never train on their own. */
+    strait_err (*average)(struct strait_executor *executor, int64_t done,
+                          strait_executor_report *out);
     /* The summed loss over the validation data after `step` steps. */
     strait_err (*validate)(struct strait_executor *executor, int64_t step, double *loss_sum);
     /* Writes the files of all stages into a checkpoint that was begun. */
@@ -117,6 +128,12 @@ strait_err strait_executor_open(strait_executor_choice choice, const strait_run 
                                 const strait_run_plan *plan, struct strait_loader *loader,
                                 struct strait_executor **out);
 void strait_executor_close(struct strait_executor **executor); // accepts NULL
+
+/* Lists the files that `write` has written, at most STRAIT_RUN_STAGES + STRAIT_RUN_MEMBERS, and
+ * returns how many. The first replica that is not lost has written weights and state of its stage,
+ * each of the others that train on their own a file of its own. */
+int strait_executor_list_files(const struct strait_executor *executor,
+                               strait_checkpoint_stage_file *files);
 
 /* The factor that clips gradients of this norm to `limit`; a limit of 0 never clips. */
 float strait_executor_factor(double limit, double norm);

@@ -55,7 +55,7 @@ static strait_err validate(struct strait_executor *executor, int64_t step, doubl
 }
 
 static strait_err write_files(struct strait_executor *executor, const char *folder, int64_t step) {
-    return strait_runner_state_write(runner_of(executor), folder, step);
+    return strait_runner_state_write(runner_of(executor), folder, step, 0);
 }
 
 static strait_err read_files(struct strait_executor *executor,

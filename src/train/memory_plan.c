@@ -27,9 +27,10 @@ strait_err strait_memory_plan(const strait_run_plan *plan, const int *windows,
         const size_t n = (size_t)plan->replicas[i];
         stages[i].replicas = plan->replicas[i];
         stages[i].reduced = stage.reduced;
+        stages[i].averaged = stage.averaged * plan->outer.schedule.fragments;
         sum.weights += n * stage.weights;
         sum.gradients += n * (stage.gradients + stage.sums);
-        sum.optimizer += n * stage.optimizer;
+        sum.optimizer += n * (stage.optimizer + stage.outer);
         sum.activations += n * stage.activations;
         sum.codecs += n * stage.codecs;
         sum.data += n * stage.data;

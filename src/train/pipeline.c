@@ -1,34 +1,12 @@
-#include "train/pipeline.h"
-
 #include "base/alloc.h"
-#include "base/file.h"
 #include "stage/limits.h"
+#include "train/pipeline/pipeline_state.h"
 #include "train/shares.h"
 #include "train/step_commands.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum {
-    SPANS_MAX = 2048 // that is a picture; those of a longer step are left out
-};
-
-struct strait_pipeline {
-    struct strait_executor *executor;
-    struct strait_stage_channel *channel;
-    int n_stages;
-    strait_group_owners owners[STRAIT_RUN_STAGES]; // of the groups, in each stage
-    struct strait_step_commands steps;
-    float *joined; // squares of all stages without gaps, or a basis
-    /* What the accessors report, kept because the next command overwrites the replies. */
-    double busy_s[STRAIT_RUN_STAGES];
-    int nonfinite_stage;
-    double snapshot_s, copy_s[STRAIT_RUN_STAGES];
-    strait_simulate_span spans[SPANS_MAX]; // of the last step, as simulated from its times
-};
 
 strait_err strait_pipeline_open(struct strait_executor *executor,
                                 struct strait_stage_channel *channel,
@@ -41,7 +19,7 @@ strait_err strait_pipeline_open(struct strait_executor *executor,
     strait_shares_choose(&executor->run, &executor->plan, NULL, p->owners);
     p->steps = (struct strait_step_commands){
         .channel = channel, .plan = &executor->plan, .owners = p->owners};
-    p->nonfinite_stage = -1;
+    p->nonfinite_stage = p->outer.fragment = -1;
     const strait_err err = strait_alloc((size_t)channel->replies.capacity *
                                             (size_t)channel->n_members,
                                         sizeof *p->joined, "gradient norms", (void **)&p->joined);
@@ -60,20 +38,6 @@ void strait_pipeline_close(struct strait_pipeline **pipeline) {
     *pipeline = NULL;
 }
 
-static const strait_run_plan *plan_of(const struct strait_pipeline *p) {
-    return &p->executor->plan;
-}
-
-/* The first replica of a stage. */
-static int first_of(const struct strait_pipeline *p, int stage) {
-    return strait_run_plan_member(plan_of(p), stage, 0);
-}
-
-/* Its reply: what all replicas of a stage report alike is taken from there. */
-static const strait_stage_reply *reply_of(const struct strait_pipeline *p, int stage) {
-    return &p->channel->replies.items[first_of(p, stage)];
-}
-
 /* Sends one command to the first replica of every stage. */
 static strait_err command_first(struct strait_pipeline *p, const strait_stage_command *command) {
     for (int i = 0; i < p->n_stages; i++)
@@ -81,8 +45,14 @@ static strait_err command_first(struct strait_pipeline *p, const strait_stage_co
     return p->channel->ops->gather(p->channel);
 }
 
-static strait_err command_all(struct strait_pipeline *p, const strait_stage_command *command) {
-    return strait_stage_channel_command_all(p->channel, command);
+strait_err strait_pipeline_command_all(struct strait_pipeline *p,
+                                       const strait_stage_command *command) {
+    for (int i = 0; i < p->channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        if (!is_lost(p, replica)) STRAIT_TRY(p->channel->ops->send(p->channel, i, command));
+    }
+    return p->channel->ops->gather(p->channel);
 }
 
 /* ---- opening ---- */
@@ -95,7 +65,8 @@ strait_err strait_pipeline_choose_windows(struct strait_pipeline *p) {
     strait_step_times members[STRAIT_RUN_MEMBERS];
     double delays[STRAIT_RUN_STAGES];
     uint64_t device_free[STRAIT_RUN_STAGES];
-    STRAIT_TRY(command_all(p, &(strait_stage_command){.kind = STRAIT_COMMAND_TIME_PASSES}));
+    STRAIT_TRY(strait_pipeline_command_all(
+        p, &(strait_stage_command){.kind = STRAIT_COMMAND_TIME_PASSES}));
     for (int i = 0; i < p->channel->n_members; i++)
         members[i] = p->channel->replies.items[i].time_passes.times;
     for (int i = 0; i < p->n_stages; i++) {
@@ -171,6 +142,7 @@ static void note_step(struct strait_pipeline *p) {
         const strait_stage_reply *reply = &p->channel->replies.items[i];
         const strait_step_times *t = &reply->gradients.times;
         strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        if (is_lost(p, replica)) continue;
         p->busy_s[stage] = t->forward + t->input + t->weights + t->codec;
         if (is_nonfinite(reply)) p->nonfinite_stage = stage;
     }
@@ -179,25 +151,27 @@ static void note_step(struct strait_pipeline *p) {
 /* What the replicas of a stage report of one step, as one: bytes and faults of all, times of their
  * mean, errors of the one that lost most. */
 static strait_stage_reply join_replicas(const struct strait_pipeline *p, int stage) {
-    const strait_stage_reply *first = reply_of(p, stage);
-    strait_step_times times[STRAIT_RUN_REPLICAS];
-    strait_stage_reply all = *first;
     const int n = plan_of(p)->replicas[stage];
-    for (int i = 0; i < n; i++) {
-        times[i] = first[i].gradients.times;
-        if (i == 0) continue;
-        all.gradients.forward_bytes += first[i].gradients.forward_bytes;
-        all.gradients.backward_bytes += first[i].gradients.backward_bytes;
-        all.gradients.reduce_bytes += first[i].gradients.reduce_bytes;
+    const strait_stage_reply *first = reply_of(p, stage);
+    strait_step_times times[STRAIT_RUN_REPLICAS] = {first->gradients.times};
+    strait_stage_reply all = *first;
+    int n_joined = 1;
+    for (int i = first_replica(p) + 1; i < n; i++) {
+        const strait_stage_reply *reply = first + (i - first_replica(p));
+        if (is_lost(p, i)) continue;
+        times[n_joined++] = reply->gradients.times;
+        all.gradients.forward_bytes += reply->gradients.forward_bytes;
+        all.gradients.backward_bytes += reply->gradients.backward_bytes;
+        all.gradients.reduce_bytes += reply->gradients.reduce_bytes;
         all.gradients.residual_forward = fmax(all.gradients.residual_forward,
-                                              first[i].gradients.residual_forward);
+                                              reply->gradients.residual_forward);
         all.gradients.residual_backward = fmax(all.gradients.residual_backward,
-                                               first[i].gradients.residual_backward);
-        all.gradients.faults.nonfinite += first[i].gradients.faults.nonfinite;
-        all.gradients.faults.rejected_prev += first[i].gradients.faults.rejected_prev;
-        all.gradients.faults.rejected_next += first[i].gradients.faults.rejected_next;
+                                               reply->gradients.residual_backward);
+        all.gradients.faults.nonfinite += reply->gradients.faults.nonfinite;
+        all.gradients.faults.rejected_prev += reply->gradients.faults.rejected_prev;
+        all.gradients.faults.rejected_next += reply->gradients.faults.rejected_next;
     }
-    all.gradients.times = strait_shares_mean(times, n, 1);
+    all.gradients.times = strait_shares_mean(times, n_joined, 1);
     return all;
 }
 
@@ -233,13 +207,17 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
     report->basis_error = basis->error;
     /* Codecs replaced faulty values by 0, so the gradients are finite but not those of the model:
      * without a norm the trainer skips the update. */
-    report->norm = n_faults > 0.0 ? NAN : all_norm(p);
+    if (strait_run_plan_has_outer(plan_of(p)) && plan_of(p)->n_members > p->n_stages)
+        report->norm = strait_pipeline_local_norms(p, &report->loss_sum);
+    else
+        report->norm = n_faults > 0.0 ? NAN : all_norm(p);
     const strait_step_measure measure = {.windows = executor->windows,
                                          .times = times,
                                          .knows_links = knows_links(executor),
                                          .forward_bytes = report->forward_bytes,
                                          .backward_bytes = report->backward_bytes};
-    strait_limits_explain(&executor->plan, &measure, p->spans, SPANS_MAX, &report->limit);
+    strait_limits_explain(&executor->plan, &measure, p->spans, STRAIT_PIPELINE_SPANS,
+                          &report->limit);
     report->spans = p->spans;
     report->metered_s = strait_limits_metered(&executor->plan, executor->windows, times,
                                               report->forward_bytes, report->backward_bytes);
@@ -266,10 +244,12 @@ static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
         .kind = STRAIT_COMMAND_ADOPT_BASIS,
         .adopt_basis = {.version = (uint32_t)step, // rises, whatever the interval was before
                         .basis = {p->joined, basis->n}}};
-    return command_all(p, &adopt);
+    return strait_pipeline_command_all(p, &adopt);
 }
 
 strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float factor) {
+    if (strait_run_plan_has_outer(plan_of(p)) && plan_of(p)->n_members > p->n_stages)
+        return strait_pipeline_local_updates(p, step);
     STRAIT_TRY(strait_step_commands_update(&p->steps, step, factor));
     p->snapshot_s = 0.0;
     if (plan_of(p)->staleness > 0) return STRAIT_OK; // a local run: no snapshots, no new basis
@@ -302,80 +282,4 @@ double strait_pipeline_snapshot_seconds(const struct strait_pipeline *p) {
 
 double strait_pipeline_copy_seconds(const struct strait_pipeline *p, int stage) {
     return p->copy_s[stage];
-}
-
-/* ---- files: of stages that share a disk with the coordinator ---- */
-
-/* All replicas of a stage must hold the same: they have applied the same updates. */
-static strait_err compare_replicas(const struct strait_pipeline *p, int64_t step) {
-    for (int i = 0; i < p->n_stages; i++)
-        for (int k = 1; k < plan_of(p)->replicas[i]; k++)
-            if (!strait_digest_equal(&reply_of(p, i)[0].save.digest,
-                                     &reply_of(p, i)[k].save.digest))
-                return STRAIT_FAIL(STRAIT_EDATA,
-                                   "stage %d: replicas 0 and %d have different weights after step "
-                                   "%lld; resume from the last checkpoint, on devices of one kind",
-                                   i, k, (long long)step);
-    return STRAIT_OK;
-}
-
-/* A failed save is returned by the stages as a result, not as a failure of the channel: the run
- * continues and tries again at the next checkpoint. One replica of each stage writes. */
-strait_err strait_pipeline_save(struct strait_pipeline *p, const char *folder, int64_t step) {
-    char real[STRAIT_PATH_MAX];
-    if (realpath(folder, real) == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: no such folder", folder);
-    for (int i = 0; i < p->channel->n_members; i++) {
-        int stage, replica;
-        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
-        const strait_stage_command command = {
-            .kind = STRAIT_COMMAND_SAVE,
-            .save = {step, replica == 0 ? real : "", plan_of(p)->replicas[stage] > 1}};
-        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
-    }
-    STRAIT_TRY(p->channel->ops->gather(p->channel));
-    for (int i = 0; i < p->channel->n_members; i++) {
-        const strait_stage_reply *reply = &p->channel->replies.items[i];
-        if (reply->err != STRAIT_OK) return STRAIT_FAIL(reply->err, "%s", reply->reason);
-    }
-    return compare_replicas(p, step);
-}
-
-strait_err strait_pipeline_load(struct strait_pipeline *p, struct strait_checkpoint *checkpoint) {
-    char real[STRAIT_PATH_MAX];
-    if (realpath(strait_checkpoint_path(checkpoint), real) == NULL)
-        return STRAIT_FAIL(STRAIT_EIO, "%s: the checkpoint no longer exists",
-                           strait_checkpoint_path(checkpoint));
-    const strait_stage_command command = {.kind = STRAIT_COMMAND_LOAD, .load = {real}};
-    return command_all(p, &command);
-}
-
-/* Every member writes a file of its own beside the one that joins them. */
-static strait_err write_traces(struct strait_pipeline *p, const char *path,
-                               char (*files)[STRAIT_PATH_MAX]) {
-    for (int i = 0; i < p->channel->n_members; i++) {
-        STRAIT_TRY(strait_file_path(files[i], "%s.stage-%d", path, i));
-        const strait_stage_command command = {.kind = STRAIT_COMMAND_TRACE_END,
-                                              .trace_end = {files[i]}};
-        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
-    }
-    return p->channel->ops->gather(p->channel);
-}
-
-strait_err strait_pipeline_trace(struct strait_pipeline *p, const char *path) {
-    const strait_stage_command begin = {.kind = STRAIT_COMMAND_TRACE_BEGIN};
-    char(*files)[STRAIT_PATH_MAX] = NULL;
-    const char *paths[STRAIT_RUN_MEMBERS];
-    const int64_t offsets[STRAIT_RUN_MEMBERS] = {0}; // one machine, one clock
-    const int n = p->channel->n_members;
-    if (path == NULL) return command_all(p, &begin);
-    STRAIT_TRY(strait_alloc((size_t)n, sizeof *files, "trace files", (void **)&files));
-    strait_err err = write_traces(p, path, files);
-    for (int i = 0; i < n; i++)
-        paths[i] = files[i];
-    if (err == STRAIT_OK) err = strait_trace_merge(paths, offsets, n, path);
-    for (int i = 0; i < n; i++)
-        (void)unlink(files[i]);
-    strait_alloc_free(files);
-    return err;
 }

@@ -33,6 +33,9 @@ strait_err strait_pipeline_open_stages(struct strait_pipeline *pipeline, const i
 strait_err strait_pipeline_gradients(struct strait_pipeline *pipeline, int64_t step,
                                      strait_executor_report *out);
 strait_err strait_pipeline_update(struct strait_pipeline *pipeline, int64_t step, float factor);
+/* After each step, `done` in all: exchanges that are due, where replicas train on their own. */
+strait_err strait_pipeline_average(struct strait_pipeline *pipeline, int64_t done,
+                                   strait_executor_report *report);
 strait_err strait_pipeline_validate(struct strait_pipeline *pipeline, int64_t step,
                                     double *loss_sum);
 strait_err strait_pipeline_save(struct strait_pipeline *pipeline, const char *folder, int64_t step);

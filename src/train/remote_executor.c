@@ -39,6 +39,11 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
     return strait_pipeline_update(pipeline_of(executor), step, factor);
 }
 
+static strait_err average(struct strait_executor *executor, int64_t done,
+                          strait_executor_report *out) {
+    return strait_pipeline_average(pipeline_of(executor), done, out);
+}
+
 static strait_err validate(struct strait_executor *executor, int64_t step, double *loss_sum) {
     return strait_pipeline_validate(pipeline_of(executor), step, loss_sum);
 }
@@ -62,6 +67,7 @@ const struct strait_executor_ops strait_remote_executor = {
     .close = close_remote,
     .gradients = gradients,
     .update = update,
+    .average = average,
     .validate = validate,
     .write = write_files,
     .read = read_files,

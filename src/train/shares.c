@@ -27,6 +27,8 @@ void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
         if (!is_given && times != NULL && plan->sums_pairwise)
             measure_speeds(&times[member], n, speeds);
         strait_groups_share(&plan->groups, n, speeds, &out[stage]);
+        /* Pipelines of their own compute the same microbatches in every stage. */
+        if (strait_run_plan_has_outer(plan)) out[stage] = out[0];
         member += n;
     }
 }

@@ -215,6 +215,18 @@ static const char *watch(struct strait_trainer *t) {
     return is_raised || is_corrected ? t->alarm : NULL;
 }
 
+/* Averages that are due after this step. */
+static strait_err average(struct strait_trainer *t, strait_trainer_report *report) {
+    struct strait_executor *executor = t->executor;
+    executor->note[0] = '\0';
+    STRAIT_TRY(executor->ops->average(executor, t->step, &t->last));
+    report->averaged = t->last.average_members;
+    report->average_bytes_per_token = t->last.average_bytes_per_token;
+    report->divergence = t->last.divergence;
+    if (executor->note[0] != '\0') report->warning = executor->note;
+    return STRAIT_OK;
+}
+
 static int has_basis(const struct strait_trainer *t) {
     return t->plan.n_stages > 1 && strait_codec_has_basis(&t->plan.codec);
 }
@@ -257,6 +269,7 @@ strait_err strait_trainer_step(struct strait_trainer *t, strait_trainer_report *
     const double updates = strait_clock_seconds();
     STRAIT_TRY(update(t, &report));
     t->step++;
+    if (t->executor->ops->average != NULL) STRAIT_TRY(average(t, &report));
     t->is_ahead = t->executor->continues;
     t->executor->continues = 0;
     const double ended = strait_clock_seconds();
@@ -323,19 +336,19 @@ static strait_err run_commit(void *arg) {
     return strait_checkpoint_commit(c->folder, c->plan);
 }
 
-/* Commits two files per stage: weights, and the state of optimizer and codecs. */
+/* Commits two files per stage, weights and the state of optimizer and codecs, and those of replicas
+ * that train on their own. */
 static strait_err commit(struct strait_trainer *t, const char *folder) {
-    strait_checkpoint_stage_file files[2 * STRAIT_RUN_STAGES];
+    strait_checkpoint_stage_file files[STRAIT_RUN_STAGES + STRAIT_RUN_MEMBERS];
     static _Thread_local strait_description description; // too large for the stack
     strait_describe(&t->plan, &description);
-    for (int i = 0; i < 2 * t->plan.n_stages; i++)
-        files[i] = (strait_checkpoint_stage_file){.stage = i / 2, .is_state = i % 2};
+    const int n_files = strait_executor_list_files(t->executor, files);
     const strait_checkpoint_plan plan = {.step = t->step,
                                          .tokenizer = strait_loader_tokenizer(t->loader),
                                          .model = description.pairs,
                                          .n_model = description.n,
                                          .files = files,
-                                         .n_files = 2 * t->plan.n_stages,
+                                         .n_files = n_files,
                                          .keep = (int)t->run.train.keep_checkpoints,
                                          .lock = t->lock};
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});

@@ -105,10 +105,10 @@ int strait_boundary_replica(const struct strait_boundary *b, int peer) {
     return -1;
 }
 
-/* The replica of the neighbour that a microbatch goes to or comes from. Validations are computed by
- * the first replicas. */
+/* The replica of the neighbour that a microbatch goes to or comes from. */
 static int replica_of(const struct strait_boundary *b, const struct strait_msg *m) {
-    if (b->share.theirs == NULL || (m->flags & STRAIT_CROSSING_IS_VALID) != 0) return 0;
+    if (b->share.theirs == NULL || (m->flags & STRAIT_CROSSING_IS_VALID) != 0)
+        return b->share.valid_replica;
     return b->share.theirs->replica[strait_groups_of(b->share.groups, m->microbatch)];
 }
 

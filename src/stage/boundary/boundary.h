@@ -52,6 +52,7 @@ typedef struct strait_boundary_share {
     const strait_group_owners *theirs; // of the neighbour stage
     const int *microbatches;           // that this side computes, in order
     int n_microbatches;
+    int valid_replica; // of the neighbour, for validations
 } strait_boundary_share;
 
 /* Without it, all microbatches cross to replica 0, in order. Call it before begin. */

@@ -128,18 +128,10 @@ strait_err strait_boundary_checks_send(struct strait_boundary_checks *c,
     return STRAIT_OK;
 }
 
-/* A boundary has two ends, of which one is this stage: who may describe it follows from who sends,
- * so the message's own number is only compared with it. A difference is remembered: the message may
- * arrive when no command is being executed. */
-strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int from,
-                                          const struct strait_msg *msg) {
+static strait_err compare_with_ours(struct strait_boundary_checks *c, int from, int boundary,
+                                    const struct strait_msg *msg) {
     strait_boundary_check theirs;
     strait_boundary_check ours;
-    const int is_prev = from == c->stage - 1;
-    const int boundary = is_prev ? from : c->stage;
-    if (from < 0 || (!is_prev && from != c->stage + 1))
-        return STRAIT_FAIL(STRAIT_EPROTO,
-                           "stage %d: a peer that is not a neighbour described a codec", c->stage);
     STRAIT_TRY(strait_boundary_check_unpack(msg, &theirs));
     if (theirs.boundary != boundary)
         return STRAIT_FAIL(STRAIT_EPROTO,
@@ -148,11 +140,28 @@ strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c, int 
                            c->stage, from, theirs.boundary, boundary);
     STRAIT_TRY(strait_boundary_check_init(c->plan, boundary, &ours));
     const strait_err err = strait_boundary_check_compare(&ours, c->stage, &theirs, from);
-    if (err != STRAIT_OK) {
-        (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
-        c->mismatch_side = is_prev ? -1 : 1;
-    }
-    *(is_prev ? &c->n_prev : &c->n_next) += 1;
+    if (err == STRAIT_OK) return STRAIT_OK;
+    (void)snprintf(c->mismatch, sizeof c->mismatch, "%.255s", strait_err_detail());
+    c->mismatch_side = from < c->stage ? -1 : 1;
+    return err;
+}
+
+/* A boundary has two ends, of which one is this stage: who may describe it follows from who sends,
+ * so the message's own number is only compared with it. A difference is remembered: the message may
+ * arrive when no command is being executed. Replicas are counted once: one that describes its codec
+ * twice must not stand for another. */
+strait_err strait_boundary_checks_receive(struct strait_boundary_checks *c,
+                                          const strait_stage_links *links,
+                                          const struct strait_msg *msg) {
+    strait_stage_side side = STRAIT_SIDE_SAME;
+    int replica = 0;
+    const int is_known = strait_stage_links_find(links, msg->peer, &side, &replica);
+    if (!is_known || side == STRAIT_SIDE_SAME)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d: a peer that is not a neighbour described a codec", c->stage);
+    const int from = c->stage + (int)side - STRAIT_SIDE_SAME;
+    const strait_err err = compare_with_ours(c, from, from < c->stage ? from : c->stage, msg);
+    if (err == STRAIT_OK || c->mismatch[0] != '\0') c->heard[side] |= UINT64_C(1) << replica;
     return err;
 }
 
@@ -161,19 +170,32 @@ strait_err strait_boundary_checks_result(const struct strait_boundary_checks *c)
     return c->mismatch[0] == '\0' ? STRAIT_OK : STRAIT_FAIL(STRAIT_EPROTO, "%s", c->mismatch);
 }
 
-/* A neighbour that reconnects may describe its codec again. */
-int strait_boundary_checks_is_done(const struct strait_boundary_checks *c, int n_prev, int n_next) {
-    return c->n_prev >= n_prev && c->n_next >= n_next;
+/* The side whose replicas have not all described their codec; STRAIT_SIDE_SAME: there is none. */
+static strait_stage_side awaited(const struct strait_boundary_checks *c,
+                                 const strait_stage_links *links) {
+    static const strait_stage_side sides[] = {STRAIT_SIDE_PREV, STRAIT_SIDE_NEXT};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < links->n[sides[k]]; i++)
+            if (links->peers[sides[k]][i] >= 0 && (c->heard[sides[k]] >> i & 1) == 0)
+                return sides[k];
+    return STRAIT_SIDE_SAME;
+}
+
+strait_err strait_boundary_checks_require(const struct strait_boundary_checks *c,
+                                          const strait_stage_links *links, int *side) {
+    const int apart = (int)awaited(c, links) - STRAIT_SIDE_SAME;
+    if (apart == 0) return STRAIT_OK;
+    *side = apart;
+    return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: stage %d did not describe its codec", c->stage,
+                       c->stage + apart);
 }
 
 strait_err strait_boundary_checks_wait(struct strait_boundary_checks *c,
                                        const strait_stage_links *links,
                                        strait_err (*route)(void *user, struct strait_msg **msg),
                                        void *user) {
-    const int n_prev = strait_stage_links_count(links, STRAIT_SIDE_PREV);
-    const int n_next = strait_stage_links_count(links, STRAIT_SIDE_NEXT);
     const int64_t until = strait_clock_ns() + WAIT_MS * INT64_C(1000000);
-    while (!strait_boundary_checks_is_done(c, n_prev, n_next)) {
+    while (awaited(c, links) != STRAIT_SIDE_SAME) {
         struct strait_msg *msg = NULL;
         strait_err err = strait_mesh_receive(links->mesh, WAIT_MS, &msg);
         if (err == STRAIT_OK) err = route(user, &msg);

@@ -42,9 +42,9 @@ struct strait_boundary_checks {
     const strait_run_plan *plan; // borrowed
     int stage;
     int was_sent;
-    int n_prev, n_next; // descriptions that arrived from the replicas of a neighbour
-    char mismatch[256]; // why it differs from ours; empty: it does not
-    int mismatch_side;  // whose description differs: -1 previous, 1 next
+    uint64_t heard[STRAIT_SIDES]; // replicas of a neighbour that described theirs, as bits
+    char mismatch[256];           // why it differs from ours; empty: it does not
+    int mismatch_side;            // whose description differs: -1 previous, 1 next
 };
 
 void strait_boundary_checks_init(struct strait_boundary_checks *checks, const strait_run_plan *plan,
@@ -54,9 +54,10 @@ void strait_boundary_checks_init(struct strait_boundary_checks *checks, const st
 strait_err strait_boundary_checks_send(struct strait_boundary_checks *checks,
                                        const strait_stage_links *links);
 
-/* Compares what stage `from` sent; -1: the sender is no neighbour. STRAIT_EPROTO: it differs, or
- * describes another boundary than the one between the two stages. */
-strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks, int from,
+/* Compares what a peer of these links sent. STRAIT_EPROTO: it is no neighbour, its codec differs,
+ * or it describes another boundary than the one between the two stages. */
+strait_err strait_boundary_checks_receive(struct strait_boundary_checks *checks,
+                                          const strait_stage_links *links,
                                           const struct strait_msg *msg);
 
 /* Waits until every neighbour that is connected has described its codec. `route` handles what
@@ -69,6 +70,7 @@ strait_err strait_boundary_checks_wait(struct strait_boundary_checks *checks,
 /* The error of receive again, for a command that begins after it. */
 strait_err strait_boundary_checks_result(const struct strait_boundary_checks *checks);
 
-/* Whether so many replicas of each neighbour have described their codec. */
-int strait_boundary_checks_is_done(const struct strait_boundary_checks *checks, int n_prev,
-                                   int n_next);
+/* STRAIT_EPROTO unless every replica of the neighbours has described its codec. *side: which
+ * neighbour has not, -1 previous or 1 next; otherwise untouched. */
+strait_err strait_boundary_checks_require(const struct strait_boundary_checks *checks,
+                                          const strait_stage_links *links, int *side);

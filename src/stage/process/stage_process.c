@@ -72,6 +72,15 @@ static strait_err introduce(struct process *p, int in, int out,
     return strait_mesh_add(p->mesh, &coordinator, &p->coordinator);
 }
 
+/* Replicas that train on their own go on without one that is lost. */
+static int may_lose(const struct process *p, int peer) {
+    strait_stage_side side;
+    int replica;
+    return p->service != NULL && strait_run_plan_has_outer(strait_service_plan(p->service)) &&
+           strait_stage_links_find(strait_service_links(p->service), peer, &side, &replica) &&
+           side == STRAIT_SIDE_SAME;
+}
+
 /* A command waits until the stage is free; a lost link ends the run. */
 static strait_err on_message(void *user, struct strait_msg **msg) {
     struct process *p = user;
@@ -85,6 +94,7 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", p->start.stage,
                            m->type);
+    if (may_lose(p, m->peer)) return STRAIT_OK;
     char peer[STRAIT_NAME_MAX] = "the coordinator";
     if (m->peer != p->coordinator && p->service != NULL)
         strait_stage_links_name(strait_service_links(p->service), strait_service_plan(p->service),

@@ -12,6 +12,8 @@ strait_err strait_runner_route(struct strait_runner *runner, struct strait_msg *
     struct strait_boundary *boundary = NULL;
     if ((*msg)->type == STRAIT_MSG_REDUCE && runner->reduction != NULL)
         return strait_reduction_deliver(runner->reduction, msg);
+    if ((*msg)->type == STRAIT_MSG_OUTER && runner->outer != NULL)
+        return strait_outer_deliver(runner->outer, msg);
     if (runner->receiver != NULL && strait_boundary_replica(runner->receiver, (*msg)->peer) >= 0)
         boundary = runner->receiver;
     else if (runner->sender != NULL && strait_boundary_replica(runner->sender, (*msg)->peer) >= 0)
@@ -39,10 +41,9 @@ strait_err strait_runner_poll_waiting(void *user) {
 }
 
 static void add_peers(const struct strait_boundary *boundary, int side, strait_link_peers *out) {
-    while (boundary != NULL && out->n[side] < STRAIT_RUN_REPLICAS) {
-        const int peer = strait_boundary_peer(boundary, out->n[side]);
-        if (peer < 0) return;
-        out->items[side][out->n[side]++] = peer;
+    for (int i = 0; boundary != NULL && i < STRAIT_RUN_REPLICAS; i++) {
+        const int peer = strait_boundary_peer(boundary, i);
+        if (peer >= 0) out->items[side][out->n[side]++] = peer;
     }
 }
 

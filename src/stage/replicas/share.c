@@ -34,8 +34,10 @@ strait_err strait_runner_share(struct strait_runner *runner,
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no group of microbatches",
                            runner->stage, runner->replica);
     runner->n_microbatches = n;
+    const int valid_replica = runner->outer != NULL ? runner->replica : 0;
     strait_boundary_share share = {.groups = &runner->plan.groups,
                                    .theirs = &runner->owners[STRAIT_SIDE_PREV],
+                                   .valid_replica = valid_replica,
                                    .microbatches = runner->microbatches,
                                    .n_microbatches = n};
     if (runner->receiver != NULL) strait_boundary_set_share(runner->receiver, &share);

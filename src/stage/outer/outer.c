@@ -1,0 +1,393 @@
+#include "base/alloc.h"
+#include "stage/outer/outer_state.h"
+#include "stage/replicas/quantize.h"
+
+#include <string.h>
+
+enum {
+    THREADED = 1 << 20 // values from which on threads are worth it
+};
+
+/* ---- values ---- */
+
+static int64_t values_of(strait_tensor t) {
+    return t.rows * t.cols;
+}
+
+static int averages_state(const strait_outer_spec *spec) {
+    return spec->params.average_state == STRAIT_OUTER_MOMENTS;
+}
+
+void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states) {
+    *n_weights = *n_states = 0;
+    for (int i = 0; i < spec->n_weights; i++)
+        if (!spec->weights[i].is_idle) *n_weights += values_of(spec->weights[i].value);
+    for (int i = 0; averages_state(spec) && i < strait_optimizer_n_states(spec->optimizer); i++) {
+        strait_optim_state state;
+        if (strait_optimizer_state(spec->optimizer, i, &state) == STRAIT_OK)
+            *n_states += values_of(state.tensor);
+    }
+}
+
+/* Fragment f has the values from its bound to that of f + 1. Bounds are at whole blocks of the
+ * quantiser, so that fragments do not change what blocks there are. */
+static int64_t bound(int64_t n, int fragments, int f) {
+    const int64_t at = n * f / fragments;
+    return f == fragments ? n : at - at % STRAIT_QUANTIZE_BLOCK;
+}
+
+/* Values of a chunk: fewer where there would not be one for each member, in whole pieces. */
+static int64_t chunk_size(int64_t n_values, int n_members) {
+    const int64_t each = (n_values + n_members - 1) / n_members;
+    const int64_t size = (each + STRAIT_OUTER_PIECE - 1) / STRAIT_OUTER_PIECE * STRAIT_OUTER_PIECE;
+    return size < STRAIT_OUTER_CHUNK ? size : STRAIT_OUTER_CHUNK;
+}
+
+/* The most chunks of a fragment, whoever takes part. */
+static int64_t chunks_in(const struct strait_outer *o, int64_t n, int f) {
+    const int fragments = o->spec.params.schedule.fragments;
+    const int64_t values = bound(n, fragments, f + 1) - bound(n, fragments, f);
+    const int64_t size = values > 0 ? chunk_size(values, o->spec.n_replicas) : 1;
+    return (values + size - 1) / size;
+}
+
+static void add_segment(struct strait_outer *o, strait_tensor tensor, int64_t first, int weight) {
+    if (weight >= 0) o->segment_of[weight] = o->n_segments;
+    o->segments[o->n_segments++] = (struct segment){tensor, first, weight};
+}
+
+static strait_err list_segments(struct strait_outer *o) {
+    const strait_outer_spec *spec = &o->spec;
+    const int n_states = averages_state(spec) ? strait_optimizer_n_states(spec->optimizer) : 0;
+    int64_t first = 0;
+    STRAIT_TRY(strait_alloc((size_t)(spec->n_weights + n_states), sizeof *o->segments,
+                            "averaged weights", (void **)&o->segments));
+    STRAIT_TRY(strait_alloc((size_t)spec->n_weights, sizeof *o->segment_of, "averaged weights",
+                            (void **)&o->segment_of));
+    for (int i = 0; i < spec->n_weights; i++) {
+        o->segment_of[i] = -1;
+        if (spec->weights[i].is_idle) continue;
+        add_segment(o, spec->weights[i].value, first, i);
+        first += values_of(spec->weights[i].value);
+    }
+    for (int i = 0; i < n_states; i++) {
+        strait_optim_state state;
+        STRAIT_TRY(strait_optimizer_state(spec->optimizer, i, &state));
+        add_segment(o, state.tensor, first, -1);
+        first += values_of(state.tensor);
+    }
+    return STRAIT_OK;
+}
+
+/* Copies values [first, end) of the row from the device to `host`, or back. */
+static strait_err copy(struct strait_outer *o, struct strait_stream *stream, int64_t first,
+                       int64_t end, float *host, int is_upload) {
+    const struct strait_backend_ops *ops = o->backend->ops;
+    for (int i = 0; i < o->n_segments; i++) {
+        const struct segment *s = &o->segments[i];
+        const int64_t from = s->first > first ? s->first : first;
+        const int64_t last = s->first + values_of(s->tensor);
+        const int64_t to = last < end ? last : end;
+        if (from >= to) continue;
+        float *there = (float *)s->tensor.data + (from - s->first);
+        float *here = host + (from - first);
+        const size_t bytes = (size_t)(to - from) * sizeof(float);
+        STRAIT_TRY(is_upload ? ops->upload(stream, there, here, bytes)
+                             : ops->download(stream, here, there, bytes));
+    }
+    return STRAIT_OK;
+}
+
+/* ---- life ---- */
+
+static strait_err alloc_values(int64_t n, float **out) {
+    return strait_alloc((size_t)n, sizeof **out, "averaged weights", (void **)out);
+}
+
+static int64_t largest_fragment(const struct strait_outer *o) {
+    int64_t most = 0;
+    for (int f = 0; f < o->spec.params.schedule.fragments; f++) {
+        const int64_t n = bound(o->n_weights, o->spec.params.schedule.fragments, f + 1) -
+                          bound(o->n_weights, o->spec.params.schedule.fragments, f);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static strait_err open_chunks(struct strait_outer *o) {
+    const int fragments = o->spec.params.schedule.fragments;
+    for (int f = 0; f < fragments; f++) {
+        const int64_t n = chunks_in(o, o->n_weights, f) + chunks_in(o, o->n_states, f);
+        if (n > UINT16_MAX) // a frame has 16 bits for the number of a chunk
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "train.outer: a fragment of stage %d has %lld chunks, more than %d; "
+                               "use more train.outer.fragments or stages",
+                               o->spec.stage, (long long)n, UINT16_MAX);
+        if (n > o->capacity) o->capacity = (int)n;
+    }
+    o->capacity++; // an allocation of nothing would fail
+    STRAIT_TRY(strait_alloc((size_t)o->capacity, sizeof *o->chunks, "averaged weights",
+                            (void **)&o->chunks));
+    return strait_alloc((size_t)o->capacity, sizeof *o->ready, "averaged weights",
+                        (void **)&o->ready);
+}
+
+static strait_err open_into(struct strait_outer *o) {
+    const struct strait_backend_ops *ops = o->backend->ops;
+    if (o->spec.n_replicas == 1) STRAIT_TRY(strait_msg_pool_open(&o->alone));
+    STRAIT_TRY(list_segments(o));
+    STRAIT_TRY(open_chunks(o));
+    STRAIT_TRY(alloc_values(o->n_weights, &o->anchor));
+    STRAIT_TRY(alloc_values(o->n_weights, &o->momentum));
+    if (o->spec.n_replicas > 1) {
+        STRAIT_TRY(alloc_values(o->n_weights, &o->residual));
+        if (o->spec.params.bits < 32) STRAIT_TRY(alloc_values(o->n_weights, &o->result_residual));
+    }
+    STRAIT_TRY(ops->alloc_host(o->backend, (size_t)(o->n_weights + o->n_states) * sizeof(float),
+                               (void **)&o->sent));
+    if (o->spec.params.schedule.overlap > 0)
+        STRAIT_TRY(ops->alloc_host(o->backend, (size_t)largest_fragment(o) * sizeof(float),
+                                   (void **)&o->now));
+    return o->n_weights >= THREADED ? strait_pool_open(o->spec.n_threads, &o->pool) : STRAIT_OK;
+}
+
+strait_err strait_outer_open(const strait_outer_spec *spec, struct strait_backend *backend,
+                             struct strait_outer **out) {
+    struct strait_outer *o = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *o, "averaged weights", (void **)&o));
+    o->spec = *spec;
+    o->backend = backend;
+    for (int i = 0; i < STRAIT_RUN_REPLICAS; i++)
+        o->peers[i] = -1;
+    strait_outer_count(spec, &o->n_weights, &o->n_states);
+    const strait_err err = open_into(o);
+    if (err != STRAIT_OK) {
+        strait_outer_close(&o);
+        return err;
+    }
+    *out = o;
+    return STRAIT_OK;
+}
+
+void strait_outer_close(struct strait_outer **outer) {
+    struct strait_outer *o = *outer;
+    if (o == NULL) return;
+    strait_outer_drop(o);
+    strait_outer_drop_early(o);
+    strait_msg_pool_close(&o->alone);
+    strait_pool_close(&o->pool);
+    if (o->sent != NULL) o->backend->ops->release_host(o->backend, o->sent);
+    if (o->now != NULL) o->backend->ops->release_host(o->backend, o->now);
+    strait_alloc_free(o->anchor);
+    strait_alloc_free(o->momentum);
+    strait_alloc_free(o->residual);
+    strait_alloc_free(o->result_residual);
+    strait_alloc_free(o->segments);
+    strait_alloc_free(o->segment_of);
+    strait_alloc_free(o->chunks);
+    strait_alloc_free(o->ready);
+    strait_alloc_free(o);
+    *outer = NULL;
+}
+
+void strait_outer_connect(struct strait_outer *o, struct strait_mesh *mesh, const int *peers) {
+    o->mesh = mesh;
+    for (int i = 0; i < o->spec.n_replicas; i++)
+        o->peers[i] = peers[i];
+}
+
+strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *stream) {
+    const size_t bytes = (size_t)o->n_weights * sizeof(float);
+    strait_outer_drop(o);
+    strait_outer_drop_early(o);
+    o->exchange = (strait_outer_exchange){0};
+    memset(o->momentum, 0, bytes);
+    if (o->residual != NULL) memset(o->residual, 0, bytes);
+    if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
+    o->has_residual = 0;
+    STRAIT_TRY(copy(o, stream, 0, o->n_weights, o->anchor, 0));
+    return o->backend->ops->wait(stream);
+}
+
+void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task) {
+    if (o->pool != NULL) {
+        strait_pool_run(o->pool, n, task, o);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        task(o, i);
+}
+
+/* ---- an exchange ---- */
+
+struct range {
+    int64_t first, end;
+};
+
+/* The weights, or the values of state, of the fragment that is exchanged. */
+static struct range range_of(const struct strait_outer *o, int is_state) {
+    const int fragments = o->spec.params.schedule.fragments, f = o->exchange.fragment;
+    const int64_t n = is_state ? o->n_states : o->n_weights;
+    const int64_t before = is_state ? o->n_weights : 0;
+    return (struct range){before + bound(n, fragments, f), before + bound(n, fragments, f + 1)};
+}
+
+static void add_chunks(struct strait_outer *o, int is_state) {
+    const struct range r = range_of(o, is_state);
+    const int64_t size = r.first < r.end ? chunk_size(r.end - r.first,
+                                                      strait_outer_count_bits(o->exchange.members))
+                                         : 1;
+    for (int64_t at = r.first; at < r.end; at += size) {
+        const int64_t left = r.end - at;
+        o->chunks[o->n_chunks++] = (struct chunk){
+            .first = at, .n = left < size ? left : size, .is_state = is_state};
+    }
+}
+
+void strait_outer_list_chunks(struct strait_outer *o) {
+    o->n_chunks = o->n_results = 0;
+    add_chunks(o, 0);
+    add_chunks(o, 1);
+}
+
+static strait_err check_exchange(const struct strait_outer *o, const strait_outer_exchange *e) {
+    const uint64_t all = o->spec.n_replicas == 64 ? UINT64_MAX
+                                                  : (UINT64_C(1) << o->spec.n_replicas) - 1;
+    if (e->fragment < 0 || e->fragment >= o->spec.params.schedule.fragments || e->attempt < 0 ||
+        e->attempt > UINT8_MAX || e->members == 0 || (e->alive & ~all) != 0 ||
+        (e->members & ~e->alive) != 0 || !strait_outer_has(e->alive, o->spec.replica))
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d, replica %d: no exchange of fragment %d of %d, attempt %d, "
+                           "with members %llx of %llx is possible",
+                           o->spec.stage, o->spec.replica, e->fragment,
+                           o->spec.params.schedule.fragments, e->attempt,
+                           (unsigned long long)e->members, (unsigned long long)e->alive);
+    return STRAIT_OK;
+}
+
+strait_err strait_outer_begin(struct strait_outer *o, struct strait_stream *stream,
+                              const strait_outer_exchange *exchange) {
+    STRAIT_TRY(check_exchange(o, exchange));
+    strait_outer_drop(o);
+    o->exchange = *exchange;
+    strait_outer_list_chunks(o);
+    for (int is_state = 0; !exchange->is_resent && is_state < 2; is_state++) {
+        const struct range r = range_of(o, is_state);
+        STRAIT_TRY(copy(o, stream, r.first, r.end, o->sent + r.first, 0));
+    }
+    STRAIT_TRY(o->backend->ops->wait(stream));
+    o->is_begun = 1;
+    return strait_outer_send_parts(o);
+}
+
+void strait_outer_difference(const struct strait_outer *o, const struct chunk *chunk, int64_t first,
+                             int n, float *out) {
+    if (chunk->is_state) {
+        memcpy(out, o->sent + first, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        out[i] = o->anchor[first + i] - o->sent[first + i];
+    for (int i = 0; o->has_residual && i < n; i++)
+        out[i] += o->residual[first + i];
+}
+
+/* ---- the step ---- */
+
+/* What this replica's difference keeps for the next exchange: what rounding lost of it, nothing, or
+ * all of it where it did not count. The rounding is computed once more rather than kept. */
+static void keep_residual(struct strait_outer *o, int index, int64_t first, int n) {
+    unsigned char codes[STRAIT_OUTER_PIECE + STRAIT_OUTER_PIECE / STRAIT_QUANTIZE_BLOCK * 4];
+    float difference[STRAIT_OUTER_PIECE];
+    const int bits = strait_outer_part_bits(o, index);
+    float *residual = o->residual + first;
+    const int is_member = strait_outer_has(o->exchange.members, o->spec.replica);
+    if (is_member && (bits == 32 || !o->spec.params.has_feedback)) {
+        if (o->has_residual) memset(residual, 0, (size_t)n * sizeof *residual);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        difference[i] = o->anchor[first + i] - o->sent[first + i];
+    if (is_member) {
+        strait_quantize(bits, difference, residual, n, codes);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        residual[i] += difference[i];
+}
+
+/* `average` has the values of the piece that begins at `first`. */
+static void step_piece(struct strait_outer *o, struct chunk *c, int64_t first, int n,
+                       const float *average) {
+    const float rate = o->spec.params.learning_rate, momentum = o->spec.params.momentum;
+    float *restrict anchor = o->anchor + first;
+    float *restrict velocity = o->momentum + first;
+    float *restrict sent = o->sent + first;
+    float *now = o->now != NULL ? o->now + (first - range_of(o, 0).first) : NULL;
+    double distance = 0.0, size = 0.0;
+    for (int i = 0; i < n; i++) {
+        const float apart = anchor[i] - sent[i] - average[i];
+        velocity[i] = momentum * velocity[i] + average[i];
+        anchor[i] -= rate * (average[i] + momentum * velocity[i]);
+        distance += (double)(apart * apart);
+        size += (double)(anchor[i] * anchor[i]);
+    }
+    c->distance += distance;
+    c->size += size;
+    /* What was learnt since the difference was sent is kept. */
+    for (int i = 0; now != NULL && i < n; i++)
+        now[i] = now[i] - sent[i] + anchor[i];
+    if (now == NULL) memcpy(sent, anchor, (size_t)n * sizeof *sent);
+}
+
+static void apply_chunk(void *arg, int index) {
+    struct strait_outer *o = arg;
+    struct chunk *c = &o->chunks[index];
+    const int bits = strait_outer_result_bits(o, index);
+    float average[STRAIT_OUTER_PIECE];
+    const unsigned char *at = c->result->body;
+    c->distance = c->size = 0.0;
+    for (int64_t k = 0; k < c->n; k += STRAIT_OUTER_PIECE) {
+        const int n = (int)(c->n - k < STRAIT_OUTER_PIECE ? c->n - k : STRAIT_OUTER_PIECE);
+        if (bits == 32)
+            memcpy(average, at, (size_t)n * sizeof *average);
+        else
+            strait_dequantize(bits, at, n, average);
+        at += strait_quantized_bytes(bits, n);
+        if (c->is_state) {
+            memcpy(o->sent + c->first + k, average, (size_t)n * sizeof *average);
+            continue;
+        }
+        if (o->residual != NULL) keep_residual(o, index, c->first + k, n);
+        step_piece(o, c, c->first + k, n, average);
+    }
+    if (c->lost != NULL && o->spec.params.has_feedback)
+        memcpy(o->result_residual + c->first, c->lost->body, (size_t)c->n * sizeof(float));
+}
+
+strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stream,
+                              strait_outer_result *out) {
+    const struct strait_backend_ops *ops = o->backend->ops;
+    const int is_member = strait_outer_has(o->exchange.members, o->spec.replica);
+    strait_outer_result result = {0};
+    if (!o->is_begun || !strait_outer_is_complete(o))
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no exchange is complete",
+                           o->spec.stage, o->spec.replica);
+    const struct range weights = range_of(o, 0), states = range_of(o, 1);
+    if (o->now != NULL) STRAIT_TRY(copy(o, stream, weights.first, weights.end, o->now, 0));
+    STRAIT_TRY(ops->wait(stream));
+    strait_outer_run(o, o->n_chunks, apply_chunk);
+    o->has_residual = o->residual != NULL &&
+                      (o->has_residual || !is_member || o->spec.params.bits < 32);
+    for (int i = 0; i < o->n_chunks; i++) {
+        result.distance += o->chunks[i].distance;
+        result.size += o->chunks[i].size;
+    }
+    STRAIT_TRY(copy(o, stream, weights.first, weights.end,
+                    o->now != NULL ? o->now : o->sent + weights.first, 1));
+    STRAIT_TRY(copy(o, stream, states.first, states.end, o->sent + states.first, 1));
+    STRAIT_TRY(ops->wait(stream));
+    strait_outer_drop(o);
+    *out = result;
+    return STRAIT_OK;
+}

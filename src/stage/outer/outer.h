@@ -1,0 +1,126 @@
+/* outer.h - averages the weights of replicas that train on their own (DiLoCo): the outer step.
+ *
+ * All replicas of a stage keep the same anchor, the weights of the last average, and the same outer
+ * momentum. Replica r trains its own weights w_r. An exchange then averages the differences
+ * d_r = anchor - w_r + e_r, where e_r is what earlier exchanges lost of replica r (error feedback),
+ * and takes one step of SGD with Nesterov momentum:
+ *
+ *     D = sum of share_r Q(d_r);   v = momentum v + D;   anchor -= learning_rate (D + momentum v)
+ *
+ * Every replica continues from the new anchor, plus what it has learnt since it sent its
+ * difference. One exchange is about one fragment of the values and has three phases, which the
+ * coordinator commands, so that all replicas agree on who takes part:
+ *
+ *     begin   notes the weights and sends each chunk of the difference to the owner of the chunk
+ *     sum     owners add up what the members sent, in the order of replicas, and send the results;
+ *             complete when all results are here, otherwise it says who is missing
+ *     apply   the outer step, from the results; changes anchor, momentum, residuals and weights
+ *
+ * Nothing but apply changes state, so that an exchange whose members got lost is begun again with
+ * fewer (`attempt`). A replica that is not a member sends nothing, applies the same results and
+ * keeps its whole difference in e_r for the next exchange.
+ *
+ * Values and results live on the host. One thread uses it, that of the runner; nothing blocks. */
+#pragma once
+
+#include "backend/backend.h"
+#include "config/run_plan.h"
+#include "net/mesh/mesh.h"
+#include "optim/optimizer.h"
+
+enum {
+    STRAIT_MSG_OUTER = STRAIT_MSG_FIRST + 22, // between replicas of a stage
+    STRAIT_OUTER_CHUNK = 65536                // most values of a message
+};
+
+struct strait_outer;
+
+typedef struct strait_outer_spec {
+    int stage, replica, n_replicas;
+    int n_threads;               // that compute; 0: one per core
+    strait_outer_params params;  // train.outer
+    const strait_param *weights; // borrowed; those that never learn are left out
+    int n_weights;
+    const struct strait_optimizer *optimizer; // whose state is averaged, if params say so. Borrowed
+} strait_outer_spec;
+
+/* STRAIT_ENOMEM; STRAIT_ECONFIG: too many values for the number of a chunk. */
+strait_err strait_outer_open(const strait_outer_spec *spec, struct strait_backend *backend,
+                             struct strait_outer **out);
+void strait_outer_close(struct strait_outer **outer); // accepts NULL
+
+/* The peers of the other replicas by number; the own entry is not read. Borrows the mesh. */
+void strait_outer_connect(struct strait_outer *outer, struct strait_mesh *mesh, const int *peers);
+
+/* Sets the anchor to the weights of this moment and everything else to zero. Drops an exchange. */
+strait_err strait_outer_restart(struct strait_outer *outer, struct strait_stream *stream);
+
+/* One exchange, as the coordinator describes it to every replica alike. */
+typedef struct strait_outer_exchange {
+    int64_t step; // after which it was begun
+    int fragment;
+    int attempt;                       // from 0
+    uint64_t members;                  // replicas whose differences count, as bits
+    uint64_t alive;                    // replicas that get the results; members among them
+    float shares[STRAIT_RUN_REPLICAS]; // of each replica; any scale
+    int is_resent; // the weights were noted before: by an earlier attempt or the run's last session
+} strait_outer_exchange;
+
+/* Begins an exchange; one that is under way is dropped. STRAIT_EPROTO: it cannot be. */
+strait_err strait_outer_begin(struct strait_outer *outer, struct strait_stream *stream,
+                              const strait_outer_exchange *exchange);
+
+/* Sums what has arrived and posts what is ready. *is_blocked: some of it waits for space in a
+ * queue. */
+strait_err strait_outer_progress(struct strait_outer *outer, int *is_blocked);
+
+/* Takes a message of another replica and clears it. Messages of earlier exchanges are dropped,
+ * those of later ones kept. STRAIT_EPROTO, naming both, for one that cannot be; the caller keeps
+ * it. */
+strait_err strait_outer_deliver(struct strait_outer *outer, struct strait_msg **msg);
+
+/* Whether an exchange is under way; whether it has all results and has posted all of its own. */
+int strait_outer_is_begun(const struct strait_outer *outer);
+int strait_outer_is_complete(const struct strait_outer *outer);
+/* Replicas that have not sent something that is awaited, as bits. */
+uint64_t strait_outer_missing(const struct strait_outer *outer);
+/* Messages of exchanges that were taken so far: it rises while something moves. */
+uint64_t strait_outer_delivered(const struct strait_outer *outer);
+/* The peer of a replica; -1: there is no such link. */
+int strait_outer_peer(const struct strait_outer *outer, int replica);
+
+/* What apply measured: squared distance of this replica's difference from the average, and squared
+ * size of the weights, over the fragment. */
+typedef struct strait_outer_result {
+    double distance, size;
+} strait_outer_result;
+
+/* Ends a complete exchange. The caller refreshes what follows from the weights. */
+strait_err strait_outer_apply(struct strait_outer *outer, struct strait_stream *stream,
+                              strait_outer_result *out);
+
+/* Exchanges the weights with the anchor; a second call restores them. For validations. */
+strait_err strait_outer_swap(struct strait_outer *outer, struct strait_stream *stream);
+
+/* A tensor of the state of a replica, of the shape of one parameter, in host memory. */
+typedef enum strait_outer_tensor {
+    STRAIT_OUTER_ANCHOR,          // all replicas have the same
+    STRAIT_OUTER_MOMENTUM,        // all replicas have the same
+    STRAIT_OUTER_RESIDUAL,        // lost of this replica's differences
+    STRAIT_OUTER_RESULT_RESIDUAL, // lost of the results that this replica owned
+    STRAIT_OUTER_SENT,            // weights that the exchange under way noted
+    STRAIT_OUTER_TENSORS
+} strait_outer_tensor;
+
+/* One of them for a weight of the spec; absent where it learns nothing or is not kept (residuals of
+ * one replica, SENT while no exchange is under way unless `wants_all`). */
+strait_tensor strait_outer_get(const struct strait_outer *outer, strait_outer_tensor kind,
+                               int weight, int wants_all);
+
+/* A checkpoint was read into these tensors. */
+void strait_outer_note_read(struct strait_outer *outer, int has_residual);
+
+/* Bytes of host memory for these parameters, without messages; and bytes that a replica sends in
+ * one interval of sync_every steps. Only shapes are read. */
+size_t strait_outer_bytes(const strait_outer_spec *spec);
+double strait_outer_sent_bytes(const strait_outer_spec *spec);

@@ -1,0 +1,79 @@
+/* outer_access.c - the values of an outer step for others: validations, checkpoints, plans. */
+#include "base/alloc.h"
+#include "stage/outer/outer_state.h"
+#include "stage/replicas/quantize.h"
+
+#include <string.h>
+
+/* Piece by piece: a copy of all weights would take as much memory again. */
+static strait_err swap_piece(struct strait_outer *o, struct strait_stream *stream, float *there,
+                             float *anchor, int64_t n, float *scratch) {
+    const struct strait_backend_ops *ops = o->backend->ops;
+    const size_t bytes = (size_t)n * sizeof(float);
+    STRAIT_TRY(ops->download(stream, scratch, there, bytes));
+    STRAIT_TRY(ops->wait(stream));
+    STRAIT_TRY(ops->upload(stream, there, anchor, bytes));
+    STRAIT_TRY(ops->wait(stream));
+    memcpy(anchor, scratch, bytes);
+    return STRAIT_OK;
+}
+
+strait_err strait_outer_swap(struct strait_outer *o, struct strait_stream *stream) {
+    enum {
+        PIECE = 1 << 22
+    };
+    float *scratch = NULL;
+    strait_err err = strait_alloc_unset(PIECE, sizeof *scratch, "weights of a replica",
+                                        (void **)&scratch);
+    for (int i = 0; i < o->n_segments && err == STRAIT_OK; i++) {
+        const struct segment *s = &o->segments[i];
+        const int64_t n = s->tensor.rows * s->tensor.cols;
+        for (int64_t at = 0; s->weight >= 0 && at < n && err == STRAIT_OK; at += PIECE)
+            err = swap_piece(o, stream, (float *)s->tensor.data + at, o->anchor + s->first + at,
+                             n - at < PIECE ? n - at : PIECE, scratch);
+    }
+    strait_alloc_free(scratch);
+    return err;
+}
+
+strait_tensor strait_outer_get(const struct strait_outer *o, strait_outer_tensor kind, int weight,
+                               int wants_all) {
+    float *const rows[STRAIT_OUTER_TENSORS] = {
+        [STRAIT_OUTER_ANCHOR] = o->anchor,
+        [STRAIT_OUTER_MOMENTUM] = o->momentum,
+        [STRAIT_OUTER_RESIDUAL] = wants_all || o->has_residual ? o->residual : NULL,
+        [STRAIT_OUTER_RESULT_RESIDUAL] = o->result_residual,
+        [STRAIT_OUTER_SENT] = wants_all || o->is_begun ? o->sent : NULL,
+    };
+    const int segment = o->segment_of[weight];
+    if (segment < 0 || rows[kind] == NULL) return (strait_tensor){0};
+    strait_tensor t = o->segments[segment].tensor;
+    t.data = rows[kind] + o->segments[segment].first;
+    return t;
+}
+
+void strait_outer_note_read(struct strait_outer *o, int has_residual) {
+    o->has_residual = has_residual;
+}
+
+/* ---- sizes ---- */
+
+size_t strait_outer_bytes(const strait_outer_spec *spec) {
+    int64_t n = 0, n_states = 0;
+    strait_outer_count(spec, &n, &n_states);
+    const int has_others = spec->n_replicas > 1;
+    const int64_t rows = 3 + has_others + (has_others && spec->params.bits < 32);
+    int64_t values = rows * n + n_states;
+    if (spec->params.schedule.overlap > 0) values += n / spec->params.schedule.fragments;
+    return (size_t)values * sizeof(float);
+}
+
+/* Each replica owns a share of the chunks: it sends the others their parts, and its results to all
+ * of them. */
+double strait_outer_sent_bytes(const strait_outer_spec *spec) {
+    const double others = spec->n_replicas - 1;
+    int64_t n = 0, n_states = 0;
+    strait_outer_count(spec, &n, &n_states);
+    return 2.0 * others / spec->n_replicas *
+           ((double)strait_quantized_bytes(spec->params.bits, n) + 4.0 * (double)n_states);
+}

@@ -1,0 +1,358 @@
+/* outer_exchange.c - the messages of an exchange: parts to the owners of chunks, sums, results. */
+#include "base/alloc.h"
+#include "stage/outer/outer_state.h"
+#include "stage/replicas/quantize.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- who has what ---- */
+
+int strait_outer_count_bits(uint64_t bits) {
+    int n = 0;
+    for (; bits != 0; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+int strait_outer_owner(const struct strait_outer *o, int chunk) {
+    int k = chunk % strait_outer_count_bits(o->exchange.members);
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        if (strait_outer_has(o->exchange.members, r) && k-- == 0) return r;
+    return -1;
+}
+
+/* What does not cross a link loses nothing. */
+int strait_outer_part_bits(const struct strait_outer *o, int chunk) {
+    const int is_own = strait_outer_owner(o, chunk) == o->spec.replica;
+    return is_own || o->chunks[chunk].is_state ? 32 : o->spec.params.bits;
+}
+
+int strait_outer_result_bits(const struct strait_outer *o, int chunk) {
+    const int is_alone = strait_outer_count_bits(o->exchange.alive) == 1;
+    return is_alone || o->chunks[chunk].is_state ? 32 : o->spec.params.bits;
+}
+
+int strait_outer_peer(const struct strait_outer *o, int replica) {
+    return o->mesh != NULL && replica != o->spec.replica ? o->peers[replica] : -1;
+}
+
+static int replica_of(const struct strait_outer *o, int peer) {
+    for (int i = 0; i < o->spec.n_replicas; i++)
+        if (strait_outer_peer(o, i) == peer && peer >= 0) return i;
+    return -1;
+}
+
+/* ---- messages ---- */
+
+void strait_outer_drop(struct strait_outer *o) {
+    for (int i = 0; i < o->n_chunks; i++) {
+        struct chunk *c = &o->chunks[i];
+        for (int r = 0; r < o->spec.n_replicas; r++)
+            strait_msg_close(&c->parts[r]);
+        strait_msg_close(&c->result);
+        strait_msg_close(&c->lost);
+    }
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        while (o->outgoing[r].first != NULL) {
+            struct strait_msg *msg = o->outgoing[r].first;
+            o->outgoing[r].first = msg->next;
+            strait_msg_close(&msg);
+        }
+    o->n_chunks = o->n_results = o->is_begun = 0;
+}
+
+static strait_err open_message(struct strait_outer *o, int holds, int chunk, int bits,
+                               struct strait_msg **out) {
+    const size_t bytes = strait_quantized_bytes(bits, o->chunks[chunk].n);
+    struct strait_msg_pool *pool = o->alone != NULL ? o->alone : strait_mesh_pool(o->mesh);
+    STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_OUTER, bytes, out));
+    (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
+    (*out)->flags = (uint8_t)holds;
+    (*out)->boundary = (uint16_t)o->spec.stage;
+    (*out)->microbatch = (uint16_t)chunk;
+    (*out)->basis = (uint16_t)(o->exchange.fragment << 8 | o->exchange.attempt);
+    (*out)->step = (uint32_t)o->exchange.step;
+    return STRAIT_OK;
+}
+
+static void queue(struct strait_outer *o, int replica, struct strait_msg *msg) {
+    struct outgoing *out = &o->outgoing[replica];
+    msg->next = NULL;
+    if (out->first == NULL)
+        out->first = msg;
+    else
+        out->last->next = msg;
+    out->last = msg;
+}
+
+void strait_outer_drop_early(struct strait_outer *o) {
+    while (o->early != NULL) {
+        struct strait_msg *msg = o->early;
+        o->early = msg->next;
+        strait_msg_close(&msg);
+    }
+    o->n_early = 0;
+}
+
+/* A replica that reads nothing holds up what is for it, and nobody else. */
+static strait_err post(struct strait_outer *o, int *is_blocked) {
+    for (int r = 0; r < o->spec.n_replicas; r++) {
+        struct outgoing *out = &o->outgoing[r];
+        while (out->first != NULL) {
+            struct strait_msg *msg = out->first;
+            struct strait_msg *next = msg->next;
+            const strait_err err = strait_mesh_send(o->mesh, o->peers[r], &msg);
+            if (err == STRAIT_EAGAIN) {
+                *is_blocked = 1;
+                break;
+            }
+            STRAIT_TRY(err);
+            out->first = next;
+        }
+    }
+    return STRAIT_OK;
+}
+
+/* ---- parts ---- */
+
+/* The k-th entry of `ready` is a chunk, whose part lies in its `result` meanwhile. */
+static void encode_part(void *arg, int k) {
+    struct strait_outer *o = arg;
+    const int index = o->ready[k];
+    struct chunk *c = &o->chunks[index];
+    const int bits = strait_outer_part_bits(o, index);
+    unsigned char *to = c->result->body;
+    float difference[STRAIT_OUTER_PIECE];
+    float residual[STRAIT_OUTER_PIECE];
+    for (int64_t at = 0; at < c->n; at += STRAIT_OUTER_PIECE) {
+        const int n = (int)(c->n - at < STRAIT_OUTER_PIECE ? c->n - at : STRAIT_OUTER_PIECE);
+        if (bits == 32) {
+            strait_outer_difference(o, c, c->first + at, n, difference);
+            memcpy(to, difference, (size_t)n * sizeof *difference);
+        } else {
+            /* The residual itself changes when the exchange is applied. */
+            for (int i = 0; i < n; i++)
+                difference[i] = o->anchor[c->first + at + i] - o->sent[c->first + at + i];
+            memcpy(residual, o->residual + c->first + at, (size_t)n * sizeof *residual);
+            strait_quantize(bits, difference, residual, n, to);
+        }
+        to += strait_quantized_bytes(bits, n);
+    }
+}
+
+static strait_err redeliver(struct strait_outer *o);
+
+strait_err strait_outer_send_parts(struct strait_outer *o) {
+    o->n_ready = 0;
+    for (int i = 0; strait_outer_has(o->exchange.members, o->spec.replica) && i < o->n_chunks;
+         i++) {
+        if (strait_outer_owner(o, i) == o->spec.replica) continue;
+        STRAIT_TRY(
+            open_message(o, HOLDS_PART, i, strait_outer_part_bits(o, i), &o->chunks[i].result));
+        o->ready[o->n_ready++] = i;
+    }
+    strait_outer_run(o, o->n_ready, encode_part);
+    for (int k = 0; k < o->n_ready; k++) {
+        struct chunk *c = &o->chunks[o->ready[k]];
+        queue(o, strait_outer_owner(o, o->ready[k]), c->result);
+        c->result = NULL;
+    }
+    return redeliver(o);
+}
+
+/* ---- results ---- */
+
+static int is_summable(const struct strait_outer *o, int index) {
+    const struct chunk *c = &o->chunks[index];
+    if (c->result != NULL || strait_outer_owner(o, index) != o->spec.replica) return 0;
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        if (r != o->spec.replica && strait_outer_has(o->exchange.members, r) && c->parts[r] == NULL)
+            return 0;
+    return 1;
+}
+
+/* Adds share x value of a member, of the piece that begins at `at` of the chunk. */
+static void add_part(struct strait_outer *o, const struct chunk *c, int replica, float share,
+                     int64_t at, int n, float *sum) {
+    const int bits = c->is_state ? 32 : o->spec.params.bits;
+    float values[STRAIT_OUTER_PIECE];
+    if (replica == o->spec.replica)
+        strait_outer_difference(o, c, c->first + at, n, values);
+    else if (bits == 32)
+        memcpy(values, c->parts[replica]->body + (size_t)at * sizeof(float),
+               (size_t)n * sizeof(float));
+    else
+        strait_dequantize(bits, c->parts[replica]->body + strait_quantized_bytes(bits, at), n,
+                          values);
+    for (int i = 0; i < n; i++)
+        sum[i] += share * values[i];
+}
+
+/* In the order of replicas, whatever the order of arrival. */
+static void sum_chunk(void *arg, int k) {
+    struct strait_outer *o = arg;
+    const int index = o->ready[k], bits = strait_outer_result_bits(o, index);
+    struct chunk *c = &o->chunks[index];
+    unsigned char *to = c->result->body;
+    float shares = 0.0f;
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        if (strait_outer_has(o->exchange.members, r)) shares += o->exchange.shares[r];
+    for (int64_t at = 0; at < c->n; at += STRAIT_OUTER_PIECE) {
+        const int n = (int)(c->n - at < STRAIT_OUTER_PIECE ? c->n - at : STRAIT_OUTER_PIECE);
+        float sum[STRAIT_OUTER_PIECE] = {0};
+        for (int r = 0; r < o->spec.n_replicas; r++)
+            if (strait_outer_has(o->exchange.members, r))
+                add_part(o, c, r, o->exchange.shares[r] / shares, at, n, sum);
+        if (bits == 32) {
+            memcpy(to, sum, (size_t)n * sizeof *sum);
+        } else {
+            float *lost = (float *)(void *)c->lost->body + at;
+            memcpy(lost, o->result_residual + c->first + at, (size_t)n * sizeof *lost);
+            strait_quantize(bits, sum, lost, n, to);
+        }
+        to += strait_quantized_bytes(bits, n);
+    }
+}
+
+static strait_err send_result(struct strait_outer *o, int index) {
+    const struct chunk *c = &o->chunks[index];
+    for (int r = 0; r < o->spec.n_replicas; r++) {
+        struct strait_msg *msg = NULL;
+        if (r == o->spec.replica || !strait_outer_has(o->exchange.alive, r)) continue;
+        STRAIT_TRY(open_message(o, HOLDS_RESULT, index, strait_outer_result_bits(o, index), &msg));
+        memcpy(msg->body, c->result->body, msg->size);
+        queue(o, r, msg);
+    }
+    return STRAIT_OK;
+}
+
+static strait_err sum_ready(struct strait_outer *o) {
+    o->n_ready = 0;
+    for (int i = 0; i < o->n_chunks; i++) {
+        if (!is_summable(o, i)) continue;
+        const int bits = strait_outer_result_bits(o, i);
+        STRAIT_TRY(open_message(o, HOLDS_RESULT, i, bits, &o->chunks[i].result));
+        if (bits < 32) STRAIT_TRY(open_message(o, HOLDS_RESULT, i, 32, &o->chunks[i].lost));
+        o->ready[o->n_ready++] = i;
+    }
+    strait_outer_run(o, o->n_ready, sum_chunk);
+    for (int k = 0; k < o->n_ready; k++) {
+        struct chunk *c = &o->chunks[o->ready[k]];
+        for (int r = 0; r < o->spec.n_replicas; r++)
+            strait_msg_close(&c->parts[r]);
+        STRAIT_TRY(send_result(o, o->ready[k]));
+        o->n_results++;
+    }
+    return STRAIT_OK;
+}
+
+strait_err strait_outer_progress(struct strait_outer *o, int *is_blocked) {
+    *is_blocked = 0;
+    if (!o->is_begun) return STRAIT_OK;
+    STRAIT_TRY(sum_ready(o));
+    return o->mesh != NULL ? post(o, is_blocked) : STRAIT_OK;
+}
+
+/* ---- receiving ---- */
+
+static strait_err fail_unexpected(const struct strait_outer *o, const struct strait_msg *m) {
+    return STRAIT_FAIL(STRAIT_EPROTO,
+                       "stage %d, replica %d, after step %lld: unexpected difference of step %u, "
+                       "chunk %d, %zu bytes from replica %d",
+                       o->spec.stage, o->spec.replica, (long long)o->exchange.step,
+                       (unsigned)m->step, m->microbatch, m->size, replica_of(o, m->peer));
+}
+
+/* Before, during or after the exchange that is under way or was the last: -1, 0 or 1. Within one
+ * step fragments follow each other, and attempts. */
+static int compare(const struct strait_outer *o, const struct strait_msg *m) {
+    const uint32_t step = (uint32_t)o->exchange.step;
+    const int which = o->exchange.fragment << 8 | o->exchange.attempt;
+    if (m->step != step) return m->step < step ? -1 : 1;
+    if (m->basis != which) return m->basis < which ? -1 : 1;
+    return o->is_begun ? 0 : -1;
+}
+
+static strait_err keep_early(struct strait_outer *o, struct strait_msg **msg) {
+    if (o->n_early >= 2 * o->capacity * o->spec.n_replicas) return fail_unexpected(o, *msg);
+    (*msg)->next = o->early;
+    o->early = *msg;
+    o->n_early++;
+    *msg = NULL;
+    return STRAIT_OK;
+}
+
+strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg) {
+    const int from = replica_of(o, (*msg)->peer);
+    const int index = (*msg)->microbatch;
+    if (from < 0 || (*msg)->flags > HOLDS_RESULT || (*msg)->boundary != o->spec.stage)
+        return fail_unexpected(o, *msg);
+    const int when = compare(o, *msg);
+    if (when > 0) return keep_early(o, msg);
+    if (when < 0) {
+        strait_msg_close(msg);
+        return STRAIT_OK;
+    }
+    if (index >= o->n_chunks) return fail_unexpected(o, *msg);
+    struct chunk *c = &o->chunks[index];
+    const int is_part = (*msg)->flags == HOLDS_PART, owner = strait_outer_owner(o, index);
+    const int bits = c->is_state ? 32 : o->spec.params.bits;
+    if ((*msg)->size != strait_quantized_bytes(bits, c->n) || c->result != NULL ||
+        owner != (is_part ? o->spec.replica : from) ||
+        (is_part && (!strait_outer_has(o->exchange.members, from) || c->parts[from] != NULL)))
+        return fail_unexpected(o, *msg);
+    *(is_part ? &c->parts[from] : &c->result) = *msg;
+    o->n_delivered++;
+    o->n_results += !is_part;
+    *msg = NULL;
+    return STRAIT_OK;
+}
+
+/* What arrived before this replica was told to begin. */
+static strait_err redeliver(struct strait_outer *o) {
+    struct strait_msg *waiting = o->early;
+    strait_err err = STRAIT_OK;
+    o->early = NULL;
+    o->n_early = 0;
+    while (waiting != NULL) {
+        struct strait_msg *msg = waiting;
+        waiting = msg->next;
+        if (err == STRAIT_OK) err = strait_outer_deliver(o, &msg);
+        strait_msg_close(&msg);
+    }
+    return err;
+}
+
+/* ---- what is missing ---- */
+
+int strait_outer_is_begun(const struct strait_outer *o) {
+    return o->is_begun;
+}
+
+uint64_t strait_outer_delivered(const struct strait_outer *o) {
+    return o->n_delivered;
+}
+
+int strait_outer_is_complete(const struct strait_outer *o) {
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        if (o->outgoing[r].first != NULL) return 0;
+    return o->is_begun && o->n_results == o->n_chunks;
+}
+
+/* Also who does not take what is for it. */
+uint64_t strait_outer_missing(const struct strait_outer *o) {
+    uint64_t missing = 0;
+    for (int r = 0; r < o->spec.n_replicas; r++)
+        if (o->outgoing[r].first != NULL) missing |= UINT64_C(1) << r;
+    for (int i = 0; i < o->n_chunks; i++) {
+        const struct chunk *c = &o->chunks[i];
+        const int owner = strait_outer_owner(o, i);
+        if (c->result != NULL) continue;
+        if (owner != o->spec.replica) missing |= UINT64_C(1) << owner;
+        for (int r = 0; owner == o->spec.replica && r < o->spec.n_replicas; r++)
+            if (r != owner && strait_outer_has(o->exchange.members, r) && c->parts[r] == NULL)
+                missing |= UINT64_C(1) << r;
+    }
+    return missing;
+}

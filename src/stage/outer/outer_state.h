@@ -1,0 +1,101 @@
+/* outer_state.h - the inside of an outer step, for its files: outer.c has the values and the step
+ * itself, outer_exchange.c the messages. */
+#pragma once
+
+#include "base/pool.h"
+#include "stage/outer/outer.h"
+
+/* What a message holds. */
+enum {
+    HOLDS_PART = 0,  // a chunk of a difference, for the owner of the chunk
+    HOLDS_RESULT = 1 // the chunk averaged over the members, from its owner
+};
+
+enum {
+    STRAIT_OUTER_PIECE = 4096 // values computed at a time; a multiple of the blocks of quantize.h
+};
+
+/* A stretch of values that crosses in one message. */
+struct chunk {
+    int64_t first, n;
+    int is_state; // of the optimizer: averaged in 32 bits, as it is
+    struct strait_msg *parts[STRAIT_RUN_REPLICAS]; // arrived from members; owner only
+    struct strait_msg *result;                     // NULL: not here yet
+    struct strait_msg *lost; // what rounding the result lost, in f32; owner only, else NULL
+    double distance, size;
+};
+
+/* Messages for one peer that are not posted yet, in order. */
+struct outgoing {
+    struct strait_msg *first, *last;
+};
+
+/* A tensor whose values are part of the row of all values. */
+struct segment {
+    strait_tensor tensor;
+    int64_t first; // offset of its first value
+    int weight;    // its number in the spec; -1: state
+};
+
+struct strait_outer {
+    strait_outer_spec spec;
+    struct strait_backend *backend;
+    struct strait_mesh *mesh;
+    struct strait_msg_pool *alone; // for results, where there is one replica; else NULL
+    struct strait_pool *pool;      // NULL: there is little to compute
+    int peers[STRAIT_RUN_REPLICAS];
+    struct segment *segments; // weights first, then states
+    int n_segments;
+    int *segment_of;                   // of each weight of the spec; -1: it never learns
+    int64_t n_weights, n_states;       // values
+    float *anchor, *momentum;          // [n_weights]
+    float *residual, *result_residual; // [n_weights]; NULL: one replica
+    float *sent; // [n_weights + n_states], pinned: as the exchange noted them; then new weights
+    float *now;  // [largest fragment], pinned: weights when the average is applied; NULL: overlap 0
+    int has_residual; // some residual is not 0
+    strait_outer_exchange exchange;
+    int is_begun;
+    struct chunk *chunks;
+    int n_chunks, capacity; // of the exchange; of the array
+    int n_results;
+    int *ready; // chunks to sum, for the pool
+    int n_ready;
+    struct outgoing outgoing[STRAIT_RUN_REPLICAS];
+    struct strait_msg *early; // of later exchanges
+    int n_early;
+    uint64_t n_delivered;
+};
+
+static inline int strait_outer_has(uint64_t replicas, int replica) {
+    return (int)(replicas >> replica & 1);
+}
+
+/* How many replicas a set has. */
+int strait_outer_count_bits(uint64_t bits);
+
+/* Members own the chunks in turn. */
+int strait_outer_owner(const struct strait_outer *o, int chunk);
+
+/* Bits of a part of a chunk; and of its result. */
+int strait_outer_part_bits(const struct strait_outer *o, int chunk);
+int strait_outer_result_bits(const struct strait_outer *o, int chunk);
+
+/* Sets up the chunks of the exchange, which is begun. */
+void strait_outer_list_chunks(struct strait_outer *o);
+
+/* Encodes and queues the parts of this replica. */
+strait_err strait_outer_send_parts(struct strait_outer *o);
+
+/* Drops all messages of the exchange; and those of later ones. */
+void strait_outer_drop(struct strait_outer *o);
+void strait_outer_drop_early(struct strait_outer *o);
+
+/* The number of averaged weights and of values of state. */
+void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states);
+
+/* Runs a task for each of n chunks, on all threads. */
+void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task);
+
+/* Writes the difference of values [first, first + n) with its residual; a state as it is. */
+void strait_outer_difference(const struct strait_outer *o, const struct chunk *chunk, int64_t first,
+                             int n, float *out);

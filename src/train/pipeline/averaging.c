@@ -1,0 +1,237 @@
+/* averaging.c - replicas that train on their own (train.outer): the norm and the update of each,
+ * and the exchanges in which they average their weights (stage/outer/outer.h). The coordinator
+ * decides who takes part, so that all replicas apply the same average. */
+#include "stage/runner_state.h"
+#include "train/pipeline/pipeline_state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ATTEMPTS = 4 // of one exchange, with fewer members each time
+};
+
+/* ---- local steps ---- */
+
+static uint64_t alive_of(const struct strait_pipeline *p) {
+    const int n = plan_of(p)->replicas[0];
+    const uint64_t all = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+    return all & ~p->channel->lost;
+}
+
+/* Of the microbatches of a step, those that a replica computes. */
+static double share_of(const struct strait_pipeline *p, int replica) {
+    const strait_groups *groups = &plan_of(p)->groups;
+    int n = 0;
+    for (int i = 0; i < groups->n_microbatches; i++)
+        n += p->owners[0].replica[strait_groups_of(groups, i)] == replica;
+    return (double)n / groups->n_microbatches;
+}
+
+/* The gradients of a replica are those of its share of the step, divided by all tokens: the norm of
+ * their mean is as much larger as the share is smaller. */
+static double norm_of(struct strait_pipeline *p, int replica) {
+    int n = 0;
+    double n_faults = 0.0;
+    for (int i = 0; i < p->n_stages; i++) {
+        const int member = strait_run_plan_member(plan_of(p), i, replica);
+        const strait_stage_reply *reply = &p->channel->replies.items[member];
+        const strait_stage_faults *faults = &reply->gradients.faults;
+        p->outer.bytes[member] += (double)reply->gradients.reduce_bytes; // during the step
+        const strait_floats *squares = &reply->gradients.squares;
+        memcpy(p->joined + n, squares->data, (size_t)squares->n * sizeof(float));
+        n += squares->n;
+        n_faults += faults->nonfinite + faults->rejected_next + faults->rejected_prev;
+        if (!isfinite(reply->gradients.loss_sum)) n_faults = INFINITY;
+    }
+    return n_faults > 0.0 ? NAN : strait_executor_norm(p->joined, n) / share_of(p, replica);
+}
+
+double strait_pipeline_local_norms(struct strait_pipeline *p, double *sum) {
+    double norms = 0.0, losses = 0.0, shares = 0.0;
+    int n = 0;
+    for (int r = 0; r < plan_of(p)->replicas[0]; r++) {
+        const int last = strait_run_plan_member(plan_of(p), p->n_stages - 1, r);
+        if (is_lost(p, r)) continue;
+        p->outer.norms[r] = norm_of(p, r);
+        losses += p->channel->replies.items[last].gradients.loss_sum;
+        shares += share_of(p, r);
+        if (!isfinite(p->outer.norms[r])) continue;
+        norms += p->outer.norms[r];
+        n++;
+    }
+    *sum = losses / shares;
+    return n > 0 ? norms / n : NAN;
+}
+
+strait_err strait_pipeline_local_updates(struct strait_pipeline *p, int64_t step) {
+    for (int i = 0; i < p->channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        const double norm = p->outer.norms[replica];
+        if (is_lost(p, replica) || !isfinite(norm)) continue;
+        const double clipped = (double)strait_executor_factor(p->executor->run.train.clip, norm);
+        const strait_stage_command command = {
+            .kind = STRAIT_COMMAND_UPDATE,
+            .update = {.step = step, .factor = (float)(clipped / share_of(p, replica))}};
+        STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
+    }
+    return p->channel->ops->gather(p->channel);
+}
+
+/* ---- exchanges ---- */
+
+static int is_member_lost(const struct strait_pipeline *p, int member) {
+    int stage, replica;
+    strait_run_plan_locate(plan_of(p), member, &stage, &replica);
+    return is_lost(p, replica);
+}
+
+/* Bytes that one member received since the last average, where that is most. Starts anew. */
+static double take_bytes(struct strait_pipeline *p) {
+    double most = 0.0;
+    for (int i = 0; i < p->channel->n_members; i++)
+        most = fmax(most, p->outer.bytes[i]);
+    memset(p->outer.bytes, 0, sizeof p->outer.bytes);
+    return most;
+}
+
+static strait_err command_phase(struct strait_pipeline *p, strait_outer_phase phase,
+                                int is_resent) {
+    const strait_stage_command command = {.kind = STRAIT_COMMAND_OUTER,
+                                          .outer = {.phase = phase,
+                                                    .step = p->outer.sent_at,
+                                                    .fragment = p->outer.fragment,
+                                                    .attempt = p->outer.attempt,
+                                                    .members = p->outer.members,
+                                                    .alive = alive_of(p),
+                                                    .is_resent = is_resent,
+                                                    .owners = p->owners[0]}};
+    STRAIT_TRY(strait_pipeline_command_all(p, &command));
+    for (int i = 0; i < p->channel->n_members; i++)
+        if (!is_member_lost(p, i))
+            p->outer.bytes[i] += (double)p->channel->replies.items[i].outer.bytes;
+    return STRAIT_OK;
+}
+
+static strait_err begin(struct strait_pipeline *p, int fragment, int64_t done, int is_resent) {
+    p->outer.fragment = fragment;
+    p->outer.sent_at = done;
+    p->outer.attempt = 0;
+    p->outer.members = alive_of(p);
+    return command_phase(p, STRAIT_OUTER_BEGIN, is_resent);
+}
+
+/* Replicas whose own SUM is not complete; *missing: those that others lack something from. */
+static uint64_t incomplete(const struct strait_pipeline *p, uint64_t *missing) {
+    uint64_t late = 0;
+    *missing = 0;
+    for (int i = 0; i < p->channel->n_members; i++) {
+        const strait_stage_reply *reply = &p->channel->replies.items[i];
+        int stage, replica;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        if (is_lost(p, replica) || reply->outer.is_complete) continue;
+        late |= UINT64_C(1) << replica;
+        *missing |= reply->outer.missing;
+    }
+    return late;
+}
+
+/* Sums until all replicas that are left have the results. Members that nothing comes from are left
+ * out of the next attempt; a replica that then lacks results still is given up. */
+static strait_err sum(struct strait_pipeline *p) {
+    for (;;) {
+        uint64_t missing = 0;
+        STRAIT_TRY(command_phase(p, STRAIT_OUTER_SUM, 0));
+        const uint64_t late = incomplete(p, &missing);
+        if (late == 0) return STRAIT_OK;
+        if (p->outer.attempt + 1 >= ATTEMPTS) {
+            if (late == alive_of(p))
+                return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                                   "no replica received the average of step %lld; check the links "
+                                   "between replicas and link.deadline",
+                                   (long long)p->outer.sent_at);
+            p->channel->lost |= late;
+            return STRAIT_OK;
+        }
+        const uint64_t members = p->outer.members & alive_of(p) & ~missing;
+        p->outer.members = members != 0 ? members : UINT64_C(1) << first_replica(p);
+        p->outer.attempt++;
+        STRAIT_TRY(command_phase(p, STRAIT_OUTER_BEGIN, 1));
+    }
+}
+
+static strait_err finish(struct strait_pipeline *p, int64_t done, strait_executor_report *report) {
+    const strait_run *run = &p->executor->run;
+    double distance = 0.0, size = 0.0;
+    STRAIT_TRY(sum(p));
+    STRAIT_TRY(command_phase(p, STRAIT_OUTER_APPLY, 0));
+    for (int i = 0; i < p->channel->n_members; i++) {
+        if (is_member_lost(p, i)) continue;
+        distance += p->channel->replies.items[i].outer.distance;
+        size += p->channel->replies.items[i].outer.size;
+    }
+    const double tokens = (double)(done - p->outer.averaged_at) * (double)run->train.batch_tokens /
+                          plan_of(p)->replicas[0];
+    report->average_members = p->outer.members;
+    report->divergence = size > 0.0 ? sqrt(distance / size) : 0.0;
+    if (tokens > 0.0) {
+        report->average_bytes_per_token = take_bytes(p) / tokens;
+        p->outer.averaged_at = done;
+    }
+    p->outer.fragment = -1;
+    return STRAIT_OK;
+}
+
+static strait_err average(struct strait_pipeline *p, int64_t done, strait_executor_report *report) {
+    const strait_outer_schedule *schedule = &plan_of(p)->outer.schedule;
+    const int is_last = done == schedule->steps;
+    const int is_due = done >= p->outer.sent_at + schedule->overlap || is_last;
+    const int fragment = strait_outer_sends(schedule, done);
+    if (p->outer.fragment >= 0 && is_due) STRAIT_TRY(finish(p, done, report));
+    for (int f = 0; is_last && f < schedule->fragments; f++) {
+        STRAIT_TRY(begin(p, f, done, 0));
+        STRAIT_TRY(finish(p, done, report));
+    }
+    if (is_last || fragment < 0) return STRAIT_OK;
+    STRAIT_TRY(begin(p, fragment, done, 0));
+    return schedule->overlap == 0 ? finish(p, done, report) : STRAIT_OK;
+}
+
+/* Says once who was lost. */
+static void note_lost(struct strait_pipeline *p, int64_t done) {
+    const uint64_t lost = p->channel->lost & ~p->outer.known_lost;
+    int n_left = 0;
+    for (int r = 0; r < plan_of(p)->replicas[0]; r++)
+        n_left += !is_lost(p, r);
+    for (int r = 0; r < plan_of(p)->replicas[0]; r++)
+        if ((lost >> r & 1) != 0)
+            (void)snprintf(p->executor->note, sizeof p->executor->note,
+                           "replica %d is lost since step %lld, the run goes on with %d of %d: %s",
+                           r, (long long)done, n_left, plan_of(p)->replicas[0],
+                           p->channel->lost_reason);
+    p->outer.known_lost |= lost;
+}
+
+strait_err strait_pipeline_average(struct strait_pipeline *p, int64_t done,
+                                   strait_executor_report *report) {
+    if (!strait_run_plan_has_outer(plan_of(p))) return STRAIT_OK;
+    STRAIT_TRY(average(p, done, report));
+    p->executor->lost = p->channel->lost;
+    note_lost(p, done);
+    return STRAIT_OK;
+}
+
+strait_err strait_pipeline_resume_average(struct strait_pipeline *p,
+                                          const struct strait_checkpoint *checkpoint) {
+    const int64_t done = strait_checkpoint_step(checkpoint);
+    int64_t sent_at = 0;
+    const int fragment = strait_outer_in_flight(&plan_of(p)->outer.schedule, done, &sent_at);
+    p->outer.fragment = -1;
+    p->outer.averaged_at = done;
+    (void)take_bytes(p);
+    if (fragment < 0 || !strait_checkpoint_has(checkpoint, STRAIT_OUTER_IN_FLIGHT))
+        return STRAIT_OK;
+    return begin(p, fragment, sent_at, 1);
+}

@@ -1,0 +1,106 @@
+#!/bin/sh
+# outer.sh - replicas that train on their own and average their weights (train.outer): the same bits in threads
+# and over TLS, with any codec; a resumed run continues to the same bits; a run survives the loss of a replica and
+# its record says who took part.
+. "$(dirname "$0")/lib.sh"
+
+make_corpus
+make_run run.yaml 2 12
+pair="--set stages.count=2 --set stages.replicas=2"
+every="--set train.outer.sync_every=4"
+threads="--set link.transport=inproc"
+
+# averaged FOLDER: prints step and participants of each average.
+averaged() { sed -n 's/^{"step":\([0-9]*\).*"averaged":\(\[[0-9,]*\]\).*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# The same bits in threads and over TLS, plain, and with everything on: few bits, fragments that overlap, momentum.
+for bits in 32 4; do
+    for transport in tls inproc; do
+        runs train run.yaml --out plain-$bits-$transport $pair $every --set link.transport=$transport \
+            --set train.outer.bits=$bits
+    done
+    same_metrics plain-$bits-tls plain-$bits-inproc
+    same_weights plain-$bits-tls plain-$bits-inproc
+done
+[ "$(averaged plain-4-tls | tr '\n' ' ')" = "4 [0,1] 8 [0,1] 12 [0,1] " ] || fail "averages: $(averaged plain-4-tls)"
+says plain-4-tls/metrics.jsonl '"average_bytes_per_token":[1-9]' '"divergence":[0-9.e-]*[1-9]'
+all="$pair --set train.outer.sync_every=6 --set train.outer.bits=2 --set train.outer.fragments=3 --set train.outer.overlap=2
+    --set train.optimizer=muon --set link.codec.name=strait --set link.codec.variant=context"
+runs train run.yaml --out all-tls $all
+runs train run.yaml --out all-inproc $all $threads
+same_metrics all-tls all-inproc
+same_weights all-tls all-inproc
+[ "$(averaged all-tls | cut -d ' ' -f 1 | tr '\n' ' ')" = "4 6 8 10 12 " ] || fail "averages: $(averaged all-tls)"
+
+# Codecs that carry state, moments averaged too, one replica, and an average in every step.
+runs train run.yaml --out carries $pair $every $threads --set link.codec.name=lowrank --set link.codec.variant=
+runs train run.yaml --out moments $pair $every $threads --set train.outer.average_state=moments
+runs train run.yaml --out one $every $threads
+[ "$(averaged one | tail -n 1)" = "12 [0]" ] || fail "one replica: $(averaged one)"
+
+# One replica without momentum at learning rate 1 is plain training.
+neutral="--set train.outer.learning_rate=1 --set train.outer.momentum=0"
+runs train run.yaml --out alone $threads
+runs train run.yaml --out neutral $every $neutral $threads
+loss_of() { sed -n 's/.*"step":12,"loss":\([0-9.e+]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+awk "BEGIN { d = $(loss_of neutral) / $(loss_of alone); exit !(d > 0.9999 && d < 1.0001) }" ||
+    fail "the loss of one replica is $(loss_of neutral), without train.outer $(loss_of alone)"
+
+# Fewer bits send fewer bytes.
+bytes_of() { sed -n 's/.*"average_bytes_per_token":\([0-9.e+]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1; }
+awk "BEGIN { exit !($(bytes_of plain-4-tls) < 0.25 * $(bytes_of plain-32-tls)) }" ||
+    fail "4 bits take $(bytes_of plain-4-tls) bytes per token, 32 take $(bytes_of plain-32-tls)"
+
+# A run that is continued ends with the same bits: between averages, and while a fragment is under way (step 8).
+for name in plain-4-inproc all-inproc; do
+    cp -R $name resumed-$name
+    rm -r resumed-$name/checkpoints/*12
+    options=$all
+    [ $name = all-inproc ] || options="$pair $every --set train.outer.bits=4"
+    runs train run.yaml --out resumed-$name --resume $options $threads
+    says "$ERR" 'resuming after step 8'
+    same_metrics $name resumed-$name
+    same_weights $name resumed-$name
+done
+
+# A checkpoint of two replicas is continued by three, and without train.outer.
+for next in '--set stages.replicas=3' '--set train.outer.sync_every=0'; do
+    rm -rf other
+    cp -R plain-32-inproc other
+    rm -r other/checkpoints/*12
+    runs train run.yaml --out other --resume $pair $every $threads $next
+done
+
+# The plan counts it.
+runs train run.yaml --out none --dry-run $pair $every --set train.outer.bits=4
+says "$OUT" 'stage 1 .*; 2 replicas, each sends .* per average'
+runs plan run.yaml --gflops 10 $pair $every --set link.emulate.rate=80mbit
+says "$OUT" 'average stage 1: 2 replicas, each sends .* every 4 steps'
+
+# What cannot be is refused before anything starts.
+refuses 2 'stage 0 has 1 replicas and stage 1 has 2' train run.yaml --out bad --set stages.count=2 $every \
+    --set 'stages.replicas=[1,2]'
+refuses 2 'train.outer.bits is 5' train run.yaml --out bad $pair $every --set train.outer.bits=5
+refuses 2 'train.outer.fragments: 5 are more' train run.yaml --out bad $pair $every --set train.outer.fragments=5
+refuses 2 'train.outer.overlap: 3 steps are more' train run.yaml --out bad $pair $every --set train.outer.overlap=3 \
+    --set train.outer.fragments=2
+refuses 2 'moments are averaged with train.outer.overlap 0' train run.yaml --out bad $pair $every \
+    --set train.outer.overlap=1 --set train.outer.average_state=moments
+refuses 2 'train.outer: a swarm' host run.yaml --out bad $every
+[ ! -e bad/metrics.jsonl ] || fail "a refused run has begun"
+
+# A replica that is killed is left out, the run finishes, and the record says who took part.
+begin train run.yaml --out killed --set stages.count=2 --set stages.replicas=3 $every --set train.steps=40 \
+    --set link.emulate.delay=20ms --set train.outer.bits=4
+wait_lines killed 6
+victim=$(cut -d ' ' -f 5 "/proc/$STARTED/task/$STARTED/children")
+kill -9 "$victim"
+ends 0
+says "$ERR" 'replica 1 is lost since step [0-9]+, the run goes on with 2 of 3: stage 1, replica 1 was killed by signal 9'
+averaged killed >seen
+grep -qx '4 \[0,1,2\]' seen && [ "$(tail -n 1 seen)" = '40 [0,2]' ] || fail "averages: $(cat seen)"
+wait_all_exited
+# The next session has all replicas again: the one that was lost starts from the average.
+runs train run.yaml --out killed --resume --set stages.count=2 --set stages.replicas=3 $every --set train.steps=44 \
+    --set train.outer.bits=4 $threads
+[ "$(averaged killed | tail -n 1)" = '44 [0,1,2]' ] || fail "averages: $(averaged killed | tail -n 1)"

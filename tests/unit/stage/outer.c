@@ -1,0 +1,316 @@
+/* Two replicas that train on their own average their weights over real links: the outer step's
+ * formula, error feedback, one that is late, one that is left out, and what they refuse. */
+#include "stage/outer/outer.h"
+
+#include "pair.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VALUES = 3 * STRAIT_OUTER_CHUNK + 77,
+    BOTH = 3
+};
+
+struct side {
+    struct strait_backend *backend;
+    struct strait_stream stream;
+    struct strait_outer *outer;
+    strait_param params[3]; // the second never learns
+    float *weights;
+};
+
+static struct side sides[2];
+static struct pair pair;
+static const float rate = 0.7f, momentum = 0.9f;
+
+static float initial(int i) {
+    return (float)(i % 97 - 48) / 50.0f;
+}
+
+/* What replica r has learnt in an interval. */
+static float learnt(int r, int i) {
+    return (float)((i * 31 + r * 17) % 101 - 50) / 5000.0f;
+}
+
+static void open_side(int r, int bits, int fragments, int overlap) {
+    struct side *s = &sides[r];
+    const int peers[2] = {r == 0 ? -1 : pair.peers[1], r == 0 ? pair.peers[0] : -1};
+    CHECK_OK(
+        strait_backend_open((strait_backend_spec){.name = "cpu", .n_threads = 1}, &s->backend));
+    CHECK_OK(s->backend->ops->stream_open(s->backend, &s->stream));
+    s->weights = malloc((VALUES + 5) * sizeof *s->weights);
+    assert_non_null(s->weights);
+    for (int i = 0; i < VALUES + 5; i++)
+        s->weights[i] = initial(i);
+    s->params[0].value = (strait_tensor){s->weights, STRAIT_F32, 10, 100};
+    s->params[1].value = (strait_tensor){s->weights + VALUES, STRAIT_F32, 1, 5};
+    s->params[1].is_idle = 1;
+    s->params[2].value = (strait_tensor){s->weights + 1000, STRAIT_F32, 1, VALUES - 1000};
+    const strait_outer_spec spec = {.stage = 4,
+                                    .replica = r,
+                                    .n_replicas = 2,
+                                    .n_threads = 1,
+                                    .params = {.schedule = {20, fragments, overlap, 1000},
+                                               .bits = bits,
+                                               .has_feedback = 1,
+                                               .learning_rate = rate,
+                                               .momentum = momentum},
+                                    .weights = s->params,
+                                    .n_weights = 3};
+    CHECK_OK(strait_outer_open(&spec, s->backend, &s->outer));
+    strait_outer_connect(s->outer, pair.meshes[r], peers);
+    CHECK_OK(strait_outer_restart(s->outer, &s->stream));
+}
+
+static void open_both(int bits, int fragments, int overlap) {
+    pair_open(&pair);
+    for (int r = 0; r < 2; r++)
+        open_side(r, bits, fragments, overlap);
+}
+
+static void close_both(void) {
+    for (int r = 0; r < 2; r++) {
+        strait_outer_close(&sides[r].outer);
+        sides[r].backend->ops->stream_close(&sides[r].stream);
+        strait_backend_close(&sides[r].backend);
+        free(sides[r].weights);
+    }
+    pair_close(&pair);
+}
+
+static void train(int r) {
+    for (int i = 0; i < VALUES; i++)
+        sides[r].weights[i] -= learnt(r, i);
+}
+
+static void begin(int r, strait_outer_exchange e) {
+    e.shares[0] = e.shares[1] = 4.0f;
+    if (e.alive == 0) e.alive = BOTH;
+    CHECK_OK(strait_outer_begin(sides[r].outer, &sides[r].stream, &e));
+}
+
+/* Exchanges until both have all results. */
+static void exchange(void) {
+    while (!strait_outer_is_complete(sides[0].outer) || !strait_outer_is_complete(sides[1].outer))
+        for (int r = 0; r < 2; r++) {
+            struct strait_msg *msg = NULL;
+            int is_blocked = 0;
+            CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
+            if (strait_mesh_receive(pair.meshes[r], 1, &msg) != STRAIT_OK) continue;
+            if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[r].outer, &msg));
+            strait_msg_close(&msg);
+        }
+}
+
+static void apply(void) {
+    for (int r = 0; r < 2; r++) {
+        strait_outer_result result;
+        CHECK_OK(strait_outer_apply(sides[r].outer, &sides[r].stream, &result));
+        CHECK(result.size > 0.0 && isfinite(result.distance));
+    }
+}
+
+static void average(int64_t step, uint64_t members) {
+    for (int r = 0; r < 2; r++)
+        begin(r, (strait_outer_exchange){.step = step, .members = members});
+    exchange();
+    apply();
+}
+
+static int are_equal(void) {
+    return memcmp(sides[0].weights, sides[1].weights, VALUES * sizeof(float)) == 0;
+}
+
+static void takes_the_step_of_the_formula(void **state) {
+    (void)state;
+    open_both(32, 1, 0);
+    for (int64_t step = 1; step <= 2; step++) {
+        train(0);
+        train(1);
+        average(step, BOTH);
+        CHECK(are_equal());
+    }
+    for (int i = 0; i < VALUES; i += 7) {
+        double v = 0.0, w = (double)initial(i);
+        for (int k = 0; k < 2; k++) {
+            const double d = ((double)learnt(0, i) + (double)learnt(1, i)) / 2.0;
+            v = (double)momentum * v + d;
+            w -= (double)rate * (d + (double)momentum * v);
+        }
+        CHECK(fabs((double)sides[0].weights[i] - w) < 1e-6);
+    }
+    for (int i = VALUES; i < VALUES + 5; i++)
+        CHECK(sides[1].weights[i] == initial(i)); // never learns
+    close_both();
+}
+
+/* Fragments cover everything once, and what was learnt while they crossed is kept. */
+static void keeps_what_was_learnt_meanwhile(void **state) {
+    (void)state;
+    open_both(32, 3, 1);
+    for (int f = 0; f < 3; f++) {
+        if (f == 0) {
+            train(0);
+            train(1);
+        }
+        for (int r = 0; r < 2; r++)
+            begin(r, (strait_outer_exchange){.step = 1 + f, .fragment = f, .members = BOTH});
+        for (int r = 0; r < 2 && f == 2; r++)
+            train(r);
+        exchange();
+        apply();
+    }
+    for (int i = 0; i < VALUES; i += 7) {
+        const double d = ((double)learnt(0, i) + (double)learnt(1, i)) / 2.0;
+        const double anchor = (double)initial(i) - (double)rate * (1.0 + (double)momentum) * d;
+        for (int r = 0; r < 2; r++)
+            CHECK(fabs((double)sides[r].weights[i] - (anchor - (double)learnt(r, i))) < 1e-6);
+    }
+    close_both();
+}
+
+/* Distance of the sum of many averages from the exact one, relative to it. */
+static double drift(int bits, int times) {
+    double error = 0.0, size = 0.0;
+    open_both(bits, 1, 0);
+    for (int t = 0; t < times; t++) {
+        train(0);
+        train(1);
+        average(t + 1, BOTH);
+        CHECK(are_equal());
+    }
+    for (int i = 0; i < VALUES; i++) {
+        const double d = ((double)learnt(0, i) + (double)learnt(1, i)) / 2.0;
+        double v = 0.0, w = 0.0;
+        for (int t = 0; t < times; t++) {
+            v = (double)momentum * v + d;
+            w += (double)rate * (d + (double)momentum * v);
+        }
+        const double apart = (double)initial(i) - (double)sides[0].weights[i] - w;
+        error += apart * apart;
+        size += w * w;
+    }
+    close_both();
+    return sqrt(error / size);
+}
+
+static void feedback_returns_what_rounding_lost(void **state) {
+    (void)state;
+    const double once = drift(4, 1), often = drift(4, 12);
+    CHECK(once > 0.01 && once < 0.1);
+    CHECK(often < once / 3.0);
+    CHECK(drift(2, 1) > drift(2, 12) && drift(2, 12) < 0.15);
+}
+
+/* Replica 1 is late twice: all apply the same, and its work counts in the next average. */
+static void a_late_replica_catches_up(void **state) {
+    (void)state;
+    open_both(32, 1, 0);
+    train(0);
+    train(1);
+    average(1, 1);
+    CHECK(are_equal());
+    for (int i = 0; i < VALUES; i += 7) {
+        const double d = (double)learnt(0, i);
+        const double w = (double)initial(i) - (double)rate * (1.0 + (double)momentum) * d;
+        CHECK(fabs((double)sides[1].weights[i] - w) < 1e-6);
+    }
+    average(2, BOTH); // nothing was trained since: only what replica 1 had left
+    for (int i = 0; i < VALUES; i += 7) {
+        const double d0 = (double)learnt(0, i), d1 = (double)learnt(1, i) / 2.0,
+                     m = (double)momentum;
+        const double v = m * d0 + d1;
+        const double w = (double)initial(i) - (double)rate * ((1.0 + m) * d0 + d1 + m * v);
+        CHECK(fabs((double)sides[0].weights[i] - w) < 1e-6);
+    }
+    CHECK(are_equal());
+    close_both();
+}
+
+/* Replica 1 is lost in the middle of an exchange: the next attempt is replica 0's alone, and gives
+ * what it would have given without the first. */
+static void an_exchange_is_begun_again_without_the_lost(void **state) {
+    (void)state;
+    for (int bits = 4; bits <= 32; bits += 28) {
+        open_both(bits, 1, 0);
+        train(0);
+        begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+        int is_blocked = 0;
+        CHECK_OK(strait_outer_progress(sides[0].outer, &is_blocked));
+        CHECK(!strait_outer_is_complete(sides[0].outer));
+        CHECK(strait_outer_missing(sides[0].outer) == 2);
+        begin(0, (strait_outer_exchange){
+                     .step = 1, .attempt = 1, .members = 1, .alive = 1, .is_resent = 1});
+        CHECK_OK(strait_outer_progress(sides[0].outer, &is_blocked));
+        strait_outer_result result;
+        CHECK_OK(strait_outer_apply(sides[0].outer, &sides[0].stream, &result));
+        for (int i = 0; i < VALUES; i += 7) {
+            const double w = (double)initial(i) -
+                             (double)rate * (1.0 + (double)momentum) * (double)learnt(0, i);
+            CHECK(fabs((double)sides[0].weights[i] - w) < 1e-6);
+        }
+        close_both();
+    }
+}
+
+/* Fields of a message that replica 1 sends to replica 0. */
+struct claim {
+    int flags, chunk, basis, stage;
+    int64_t step;
+    size_t bytes;
+    strait_err err;
+};
+
+static void rejects_what_cannot_be(void **state) {
+    (void)state;
+    static const size_t full = STRAIT_OUTER_CHUNK * sizeof(float), rest = 77 * sizeof(float);
+    const struct claim claims[] = {
+        {0, 0, 0, 3, 5, full, STRAIT_EPROTO}, // another stage
+        {0, 9, 0, 4, 5, full, STRAIT_EPROTO}, // no such chunk
+        {0, 1, 0, 4, 5, full, STRAIT_EPROTO}, // a part of a chunk of its own
+        {1, 0, 0, 4, 5, full, STRAIT_EPROTO}, // a result of a chunk of ours
+        {0, 0, 0, 4, 5, rest, STRAIT_EPROTO}, // too short
+        {2, 0, 0, 4, 5, full, STRAIT_EPROTO}, // no such kind
+        {0, 0, 0, 4, 4, full, STRAIT_OK},     // of an earlier exchange: dropped
+        {0, 0, 1, 4, 5, full, STRAIT_OK},     // of the next attempt: kept
+        {0, 0, 0, 4, 5, full, STRAIT_OK},     // a part
+        {0, 0, 0, 4, 5, full, STRAIT_EPROTO}, // the same once more
+        {1, 1, 0, 4, 5, full, STRAIT_OK},     // a result
+        {1, 1, 0, 4, 5, full, STRAIT_EPROTO}, {1, 3, 0, 4, 5, rest, STRAIT_OK},
+    };
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 5, .members = BOTH});
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        const struct claim *c = &claims[i];
+        struct strait_msg *msg = NULL;
+        CHECK_OK(
+            strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER, c->bytes, &msg));
+        memset(msg->body, 0, msg->size);
+        msg->flags = (uint8_t)c->flags;
+        msg->microbatch = (uint16_t)c->chunk;
+        msg->basis = (uint16_t)c->basis;
+        msg->boundary = (uint16_t)c->stage;
+        msg->step = (uint32_t)c->step;
+        msg->peer = pair.peers[0];
+        assert_int_equal(strait_outer_deliver(sides[0].outer, &msg), c->err);
+        strait_msg_close(&msg);
+    }
+    strait_outer_exchange bad = {.step = 6, .members = 2, .alive = 2}; // without this replica
+    CHECK_FAILS(strait_outer_begin(sides[0].outer, &sides[0].stream, &bad), STRAIT_EPROTO,
+                "no exchange of fragment 0");
+    close_both();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_the_step_of_the_formula),
+        cmocka_unit_test(keeps_what_was_learnt_meanwhile),
+        cmocka_unit_test(feedback_returns_what_rounding_lost),
+        cmocka_unit_test(a_late_replica_catches_up),
+        cmocka_unit_test(an_exchange_is_begun_again_without_the_lost),
+        cmocka_unit_test(rejects_what_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
