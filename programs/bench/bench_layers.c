@@ -10,7 +10,11 @@ static const strait_matmul_params add_atb = {.alpha = 1, .beta = 1, .transpose_a
 /* The scale of scores does not affect the time. */
 static strait_heads heads_of(const struct strait_lab *lab) {
     const strait_shape *s = &lab->plan.shape;
-    return (strait_heads){s->heads, s->kv_heads, s->head_dim, s->context, 0.1f};
+    return (strait_heads){.n_query = s->heads,
+                          .n_key = s->kv_heads,
+                          .head_dim = s->head_dim,
+                          .seq_len = s->context,
+                          .scale = 0.1f};
 }
 
 /* A norm with and without a gain are different code paths. */

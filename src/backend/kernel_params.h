@@ -14,6 +14,7 @@ typedef struct strait_heads {
     int head_dim;       // P
     int64_t seq_len;    // the N tokens are N / seq_len sequences
     float scale;        // of the scores, before softmax
+    int is_ragged;      // calls have many lengths: preparing one for each would not pay
 } strait_heads;
 
 /* y = alpha op(a) op(b) + beta y. With beta 0 the old y is not read. */

@@ -196,6 +196,22 @@ static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
     return strait_run_plan_fit_codec(plan);
 }
 
+/* Attention alone is told where a document begins: whatever else reads earlier tokens would read
+ * those of another document. */
+static strait_err check_packing(const strait_run *run, strait_run_plan *plan) {
+    plan->packs = run->data.pack;
+    if (!plan->packs) return STRAIT_OK;
+    if (plan->shape.conv > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "data.pack: convolutions (model.conv) would read across documents");
+    if (plan->n_stages > 1 && plan->codec.context > 1 &&
+        strcmp(plan->codec.variant, "context") == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "data.pack: codec %s, variant context, would read across documents",
+                           plan->codec.name);
+    return STRAIT_OK;
+}
+
 /* Fills in what depends on the stages. */
 static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
     if (plan->n_stages > plan->shape.layers)
@@ -217,6 +233,7 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
                            (long long)plan->n_microbatches, MICROBATCHES_MAX);
     STRAIT_TRY(assign_layers(run, plan));
     STRAIT_TRY(make_codec(run, plan));
+    STRAIT_TRY(check_packing(run, plan));
     return strait_run_plan_fit_replicas(run, plan);
 }
 
@@ -333,9 +350,10 @@ strait_optim_spec strait_run_plan_optim(const strait_run_plan *plan, int stage) 
     return optim;
 }
 
-/* Stages that need no token ids spare the coordinator of a swarm from sending them. */
+/* Stages that need no token ids spare the coordinator of a swarm from sending them. Packed
+ * documents are bounded by tags of their ids. */
 int strait_run_plan_needs_tokens(const strait_run_plan *plan, int stage) {
-    return stage == 0 || strait_shape_reads_tokens(&plan->shape) ||
+    return stage == 0 || plan->packs || strait_shape_reads_tokens(&plan->shape) ||
            (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_TOKENS) != 0);
 }
 

@@ -48,6 +48,7 @@ typedef struct strait_run_plan {
     double meter_bps, meter_delay_s;  // meter of Protocol NanoGPT; 0: not wanted
     int staleness;                    // steps that updates are late: 0 or 1
     float extrapolation;              // of late weights, in updates
+    int packs;                        // documents share rows; data.pack
     int recomputes;
     size_t logit_bytes;   // logits that the head computes at a time; 0: as suits a CPU
     size_t scratch_bytes; // that the device needs per stage for its kernels

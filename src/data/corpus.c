@@ -217,6 +217,12 @@ strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
     return STRAIT_OK;
 }
 
+strait_err strait_corpus_pack(struct strait_corpus *corpus, int64_t context) {
+    for (int i = 0; i < corpus->n_shards; i++)
+        STRAIT_TRY(strait_packing_fill(&corpus->shards[i], context));
+    return STRAIT_OK;
+}
+
 strait_err strait_corpus_check(const struct strait_corpus *corpus) {
     for (int i = 0; i < corpus->n_shards; i++)
         STRAIT_TRY(strait_shard_check(&corpus->shards[i]));

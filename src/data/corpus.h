@@ -34,6 +34,10 @@ struct strait_corpus {
  * with a tokenizer of another fingerprint. Call it before other threads read the corpus. */
 strait_err strait_corpus_expect(struct strait_corpus *corpus, int64_t vocab, const char *tokenizer);
 
+/* Packs documents into rows of the context (packing.h); does nothing without documents. Call it
+ * before a sampler of the corpus is made. */
+strait_err strait_corpus_pack(struct strait_corpus *corpus, int64_t context);
+
 /* STRAIT_EDATA names the first shard that is shorter than when it was opened. Reads no token: one
  * call per step costs a microsecond per shard. Any thread. */
 strait_err strait_corpus_check(const struct strait_corpus *corpus);

@@ -165,6 +165,17 @@ strait_err strait_mixture_check(const struct strait_mixture *mixture) {
     return STRAIT_OK;
 }
 
+strait_err strait_mixture_pack(struct strait_mixture *mixture, int64_t context) {
+    if (mixture->n_documents == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "data.pack: %s has no documents; they are written by strait tokenize "
+                           "--format chat. Text without bounds fills its rows in any case",
+                           mixture->name);
+    for (int i = 0; i < mixture->n_sources; i++)
+        STRAIT_TRY(strait_corpus_pack(mixture->sources[i].corpus, context));
+    return STRAIT_OK;
+}
+
 /* Every source has an order of its own: two copies of one file must not be read in step. */
 strait_err strait_mixture_start(struct strait_mixture *mixture, int64_t context, uint64_t seed) {
     mixture->seed = seed;

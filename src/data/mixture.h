@@ -53,6 +53,9 @@ strait_err strait_mixture_expect(struct strait_mixture *mixture, int64_t vocab,
                                  const char *tokenizer);
 strait_err strait_mixture_check(const struct strait_mixture *mixture);
 
+/* strait_corpus_pack of every source; before start. STRAIT_ECONFIG: none has documents. */
+strait_err strait_mixture_pack(struct strait_mixture *mixture, int64_t context);
+
 /* Sets how tokens are divided into sequences. STRAIT_EDATA: a source is shorter than one. */
 strait_err strait_mixture_start(struct strait_mixture *mixture, int64_t context, uint64_t seed);
 

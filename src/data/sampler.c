@@ -12,7 +12,8 @@ enum {
 static int64_t windows_in(const strait_sampler *sampler, const struct strait_shard *shard) {
     const int64_t n = shard->n_tokens;
     const int64_t context = sampler->context;
-    if (shard->is_tagged) return shard->n_documents;
+    if (shard->is_tagged)
+        return shard->packing.n_rows > 0 ? shard->packing.n_rows : shard->n_documents;
     if (n <= context) return 0;
     if (sampler->is_in_order) return (n - 1) / context;
     return n < 2 * context ? 1 : (n - context) / context;
@@ -56,6 +57,12 @@ int64_t strait_sampler_permute(strait_rng rng, int64_t n, int64_t index) {
     return (int64_t)x;
 }
 
+static strait_sampler_place place_of(const strait_sampler *sampler, int shard, int64_t document) {
+    const struct strait_shard *s = &sampler->corpus->shards[shard];
+    return (strait_sampler_place){shard, s->documents[document],
+                                  strait_shard_document_end(s, document), -1};
+}
+
 strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t sequence) {
     assert(sequence >= 0);
     const int64_t epoch = sequence / sampler->n_windows;
@@ -72,11 +79,10 @@ strait_sampler_place strait_sampler_find(const strait_sampler *sampler, int64_t 
         window -= n;
     }
     const struct strait_shard *found = &sampler->corpus->shards[shard];
-    if (found->is_tagged)
-        return (strait_sampler_place){shard, found->documents[window],
-                                      strait_shard_document_end(found, window)};
+    if (found->packing.n_rows > 0) return (strait_sampler_place){.shard = shard, .row = window};
+    if (found->is_tagged) return place_of(sampler, shard, window);
     const int64_t first = phase_of(sampler, epoch, shard) + window * sampler->context;
-    return (strait_sampler_place){shard, first, first + sampler->context + 1};
+    return (strait_sampler_place){shard, first, first + sampler->context + 1, -1};
 }
 
 /* How many tokens of a document a row reads as inputs. */
@@ -85,19 +91,45 @@ static int64_t n_inputs(const strait_sampler *sampler, const strait_sampler_plac
     return n < sampler->context ? n : sampler->context;
 }
 
-/* A document has a row of its own, so that its tokens see no other one. What is left of the row has
- * no target; causal attention keeps it from the document. */
-static strait_err fill_document(const strait_sampler *sampler, const strait_sampler_place *place,
+static strait_err read_document(const strait_sampler *sampler, const strait_sampler_place *place,
                                 int32_t *inputs, int32_t *targets) {
     const struct strait_corpus *corpus = sampler->corpus;
     const struct strait_shard *shard = &corpus->shards[place->shard];
     const int64_t n = n_inputs(sampler, place);
     STRAIT_TRY(strait_shard_read(shard, place->first, n, corpus->vocab, inputs));
-    STRAIT_TRY(strait_shard_read_targets(shard, place->first + 1, n, corpus->vocab, targets));
+    return strait_shard_read_targets(shard, place->first + 1, n, corpus->vocab, targets);
+}
+
+/* Fills the rest of a row, from n on. It has no target; causal attention keeps it from what is
+ * before it. */
+static void pad(const strait_sampler *sampler, int64_t n, int32_t *inputs, int32_t *targets) {
     for (int64_t i = n; i < sampler->context; i++) {
         inputs[i] = 0;
         targets[i] = -1;
     }
+}
+
+/* A document has a row of its own, so that its tokens see no other one. */
+static strait_err fill_document(const strait_sampler *sampler, const strait_sampler_place *place,
+                                int32_t *inputs, int32_t *targets) {
+    STRAIT_TRY(read_document(sampler, place, inputs, targets));
+    pad(sampler, n_inputs(sampler, place), inputs, targets);
+    return STRAIT_OK;
+}
+
+/* Documents one after the other; who computes with them finds their bounds by the tags. */
+static strait_err fill_packed(const strait_sampler *sampler, const strait_sampler_place *place,
+                              int32_t *inputs, int32_t *targets) {
+    const strait_packing *packing = &sampler->corpus->shards[place->shard].packing;
+    int64_t at = 0;
+    for (int64_t i = packing->rows[place->row]; i < packing->rows[place->row + 1]; i++) {
+        const strait_sampler_place one = place_of(sampler, place->shard, packing->order[i]);
+        STRAIT_TRY(read_document(sampler, &one, inputs + at, targets + at));
+        inputs[at] |= STRAIT_TOKEN_FIRST;
+        at += n_inputs(sampler, &one);
+    }
+    pad(sampler, at, inputs, targets);
+    if (at < sampler->context) inputs[at] |= STRAIT_TOKEN_FIRST;
     return STRAIT_OK;
 }
 
@@ -116,20 +148,31 @@ static strait_err count_document(const strait_sampler *sampler, const strait_sam
     return STRAIT_OK;
 }
 
+/* The same for a row of packed documents. */
+static strait_err count_packed(const strait_sampler *sampler, const strait_sampler_place *place,
+                               int64_t *count) {
+    const strait_packing *packing = &sampler->corpus->shards[place->shard].packing;
+    for (int64_t i = packing->rows[place->row]; i < packing->rows[place->row + 1]; i++) {
+        const strait_sampler_place one = place_of(sampler, place->shard, packing->order[i]);
+        STRAIT_TRY(count_document(sampler, &one, count));
+    }
+    return STRAIT_OK;
+}
+
 strait_sampler_fit strait_sampler_measure(const strait_sampler *sampler) {
     const struct strait_corpus *corpus = sampler->corpus;
-    strait_sampler_fit fit = {0, 1.0};
+    strait_sampler_fit fit = {.used = 1.0};
     double used = 0;
-    for (int i = 0; i < corpus->n_shards; i++)
-        for (int64_t k = 0; k < corpus->shards[i].n_documents; k++) {
-            const struct strait_shard *shard = &corpus->shards[i];
-            const strait_sampler_place place = {i, shard->documents[k],
-                                                strait_shard_document_end(shard, k)};
-            fit.n_cut += place.end - place.first > sampler->context + 1;
-            used += (double)n_inputs(sampler, &place);
+    for (int i = 0; i < corpus->n_shards; i++) {
+        const struct strait_shard *shard = &corpus->shards[i];
+        if (shard->is_tagged) fit.n_rows += windows_in(sampler, shard);
+        for (int64_t k = 0; k < shard->n_documents; k++) {
+            fit.n_cut += strait_shard_document_end(shard, k) - shard->documents[k] >
+                         sampler->context + 1;
+            used += (double)strait_packing_inputs(shard, k, sampler->context);
         }
-    if (corpus->n_documents > 0)
-        fit.used = used / ((double)corpus->n_documents * (double)sampler->context);
+    }
+    if (fit.n_rows > 0) fit.used = used / ((double)fit.n_rows * (double)sampler->context);
     return fit;
 }
 
@@ -138,7 +181,9 @@ strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t f
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         const strait_sampler_place place = strait_sampler_find(sampler, first_sequence + i);
-        if (sampler->corpus->shards[place.shard].is_tagged)
+        if (place.row >= 0)
+            STRAIT_TRY(count_packed(sampler, &place, &count));
+        else if (sampler->corpus->shards[place.shard].is_tagged)
             STRAIT_TRY(count_document(sampler, &place, &count));
         else
             count += sampler->context;
@@ -187,7 +232,8 @@ strait_err strait_sampler_fill(const strait_sampler *sampler, int64_t first_sequ
         int32_t *input = inputs + row * context;
         int32_t *target = targets + row * context;
         if (shard->is_tagged) {
-            STRAIT_TRY(fill_document(sampler, &place, input, target));
+            STRAIT_TRY(place.row >= 0 ? fill_packed(sampler, &place, input, target)
+                                      : fill_document(sampler, &place, input, target));
             continue;
         }
         /* Targets are the inputs shifted by one; only the last target is not among the inputs. */

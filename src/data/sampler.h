@@ -10,7 +10,9 @@
  * is drawn anew for every epoch, so that later epochs train on different windows.
  *
  * A shard of documents (shard.h) has one window per document instead: the document from its first
- * token on, cut off after context + 1 tokens, then padding without targets. */
+ * token on, cut off after context + 1 tokens, then padding without targets. If its documents are
+ * packed (packing.h), a window is a row of several of them, one after the other; the first input of
+ * each, and of the padding, then has the tag STRAIT_TOKEN_FIRST. */
 #pragma once
 
 #include "base/error.h"
@@ -50,8 +52,9 @@ strait_err strait_sampler_count_targets(const strait_sampler *sampler, int64_t f
 
 /* How well the documents of a corpus fit into rows of the context. */
 typedef struct strait_sampler_fit {
-    int64_t n_cut; // documents that are longer and lose their ends
-    double used;   // share of all positions that have a token; 1 without documents
+    int64_t n_cut;  // documents that are longer and lose their ends
+    double used;    // share of all positions that have a token; 1 without documents
+    int64_t n_rows; // of documents
 } strait_sampler_fit;
 
 strait_sampler_fit strait_sampler_measure(const strait_sampler *sampler);
@@ -61,6 +64,7 @@ typedef struct strait_sampler_place {
     int shard;
     int64_t first; // token in that shard
     int64_t end;   // after the last one of the window or of the document
+    int64_t row;   // of packed documents, which first and end do not describe; -1: none
 } strait_sampler_place;
 
 /* Locates a sequence >= 0 without reading its tokens. Any thread. */

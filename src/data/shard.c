@@ -165,6 +165,7 @@ strait_err strait_shard_init_raw(struct strait_shard *shard, const char *path, i
 
 void strait_shard_fini(struct strait_shard *shard) {
     strait_alloc_free(shard->documents);
+    strait_packing_fini(&shard->packing);
     if (shard->fd > 0) (void)close(shard->fd);
     *shard = (struct strait_shard){0};
 }

@@ -18,6 +18,7 @@
 #include "base/digest/hash.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "data/packing.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,6 +48,7 @@ struct strait_shard {
     int is_tagged;                    // of documents
     int64_t *documents;               // the first token of each, ascending from 0; owned
     int64_t n_documents;              // 0 unless is_tagged
+    strait_packing packing;           // of the documents into rows; owned
     int64_t vocab;                    // 0 if unknown
     char tokenizer[STRAIT_HASH_TEXT]; // fingerprint; empty if unknown
 };

@@ -8,6 +8,14 @@
 #include "tensor/param.h"
 
 /* The context of a pass. A stage owns one; tensors in it are borrowed. */
+/* Documents that share rows of the context: document i of a microbatch has the tokens from
+ * starts[i] to starts[i + 1] - 1, which attend to no other one. On the host. Rotations go on over
+ * the row: scores depend on differences of positions alone. */
+typedef struct strait_documents {
+    const int32_t *starts; // n + 1; borrowed
+    int64_t n;             // 0: each sequence is one document
+} strait_documents;
+
 typedef struct strait_work {
     const strait_shape *shape;
     const struct strait_kernels *kernels;
@@ -22,6 +30,7 @@ typedef struct strait_work {
     strait_tensor basis;           // [D x k]
     strait_tensor fixed_embedding; // [V x D]: the part of the embedding that never changes
     strait_tensor code;            // [N x k], scratch
+    strait_documents documents;    // of the current microbatch
     /* Only in a shape with token tables or value tables. */
     strait_tensor tokens;     // [N x 1], of the current microbatch
     strait_tensor table_rows; // [N x widest row], scratch

@@ -74,6 +74,10 @@ strait_tensor strait_stage_first_block_input(struct strait_stage *stage, int slo
  * them, and every stage of a shape with token or value tables. */
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens);
 
+/* The documents that share rows in the microbatches of a slot, from the next forward pass on; they
+ * must live until the slot's last pass. None at first. The shape must have no convolution. */
+void strait_stage_set_documents(struct strait_stage *stage, int slot, strait_documents documents);
+
 /* The output of the last forward pass, on all stages but the last; valid until the next one. */
 strait_err strait_stage_output(struct strait_stage *stage, strait_tensor *out);
 

@@ -25,10 +25,16 @@ strait_tensor strait_stage_input_gradient(struct strait_stage *stage) {
     return stage->weights.blocks[0].bottleneck.dec != NULL ? stage->d_code : stage->d;
 }
 
+void strait_stage_set_documents(struct strait_stage *stage, int slot, strait_documents documents) {
+    assert(documents.n == 0 || stage->spec.shape.conv == 0);
+    stage->slots[slot].documents = documents;
+}
+
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
     assert(slot >= 0 && slot < stage->spec.n_slots);
     strait_block_acts *acts = stage->slots[slot].acts;
     stage->slots[slot].tokens = stage->work.tokens = tokens;
+    stage->work.documents = stage->slots[slot].documents;
     if (stage->spec.layers.first == 0)
         STRAIT_TRY(strait_embedding_forward(&stage->work, &stage->weights.embedding,
                                             strait_stage_input(stage, slot), tokens));
@@ -81,6 +87,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
     stage->work.tokens = at->tokens;
+    stage->work.documents = at->documents;
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
         const strait_block *block = &stage->weights.blocks[i];

@@ -5,8 +5,9 @@
 
 /* A microbatch in flight. */
 struct slot {
-    strait_block_acts *acts; // one per block
-    strait_tensor tokens;    // of the microbatch; borrowed
+    strait_block_acts *acts;    // one per block
+    strait_tensor tokens;       // of the microbatch; borrowed
+    strait_documents documents; // likewise
 };
 
 struct strait_stage {

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "data/mixture.h"
 #include "data/tokenizer/tokenizer.h"
+#include "stage/documents.h"
 #include "stage/received_ids.h"
 
 #include <stdio.h>
@@ -13,6 +14,8 @@
 enum {
     N_BUFFERS = 2
 };
+
+static const double wasted = 0.7; // used positions below which packing is worth mentioning
 
 struct host_buffer {
     int32_t *tokens, *targets;
@@ -34,6 +37,7 @@ struct strait_loader {
     struct strait_backend *backend;
     struct strait_slab slots;
     strait_tensor *tokens, *targets; // per slot; memory belongs to `slots`
+    struct strait_slot_documents documents;
     struct host_buffer buffers[N_BUFFERS];
     int last_buffer; // index of the buffer used last
 };
@@ -144,6 +148,7 @@ void strait_loader_close(struct strait_loader **loader) {
 void strait_loader_release(struct strait_loader *loader) {
     /* Accepts a loader that was never prepared, or only in part. */
     strait_slab_fini(&loader->slots);
+    strait_slot_documents_close(&loader->documents);
     strait_alloc_free(loader->tokens);
     strait_alloc_free(loader->targets);
     loader->tokens = loader->targets = NULL;
@@ -180,10 +185,12 @@ void strait_loader_describe(const struct strait_loader *loader, char *out, size_
     if (loader->train->n_sources == 1 && loader->train->n_documents > 0) {
         const strait_sampler_fit fit = strait_sampler_measure(&loader->train->sources[0].sampler);
         (void)snprintf(out, capacity,
-                       "%lld documents, one per sequence; they fill %.0f%% of the positions, %lld "
-                       "are cut off at the context",
-                       (long long)loader->train->n_documents, 100.0 * fit.used,
-                       (long long)fit.n_cut);
+                       "%lld documents, %s %lld sequences; they fill %.0f%% of the positions, "
+                       "%lld are cut off at the context%s",
+                       (long long)loader->train->n_documents,
+                       loader->plan.packs ? "packed into" : "one each in", (long long)fit.n_rows,
+                       100.0 * fit.used, (long long)fit.n_cut,
+                       !loader->plan.packs && fit.used < wasted ? "; data.pack fills more" : "");
     }
     if (loader->train->n_sources == 1) return;
     for (int i = 0; i < loader->train->n_sources; i++) {
@@ -216,11 +223,15 @@ strait_err strait_loader_configure(struct strait_loader *loader, const strait_ru
         const int64_t n = microbatch_tokens(plan);
         STRAIT_TRY(strait_received_ids_init(&loader->received_train, plan->n_microbatches, n,
                                             loader->vocab));
-        return strait_received_ids_init(&loader->received_valid,
-                                        strait_loader_valid_batches(loader), n, loader->vocab);
+        STRAIT_TRY(strait_received_ids_init(&loader->received_valid,
+                                            strait_loader_valid_batches(loader), n, loader->vocab));
+        loader->received_train.has_tags = loader->received_valid.has_tags = plan->packs;
+        return STRAIT_OK;
     }
+    if (plan->packs) STRAIT_TRY(strait_mixture_pack(loader->train, plan->shape.context));
     STRAIT_TRY(strait_mixture_start(loader->train, plan->shape.context, loader->seed));
     if (loader->valid == NULL) return STRAIT_OK;
+    if (plan->packs) STRAIT_TRY(strait_corpus_pack(loader->valid, plan->shape.context));
     return strait_sampler_in_order(loader->valid, plan->shape.context, &loader->valid_sampler);
 }
 
@@ -240,6 +251,9 @@ strait_err strait_loader_prepare(struct strait_loader *loader, struct strait_bac
                                  int n_slots) {
     const int64_t n = microbatch_tokens(&loader->plan);
     loader->backend = backend;
+    if (loader->plan.packs)
+        STRAIT_TRY(
+            strait_slot_documents_open(&loader->documents, n_slots, n, loader->plan.shape.context));
     STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *loader->tokens, "token id tensors",
                             (void **)&loader->tokens));
     STRAIT_TRY(strait_alloc((size_t)n_slots, sizeof *loader->targets, "token id tensors",
@@ -271,6 +285,7 @@ static strait_err upload_ids(struct strait_loader *loader, struct strait_stream 
                              struct host_buffer *buffer) {
     const struct strait_backend_ops *ops = loader->backend->ops;
     const size_t bytes = strait_tensor_bytes(loader->tokens[slot]);
+    strait_slot_documents_take(&loader->documents, slot, buffer->tokens);
     STRAIT_TRY(ops->upload(stream, loader->tokens[slot].data, buffer->tokens, bytes));
     STRAIT_TRY(ops->upload(stream, loader->targets[slot].data, buffer->targets, bytes));
     return ops->event_record(stream, &buffer->copied);
@@ -355,6 +370,10 @@ strait_err strait_loader_load_valid(struct strait_loader *loader, struct strait_
     STRAIT_TRY(next_buffer(loader, &buffer));
     STRAIT_TRY(strait_loader_draw_valid(loader, batch, buffer->tokens, buffer->targets));
     return upload_ids(loader, stream, slot, buffer);
+}
+
+strait_documents strait_loader_documents(const struct strait_loader *loader, int slot) {
+    return strait_slot_documents_of(&loader->documents, slot);
 }
 
 strait_tensor strait_loader_tokens(const struct strait_loader *loader, int slot) {

@@ -10,6 +10,7 @@
 #include "config/run_plan.h"
 #include "data/corpus.h"
 #include "data/sampler.h"
+#include "model/layer.h"
 
 struct strait_loader;
 
@@ -90,6 +91,10 @@ int64_t strait_loader_valid_tokens(const struct strait_loader *loader);
 /* Like load, for microbatch `batch` of the validation. Rows past the end have targets of -1. */
 strait_err strait_loader_load_valid(struct strait_loader *loader, struct strait_stream *stream,
                                     int slot, int64_t batch);
+
+/* The documents that share rows in a slot; none unless the plan packs. Valid until the slot is
+ * loaded again. */
+strait_documents strait_loader_documents(const struct strait_loader *loader, int slot);
 
 /* Inputs and targets of a slot, [N x 1] i32 on the device; valid until release. */
 strait_tensor strait_loader_tokens(const struct strait_loader *loader, int slot);

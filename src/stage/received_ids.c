@@ -1,6 +1,7 @@
 #include "stage/received_ids.h"
 
 #include "base/alloc.h"
+#include "data/shard.h"
 
 #include <string.h>
 
@@ -28,9 +29,9 @@ void strait_received_ids_clear(strait_received_ids *received) {
 }
 
 /* Ids index the embedding table, so ids from the network must be checked before use. */
-static int all_in_range(const int32_t *ids, int64_t n, int64_t vocab, int32_t least) {
+static int all_in_range(const int32_t *ids, int64_t n, int64_t vocab, int32_t least, int32_t tags) {
     for (int64_t i = 0; i < n; i++)
-        if (ids[i] < least || ids[i] >= vocab) return 0;
+        if (ids[i] < least || (ids[i] & ~tags) >= vocab) return 0;
     return 1;
 }
 
@@ -41,8 +42,9 @@ strait_err strait_received_ids_put(strait_received_ids *received, int64_t batch,
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "received token ids of microbatch %lld, expected 0 to %lld",
                            (long long)batch, (long long)received->n_batches - 1);
-    if ((tokens != NULL && !all_in_range(tokens, n, received->vocab, 0)) ||
-        (targets != NULL && !all_in_range(targets, n, received->vocab, -1)))
+    const int32_t tags = received->has_tags ? STRAIT_TOKEN_FIRST : 0;
+    if ((tokens != NULL && !all_in_range(tokens, n, received->vocab, 0, tags)) ||
+        (targets != NULL && !all_in_range(targets, n, received->vocab, -1, 0)))
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "received token ids of microbatch %lld outside the vocabulary of %lld",
                            (long long)batch, (long long)received->vocab);

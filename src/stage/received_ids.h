@@ -11,6 +11,7 @@ typedef struct strait_received_ids {
     unsigned char *has_arrived; // per microbatch
     int64_t n_batches, n_tokens;
     int64_t vocab;
+    int has_tags; // tokens may have STRAIT_TOKEN_FIRST: documents share rows
 } strait_received_ids;
 
 /* Allocates space for n_batches microbatches of n_tokens ids below `vocab`. */

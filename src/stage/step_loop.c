@@ -73,6 +73,8 @@ static strait_err forward(struct strait_runner *runner, const strait_crossing *a
     if (runner->receiver != NULL)
         STRAIT_TRY(receive_crossing(runner, runner->receiver, at,
                                     strait_stage_input(runner->model, at->slot)));
+    strait_stage_set_documents(runner->model, at->slot,
+                               strait_loader_documents(runner->loader, at->slot));
     STRAIT_TRY(strait_stage_forward(runner->model, at->slot, at->tokens));
     return finish_forward(runner, at, 1.0f / (float)n_targets);
 }
@@ -373,6 +375,7 @@ strait_err strait_runner_validate(struct strait_runner *runner, int64_t step, do
             STRAIT_TRY(receive_crossing(runner, runner->receiver, &at,
                                         strait_stage_input(runner->model, 0)));
         }
+        strait_stage_set_documents(runner->model, 0, strait_loader_documents(runner->loader, 0));
         STRAIT_TRY(strait_stage_forward(runner->model, 0, at.tokens));
         STRAIT_TRY(finish_forward(runner, &at, 0.0f));
         if (runner->sender != NULL) continue;

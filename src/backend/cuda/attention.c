@@ -123,12 +123,12 @@ static strait_err fastest(const struct strait_cuda *cuda, strait_dtype dtype, in
 }
 
 /* The fast kinds read 16 bytes at a time; ours also take the maximum before scaling, which needs a
- * positive scale. */
+ * positive scale. cuDNN plans each shape, which takes longer than it saves where `is_ours`. */
 static strait_err choose(const struct strait_stream *s, const struct strait_attention_args *a,
-                         strait_dtype dtype, attention_kind *out) {
+                         strait_dtype dtype, int is_ours, attention_kind *out) {
     const uintptr_t addresses = (uintptr_t)a->qkv | (uintptr_t)a->y | (uintptr_t)a->d_y |
                                 (uintptr_t)a->d_qkv;
-    STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, a->d_y == NULL, out));
+    STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, !is_ours, out));
     if ((a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) || addresses % 16 != 0)
         *out = KIND_PLAIN;
     return STRAIT_OK;
@@ -170,7 +170,7 @@ static strait_err attention(struct strait_stream *s, strait_tensor y, strait_ten
     STRAIT_TRY(refuse_wide(heads));
     struct strait_attention_args a = args_of(y, lse, qkv, heads);
     attention_kind kind;
-    STRAIT_TRY(choose(s, &a, qkv.dtype, &kind));
+    STRAIT_TRY(choose(s, &a, qkv.dtype, heads.is_ragged, &kind));
     if (kind == KIND_CUDNN) return strait_cudnn_attention(s, &a);
     if (kind != KIND_PLAIN) return launch_fast(s, forward_fast, kind, &a, a.n_query);
     return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain"), &a, a.n_query);
@@ -199,7 +199,7 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     a.d_y = d_y.data;
     a.d_qkv = d_qkv.data;
     attention_kind kind;
-    STRAIT_TRY(choose(s, &a, qkv.dtype, &kind));
+    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind)); // cuDNN has no backward pass here
     STRAIT_TRY(launch_delta(s, &a, qkv.dtype));
     if (kind != KIND_PLAIN) {
         STRAIT_TRY(launch_fast(s, key_back_fast, kind, &a, a.n_key));

@@ -105,12 +105,54 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
     return k->rotate(work->stream, acts->qkv, acts->head_rstd, unrotated, rotation(work, layer));
 }
 
+/* Attention of document i of those that share rows: the kernel sees it alone, as one sequence. */
+static strait_heads document_heads(const strait_work *work, int64_t i, int64_t *first) {
+    *first = work->documents.starts[i];
+    strait_heads heads = strait_shape_heads(work->shape, work->documents.starts[i + 1] - *first);
+    heads.is_ragged = 1;
+    return heads;
+}
+
+static strait_err attend(const strait_work *work, const strait_attention_acts *acts) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->documents.n == 0)
+        return k->attention(work->stream, acts->attended, acts->lse, acts->qkv,
+                            strait_shape_heads(work->shape, work->seq_len));
+    for (int64_t i = 0; i < work->documents.n; i++) {
+        int64_t first = 0;
+        const strait_heads heads = document_heads(work, i, &first);
+        const int64_t n = heads.seq_len;
+        STRAIT_TRY(k->attention(work->stream, strait_tensor_rows(acts->attended, first, n),
+                                strait_tensor_rows(acts->lse, first, n),
+                                strait_tensor_rows(acts->qkv, first, n), heads));
+    }
+    return STRAIT_OK;
+}
+
+static strait_err attend_backward(const strait_work *work, const strait_attention_acts *acts,
+                                  strait_tensor d_qkv, strait_tensor d_attended) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->documents.n == 0)
+        return k->attention_back(work->stream, d_qkv, d_attended, acts->attended, acts->qkv,
+                                 acts->lse, strait_shape_heads(work->shape, work->seq_len));
+    for (int64_t i = 0; i < work->documents.n; i++) {
+        int64_t first = 0;
+        const strait_heads heads = document_heads(work, i, &first);
+        const int64_t n = heads.seq_len;
+        STRAIT_TRY(k->attention_back(work->stream, strait_tensor_rows(d_qkv, first, n),
+                                     strait_tensor_rows(d_attended, first, n),
+                                     strait_tensor_rows(acts->attended, first, n),
+                                     strait_tensor_rows(acts->qkv, first, n),
+                                     strait_tensor_rows(acts->lse, first, n), heads));
+    }
+    return STRAIT_OK;
+}
+
 strait_err strait_attention_forward(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor branch,
                                     strait_tensor sum, strait_tensor x, strait_tensor delta) {
     STRAIT_TRY(strait_attention_project(work, layer, acts, sum, x, delta));
-    STRAIT_TRY(work->kernels->attention(work->stream, acts->attended, acts->lse, acts->qkv,
-                                        strait_shape_heads(work->shape, work->seq_len)));
+    STRAIT_TRY(attend(work, acts));
     return strait_layer_residual_out(work, branch, acts->attended, layer->out->compute);
 }
 
@@ -135,15 +177,13 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
                                      const strait_attention_scratch *scratch,
                                      strait_tensor d_branch, int defers) {
     const struct strait_kernels *k = work->kernels;
-    const strait_heads heads = strait_shape_heads(work->shape, work->seq_len);
     const strait_tensor d_qkv = scratch->d_qkv;
     const strait_tensor d_projected = projected_grad(layer, acts, d_qkv);
     /* In the reverse order of forward. Scratch tensors may share memory: each is read for the last
      * time before another of its group is written (strait_block_plan_scratch). */
     STRAIT_TRY(strait_layer_residual_out_backward(work, scratch->d_attended, d_branch,
                                                   layer->out->compute));
-    STRAIT_TRY(k->attention_back(work->stream, d_qkv, scratch->d_attended, acts->attended,
-                                 acts->qkv, acts->lse, heads));
+    STRAIT_TRY(attend_backward(work, acts, d_qkv, scratch->d_attended));
     STRAIT_TRY(rotation_backward(work, layer, acts, d_qkv));
     if (layer->qkv_conv != NULL)
         STRAIT_TRY(k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,

@@ -72,7 +72,7 @@ static strait_err send_ids(struct host *h, const strait_swarm_action *a, strait_
     struct strait_msg *msg = NULL;
     const strait_run_plan *plan = &h->executor->plan;
     ids.n = plan->microbatch * plan->shape.context;
-    ids.is_wide = plan->shape.vocab >= VOCAB_NARROW;
+    ids.is_wide = plan->shape.vocab >= VOCAB_NARROW || plan->packs; // tags are high bits
     int32_t *targets = h->ids + ids.n;
     STRAIT_TRY(ids.is_valid
                    ? strait_loader_draw_valid(h->executor->loader, ids.batch, h->ids, targets)
@@ -97,7 +97,7 @@ strait_err strait_host_send_step_ids(struct host *h, int worker, int stage, int6
 strait_err strait_host_check_validation(const struct strait_loader *loader,
                                         const strait_run_plan *plan) {
     const int64_t context = plan->shape.context, n_windows = strait_loader_valid_windows(loader);
-    const int64_t id_bytes = plan->shape.vocab >= VOCAB_NARROW ? 4 : 2;
+    const int64_t id_bytes = plan->shape.vocab >= VOCAB_NARROW || plan->packs ? 4 : 2;
     int64_t most = (STRAIT_HOST_OUT_MAX - OTHERS_MAX) / (2 * id_bytes * context);
     if (most > STRAIT_VALID_MAX) most = STRAIT_VALID_MAX;
     if (n_windows <= most) return STRAIT_OK;

@@ -24,7 +24,7 @@ says "$OUT" '3 documents'
 
 chat="--set data.train=both.bin --set data.valid=both.bin --set data.valid_tokens=0"
 runs train run.yaml --out one $chat
-says "$ERR" 'training data: 3 documents, one per sequence; they fill [0-9]+% of the positions, 0 are cut off'
+says "$ERR" 'training data: 3 documents, one each in 3 sequences; they fill [0-9]+% of the positions, 0 are cut off'
 for more in 'two --set stages.count=2' 'four --set stages.count=4 --set stages.schedule=1f1b' \
     'threads --set device.threads=2' 'shared --set stages.count=2 --set stages.replicas=[1,2]'; do
     folder=${more%% *}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tuned.sh - a swarm fine-tunes: it continues what "strait train" began with train.init_from, with adapters and
-# on documents, and computes the same bits, also when a worker is lost.
+# on packed documents, and computes the same bits, also when a worker is lost.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/lib.sh"
 
@@ -12,7 +12,7 @@ yes '{"prompt": "the sea was", "completion": " calm and a small boat"}
     head -n 60 >chat.jsonl
 runs tokenize --tokenizer tokenizer.json --format chat --out chat.bin chat.jsonl
 sets="--set stages.count=2 --set train.init_from=base --set train.lora.rank=4 --set data.train=chat.bin
-    --set data.valid=chat.bin --set link.emulate.delay=10ms --set train.keep_checkpoints=9"
+    --set model.context=64 --set data.valid_tokens=192 --set data.pack=true --set data.valid=chat.bin --set link.emulate.delay=10ms --set train.keep_checkpoints=9"
 runs train run.yaml --out straight $sets
 
 refuses 2 'train.init_from: the workers of a swarm.*strait host --resume' host run.yaml --out fresh --keys keys-host $sets

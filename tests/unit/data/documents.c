@@ -56,6 +56,63 @@ static void test_a_document_has_a_row_of_its_own(void **state) {
     strait_corpus_close(&corpus);
 }
 
+static void test_packed_documents_share_rows(void **state) {
+    (void)state;
+    put_documents("d.bin");
+    struct strait_corpus *corpus = NULL;
+    CHECK_OK(strait_corpus_open(in_folder("d.bin"), &corpus));
+    CHECK_OK(strait_corpus_pack(corpus, 10));
+    strait_sampler sampler;
+    CHECK_OK(strait_sampler_in_order(corpus, 10, &sampler));
+    assert_int_equal(sampler.n_windows, 1); // two inputs and six; one document has none
+    int32_t inputs[10], targets[10];
+    CHECK_OK(strait_sampler_fill(&sampler, 0, 1, inputs, targets));
+    const int32_t want_inputs[] = {10 | FIRST, 11, 30 | FIRST, 31, 32, 33, 34, 35, FIRST, 0};
+    const int32_t want_targets[] = {-1, 12, 31, -1, 33, 34, 35, 36, -1, -1};
+    assert_memory_equal(inputs, want_inputs, sizeof inputs);
+    assert_memory_equal(targets, want_targets, sizeof targets);
+    int64_t count = 0;
+    CHECK_OK(strait_sampler_count_targets(&sampler, 0, 1, &count));
+    assert_int_equal(count, 6);
+    const strait_sampler_fit fit = strait_sampler_measure(&sampler);
+    assert_int_equal(fit.n_rows, 1);
+    CHECK_NEAR(fit.used, 0.8, 1e-12);
+    strait_corpus_close(&corpus);
+}
+
+/* Many lengths: each document is in one row, no row is too long, and most positions are used. */
+static void test_packing_fills_rows(void **state) {
+    enum {
+        N = 3000,
+        ROW = 100
+    };
+    static int64_t starts[N];
+    static int seen[N];
+    struct strait_shard shard = {.documents = starts, .n_documents = N, .is_tagged = 1};
+    int64_t used = 0;
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        starts[i] = shard.n_tokens;
+        shard.n_tokens += 1 +
+                          (int64_t)i * i % 131; // some are longer than a row, some have no input
+    }
+    CHECK_OK(strait_packing_fill(&shard, ROW));
+    CHECK_OK(strait_packing_fill(&shard, ROW)); // replaces the first
+    for (int64_t r = 0; r < shard.packing.n_rows; r++) {
+        int64_t n = 0;
+        for (int64_t i = shard.packing.rows[r]; i < shard.packing.rows[r + 1]; i++) {
+            n += strait_packing_inputs(&shard, shard.packing.order[i], ROW);
+            seen[shard.packing.order[i]]++;
+        }
+        CHECK(n > 0 && n <= ROW);
+        used += n;
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(seen[i], strait_packing_inputs(&shard, i, ROW) > 0);
+    CHECK((double)used > 0.95 * ROW * (double)shard.packing.n_rows);
+    strait_packing_fini(&shard.packing);
+}
+
 static void test_documents_and_text_are_two_sources(void **state) {
     (void)state;
     put_documents("d.bin");
@@ -106,6 +163,8 @@ static void test_refuses_damaged_documents(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_document_has_a_row_of_its_own),
+        cmocka_unit_test(test_packed_documents_share_rows),
+        cmocka_unit_test(test_packing_fills_rows),
         cmocka_unit_test(test_documents_and_text_are_two_sources),
         cmocka_unit_test(test_refuses_damaged_documents),
     };
