@@ -150,14 +150,26 @@ void strait_limits_widen(const strait_run_plan *plan, const int *caps, int *wind
     }
 }
 
-/* Every replica sends to all others at once, and gets as much; chunks travel one behind the other,
- * so that the delay counts twice: to the owner of a chunk and back. */
-double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double bytes) {
-    const double others = plan->replicas[stage] - 1;
-    if (others < 1) return 0.0;
-    const double wire_s = plan->emulate.rate_bps > 0 ? 8.0 * bytes / others / plan->emulate.rate_bps
-                                                     : 0.0;
-    return wire_s + 2e-9 * (double)plan->emulate.delay_ns;
+/* Widens windows up to `caps` (NULL: they stay) by simulating every replica and its home. */
+static strait_err fit_members(const strait_run_plan *plan, const strait_pipe *pipe, const int *caps,
+                              int *windows, double *tokens_per_s) {
+    strait_limits_members members;
+    int64_t n_values[STRAIT_RUN_STAGES];
+    double seconds = 0.0;
+    for (int i = 0; i < plan->n_stages; i++) {
+        strait_runner_memory memory;
+        STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
+        n_values[i] = memory.n_values;
+    }
+    strait_limits_members_init(plan, pipe, windows, n_values, &members);
+    if (caps != NULL)
+        STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, caps, max_slowdown));
+    STRAIT_TRY(strait_members_simulate(&members.spec, NULL, &seconds));
+    for (int i = 0; i < plan->n_stages; i++)
+        windows[i] = members.stages[i].window < plan->n_microbatches ? members.stages[i].window
+                                                                     : (int)plan->n_microbatches;
+    *tokens_per_s = pipe->microbatch_tokens * (double)plan->n_microbatches / seconds;
+    return STRAIT_OK;
 }
 
 double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
@@ -192,6 +204,9 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
         const int window = plan->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
         windows[i] = window < pipeline_max ? window : pipeline_max;
     }
+    if (strait_limits_needs_members(plan))
+        return fit_members(plan, &pipeline.pipe, wanted == 0 && is_adjustable ? caps : NULL,
+                           windows, tokens_per_s);
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, windows, joined),

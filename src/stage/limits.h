@@ -7,6 +7,7 @@
 
 #include "config/run_plan.h"
 #include "plan/limit.h"
+#include "plan/members.h"
 #include "plan/pipe.h"
 #include "plan/step_times.h"
 #include "stage/runner.h"
@@ -39,9 +40,23 @@ const int *strait_limits_join_windows(const strait_run_plan *plan, const int *wi
  * more of them has one of its own. */
 double strait_limits_links(const strait_run_plan *plan, int boundary);
 
-/* Seconds that the replicas of a stage take to sum their gradients, of which each sends so many
- * bytes (strait_runner_memory.reduced), over the links of the plan. */
-double strait_limits_reduce_s(const strait_run_plan *plan, int stage, double bytes);
+/* Whether the planner must look at each replica: there are several of a stage, or their homes have
+ * rates. Otherwise plan/simulate.h knows all. */
+int strait_limits_needs_members(const strait_run_plan *plan);
+
+/* The replicas of a run as plan/members.h takes them. */
+typedef struct strait_limits_members {
+    strait_members_spec spec; // points into the others
+    strait_members_stage stages[STRAIT_RUN_STAGES];
+    strait_pipe_link links[STRAIT_RUN_STAGES];
+    strait_group_owners owners[STRAIT_RUN_STAGES];
+} strait_limits_members;
+
+/* Describes the replicas. `pipe` has stages as fast as all of their replicas together; `n_values`
+ * are the gradients of each stage. Replicas have equal shares. Borrows the rates of the plan. */
+void strait_limits_members_init(const strait_run_plan *plan, const strait_pipe *pipe,
+                                const int *windows, const int64_t *n_values,
+                                strait_limits_members *out);
 
 /* Seconds that averages of weights (train.outer) add to a step of `step_s` seconds, as the mean
  * over an interval: what the steps that overlap do not hide of exchanges in which each replica

@@ -41,6 +41,7 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     int64_t n_values = 0;
     for (int i = 0; i < dry_run.n_params; i++)
         n_values += dry_run.params[i].value.rows * dry_run.params[i].value.cols;
+    m->n_values = n_values;
     m->reduced = strait_reduction_sent_bytes(plan, stage, n_values);
     const strait_err err = strait_gradient_sums_bytes(
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);

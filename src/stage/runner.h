@@ -30,6 +30,7 @@ typedef struct strait_runner_memory {
     size_t device;      // sum of everything that is on the device
     int n_params;       // parameters of the optimizer, those of codecs included
     size_t outer;       // anchor, momentum and residuals of the outer step, on the host
+    int64_t n_values;   // of all of them
     double reduced;     // bytes that a replica sends to the others in a step; 0: it is the only one
     double averaged;    // the same in one exchange of weights (train.outer); 0: there is none
 } strait_runner_memory;

@@ -5,10 +5,31 @@
 /* Timings of a few microbatches on a busy machine differ by this factor for no reason. */
 static const double noise = 1.5;
 
-static void measure_speeds(const strait_step_times *times, int n, double *speeds) {
+/* Seconds that a microbatch takes on the narrower wire of a member's home: it sends and receives a
+ * message for each neighbour. */
+static double home_s(const strait_run_plan *plan, int stage, int member) {
+    double bytes[2] = {0.0, 0.0}, longest = 0.0; // out, in
+    const double rates[2] = {plan->up_bps[member], plan->down_bps[member]};
+    for (int k = 0; k < 2; k++) {
+        const int out = k == STRAIT_FORWARD, in = !out;
+        if (rates[0] <= 0 && rates[1] <= 0) return 0.0;
+        const double size = (double)strait_codec_wire_bytes(&plan->codec, (strait_direction)k);
+        bytes[in] += stage + 1 < plan->n_stages ? size : 0.0;
+        bytes[out] += stage > 0 ? size : 0.0;
+    }
+    for (int k = 0; k < 2; k++)
+        if (rates[k] > 0) longest = fmax(longest, 8.0 * bytes[k] / rates[k]);
+    return longest;
+}
+
+/* What takes longer, computing or crossing, decides how many microbatches a replica can take. */
+static void measure_speeds(const strait_run_plan *plan, int stage, int first,
+                           const strait_step_times *times, double *speeds) {
+    const int n = plan->replicas[stage];
     double slowest = INFINITY, fastest = 0.0;
     for (int i = 0; i < n; i++) {
-        speeds[i] = 1.0 / (times[i].forward + times[i].input + times[i].weights);
+        const double computing = times[i].forward + times[i].input + times[i].weights;
+        speeds[i] = 1.0 / fmax(computing, home_s(plan, stage, first + i));
         slowest = fmin(slowest, speeds[i]);
         fastest = fmax(fastest, speeds[i]);
     }
@@ -25,7 +46,7 @@ void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
         for (int i = 0; i < n; i++)
             speeds[i] = is_given ? (double)run->stages.speeds.items[member + i] : 1.0;
         if (!is_given && times != NULL && plan->sums_pairwise)
-            measure_speeds(&times[member], n, speeds);
+            measure_speeds(plan, stage, member, &times[member], speeds);
         strait_groups_share(&plan->groups, n, speeds, &out[stage]);
         /* Pipelines of their own compute the same microbatches in every stage. */
         if (strait_run_plan_has_outer(plan)) out[stage] = out[0];

@@ -6,7 +6,8 @@
 #include "plan/step_times.h"
 
 /* Gives every replica groups in proportion to its speed: that of stages.speeds, or that of `times`
- * of one microbatch, by member, unless they differ by less than noise; NULL: all are equal. `out`
+ * of one microbatch, by member, or of the home that it crosses if that takes longer, unless they
+ * differ by less than noise; NULL: all are equal. `out`
  * has one entry per stage. Shares change how long a step takes, never its result; where they would
  * (on GPUs, and with rounded gradients), measured times are not used, so that a run can be
  * repeated. */

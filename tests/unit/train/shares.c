@@ -36,6 +36,28 @@ static void follows_speeds_but_not_noise(void **state) {
     CHECK(count(&out[1], 0) == 1 && count(&out[1], 1) == 7);
 }
 
+/* Where crossing takes longer than computing, the homes decide. */
+static void follows_the_rates_of_homes(void **state) {
+    (void)state;
+    static const char text[] = "model: {width: 32, layers: 3, heads: 2, context: 16, vocab: 64}\n"
+                               "train: {batch_tokens: 128}\n"
+                               "stages: {count: 3, microbatch: 1, replicas: [1, 2, 1]}\n"
+                               "link: {emulate: {up: [0, 3mbit, 1mbit, 0]}}\n";
+    static strait_run run;
+    static strait_run_plan plan;
+    strait_group_owners out[3];
+    CHECK_OK(strait_run_init_text("r.yaml", text, sizeof text - 1, NULL, 0, &run));
+    CHECK_OK(strait_run_plan_init(&run, 64, &plan));
+    const strait_step_times quick[] = {
+        {.forward = 1e-4}, {.forward = 5e-4}, {.forward = 1e-4}, {.forward = 1e-4}};
+    strait_shares_choose(&run, &plan, quick, out);
+    CHECK(count(&out[1], 0) == 6 && count(&out[1], 1) == 2);
+    const strait_step_times slow[] = {
+        {.forward = 1}, {.forward = 3}, {.forward = 1}, {.forward = 1}};
+    strait_shares_choose(&run, &plan, slow, out);
+    CHECK(count(&out[1], 0) == 2 && count(&out[1], 1) == 6);
+}
+
 static void means_divide_among_replicas(void **state) {
     (void)state;
     const strait_step_times times[] = {{.forward = 1, .wall = 4}, {.forward = 3, .wall = 8}};
@@ -47,6 +69,7 @@ static void means_divide_among_replicas(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_speeds_but_not_noise),
+        cmocka_unit_test(follows_the_rates_of_homes),
         cmocka_unit_test(means_divide_among_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
