@@ -149,6 +149,12 @@ static void post_shares(struct simulation *sim, int member, enum kind kind) {
 
 /* ---- the reduction ---- */
 
+/* How many replicas a stage sums its gradients with. */
+static int others_of(const struct simulation *sim, int stage) {
+    const strait_members_stage *s = &sim->spec->stages[stage];
+    return s->gradient_bytes > 0 ? s->n_replicas - 1 : 0;
+}
+
 static void post_parts(struct simulation *sim, int member) {
     struct member *m = &sim->members[member];
     for (int i = 0; i < m->n_parts; i++)
@@ -158,7 +164,7 @@ static void post_parts(struct simulation *sim, int member) {
 /* Continues the reduction as far as messages allow. */
 static void reduce(struct simulation *sim, int member, int is_new) {
     struct member *m = &sim->members[member];
-    const int n_others = sim->spec->stages[m->stage].n_replicas - 1;
+    const int n_others = others_of(sim, m->stage);
     if (!m->has_computed) return;
     if (is_new && n_others > 0 && m->n_parts_got == m->n_parts_due)
         post_shares(sim, member, RESULT);
@@ -214,8 +220,7 @@ static void end_action(struct simulation *sim, int member) {
     if (kind == STRAIT_ACTION_FORWARD) post_crossing(sim, member, ACTIVATION, microbatch);
     if (kind == STRAIT_ACTION_BACKWARD || kind == STRAIT_ACTION_INPUT)
         post_crossing(sim, member, GRADIENT, microbatch);
-    if (m->state.n_weights > n_before && sim->spec->stages[m->stage].n_replicas > 1)
-        post_parts(sim, member);
+    if (m->state.n_weights > n_before && others_of(sim, m->stage) > 0) post_parts(sim, member);
     begin(sim, member);
 }
 
@@ -319,8 +324,8 @@ static strait_err run(struct simulation *sim) {
 static void count_parts(struct simulation *sim) {
     for (int i = 0; i < sim->n_members; i++) {
         struct member *m = &sim->members[i];
-        const int n = sim->spec->stages[m->stage].n_replicas;
-        for (int k = 0; k < n; k++)
+        const int n = others_of(sim, m->stage) + 1;
+        for (int k = 0; n > 1 && k < n; k++)
             if (k != m->replica) m->n_parts_due += sim->members[sim->first[m->stage] + k].n_parts;
     }
 }

@@ -21,7 +21,7 @@ typedef struct strait_members_stage {
     strait_pipe_stage cost; // of one replica: of one microbatch, and of an update
     int n_replicas;
     int window;            // slots of each replica
-    double gradient_bytes; // on the wire, of the sums of all values
+    double gradient_bytes; // on the wire, of the sums of all values; 0: they are not summed
 } strait_members_stage;
 
 /* The arrays belong to the caller. */

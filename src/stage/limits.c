@@ -172,13 +172,6 @@ static strait_err fit_members(const strait_run_plan *plan, const strait_pipe *pi
     return STRAIT_OK;
 }
 
-double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
-                               double step_s) {
-    const strait_outer_schedule *s = &plan->outer.schedule;
-    const double shown_s = strait_limits_reduce_s(plan, stage, bytes) - s->overlap * step_s;
-    return shown_s > 0.0 ? shown_s * s->fragments / (double)s->sync_every : 0.0;
-}
-
 strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const strait_step_times *times, const double *delays,
                                  const uint64_t *spare, int *windows, double *tokens_per_s) {

@@ -3,14 +3,19 @@
 #include "stage/limits.h"
 #include "stage/replicas/quantize.h"
 
+#include <math.h>
+
+/* Late updates are known to plan/simulate.h only. */
 int strait_limits_needs_members(const strait_run_plan *plan) {
+    if (plan->staleness > 0) return 0;
     for (int i = 0; i < plan->n_members; i++)
         if (plan->up_bps[i] > 0 || plan->down_bps[i] > 0) return 1;
     return plan->n_members > plan->n_stages;
 }
 
-/* Packets have headers, also those of gradients. */
+/* Packets have headers, also those of gradients. With outer averaging no gradients are summed. */
 static double gradient_bytes(const strait_run_plan *plan, int64_t n_values) {
+    if (strait_run_plan_has_outer(plan)) return 0.0;
     return (double)strait_quantized_bytes(plan->reduce_bits, n_values) *
            (STRAIT_PACKET_PAYLOAD + STRAIT_PACKET_HEADERS) / STRAIT_PACKET_PAYLOAD;
 }
@@ -44,4 +49,32 @@ void strait_limits_members_init(const strait_run_plan *plan, const strait_pipe *
                                       .up_bps = plan->up_bps,
                                       .down_bps = plan->down_bps,
                                       .control_s = pipe->control_s};
+}
+
+/* The narrower wire of the narrowest home of a stage, in bits per second; 0: none is limited. */
+static double narrowest_bps(const strait_run_plan *plan, int stage) {
+    const int first = strait_run_plan_member(plan, stage, 0);
+    double least = INFINITY;
+    for (int i = first; i < first + plan->replicas[stage]; i++) {
+        if (plan->up_bps[i] > 0) least = fmin(least, plan->up_bps[i]);
+        if (plan->down_bps[i] > 0) least = fmin(least, plan->down_bps[i]);
+    }
+    return isfinite(least) ? least : 0.0;
+}
+
+/* Every replica sends to all others at once, and gets as much; parts travel one behind the other,
+ * so that the delay counts twice: to the owner of a part and back. */
+static double exchange_s(const strait_run_plan *plan, int stage, double bytes) {
+    const double others = plan->replicas[stage] - 1, home_bps = narrowest_bps(plan, stage);
+    const double link_bps = plan->emulate.rate_bps * others;
+    const double link_s = link_bps > 0 ? 8.0 * bytes / link_bps : 0.0;
+    const double home_s = home_bps > 0 ? 8.0 * bytes / home_bps : 0.0;
+    return others < 1 ? 0.0 : fmax(link_s, home_s) + 2e-9 * (double)plan->emulate.delay_ns;
+}
+
+double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
+                               double step_s) {
+    const strait_outer_schedule *s = &plan->outer.schedule;
+    const double shown_s = exchange_s(plan, stage, bytes) - s->overlap * step_s;
+    return shown_s > 0.0 ? shown_s * s->fragments / (double)s->sync_every : 0.0;
 }

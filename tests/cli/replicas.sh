@@ -81,6 +81,16 @@ runs plan run.yaml --gflops 0.001 --json $four --set stages.replicas=2
 pair=$(sed 's/.*"tokens_per_s": \([0-9.e+]*\).*/\1/' "$OUT")
 awk "BEGIN { exit !($pair > 1.5 * $alone) }" || fail "two replicas plan $pair tokens/s, one $alone"
 
+# It knows the home of each replica, and what one more machine would bring.
+homes='--set stages.count=3 --set stages.groups=16 --set train.batch_tokens=8192 --set stages.microbatch=8 --set link.emulate.up=[80mbit,1mbit,80mbit]
+    --set link.emulate.down=80mbit --gflops 1000'
+runs plan run.yaml $homes
+says "$OUT" 'home   stage 1: 1 Mb/s up [0-9]*% busy, 80 Mb/s down' 'limit  serialisation, most on stage 1' \
+    'more   one more machine, as a replica of stage 1: 1\.'
+runs plan run.yaml --json $homes
+says "$OUT" '"more": {"stage": 1, "gain": 1\.'
+refuses 2 'link.emulate.up has 2 rates for 3 stages' plan run.yaml $homes --set link.emulate.up=1mbit,2mbit
+
 # What cannot be is refused before anything starts.
 refuses 2 'stages.replicas has 3 numbers for 4 stages' train run.yaml --out bad $four --set 'stages.replicas=[1,2,1]'
 refuses 2 '9 replicas of a stage cannot share 8 groups' train run.yaml --out bad $four --set stages.replicas=9

@@ -1,0 +1,152 @@
+#include "plan_members.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double slack = 0.02; // windows that cost less than this suffice
+
+static strait_err simulate(const strait_limits_members *members, strait_members_use *use,
+                           double *seconds) {
+    return strait_members_simulate(&members->spec, use, seconds);
+}
+
+static void describe(const strait_plan_view *view, strait_limits_members *out) {
+    strait_limits_members_init(view->plan, view->pipe, view->windows, view->n_values, out);
+}
+
+strait_err strait_plan_members_windows(const strait_plan_view *view) {
+    static strait_limits_members members;
+    describe(view, &members);
+    STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
+    for (int i = 0; i < view->plan->n_stages; i++)
+        view->windows[i] = members.stages[i].window;
+    return STRAIT_OK;
+}
+
+strait_err strait_plan_members_predict(const strait_plan_view *view, strait_plan_members *out) {
+    static strait_limits_members members;
+    double computed = 0.0, reduced = 0.0;
+    describe(view, &members);
+    STRAIT_TRY(simulate(&members, out->use, &out->seconds));
+    for (int i = 0; i < view->plan->n_members; i++) {
+        computed = fmax(computed, out->use[i].computed_s);
+        reduced = fmax(reduced, out->use[i].reduced_s);
+    }
+    out->reduce_s = reduced - computed;
+    return STRAIT_OK;
+}
+
+/* How busy the busiest part of a member is, in seconds: its processor or one of its wires. */
+static double load_of(const strait_members_use *use) {
+    return fmax(use->busy_s, fmax(use->up_s, use->down_s));
+}
+
+static int busiest_stage(const strait_run_plan *plan, const strait_members_use *use,
+                         double (*load)(const strait_members_use *)) {
+    int most = 0, stage, replica;
+    for (int i = 1; i < plan->n_members; i++)
+        if (load(&use[i]) > load(&use[most])) most = i;
+    strait_run_plan_locate(plan, most, &stage, &replica);
+    return stage;
+}
+
+static double computing(const strait_members_use *use) {
+    return use->busy_s;
+}
+
+static double sending(const strait_members_use *use) {
+    return fmax(use->up_s, use->down_s);
+}
+
+/* Removes one cost from a run. */
+static void remove_cost(strait_limits_members *m, strait_limit_kind kind) {
+    static const double unlimited[STRAIT_RUN_MEMBERS];
+    for (int i = 0; i < m->spec.n_stages; i++) {
+        strait_pipe_link *link = &m->links[i];
+        if (kind == STRAIT_LIMIT_COMPUTE) m->stages[i].cost = (strait_pipe_stage){0};
+        if (kind == STRAIT_LIMIT_SERIALISATION) link->forward_bps = link->backward_bps = 0.0;
+        if (kind == STRAIT_LIMIT_PROPAGATION) link->delay_s = 0.0;
+        if (kind == STRAIT_LIMIT_CODEC) link->codec_s = 0.0;
+    }
+    if (kind == STRAIT_LIMIT_SERIALISATION) m->spec.up_bps = m->spec.down_bps = unlimited;
+}
+
+strait_err strait_plan_members_limit(const strait_plan_view *view, strait_limit *out) {
+    static const strait_limit_kind kinds[] = {STRAIT_LIMIT_COMPUTE, STRAIT_LIMIT_SERIALISATION,
+                                              STRAIT_LIMIT_PROPAGATION, STRAIT_LIMIT_CODEC};
+    static strait_limits_members members;
+    static strait_plan_members all;
+    strait_limit found = {0};
+    STRAIT_TRY(strait_plan_members_predict(view, &all));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double without = 0.0;
+        describe(view, &members);
+        remove_cost(&members, kinds[i]);
+        STRAIT_TRY(simulate(&members, NULL, &without));
+        found.saved[kinds[i]] = fmax(0.0, all.seconds - without);
+        if (found.saved[kinds[i]] > found.saved[found.kind]) found.kind = kinds[i];
+    }
+    found.where = busiest_stage(view->plan, all.use,
+                                found.kind == STRAIT_LIMIT_COMPUTE ? computing : sending);
+    *out = found;
+    return STRAIT_OK;
+}
+
+/* The plan with one more replica of a stage, at a home like that of the first. Returns 0 where the
+ * stage cannot have one. */
+static int add_replica(const strait_run_plan *plan, int stage, strait_run_plan *out) {
+    const int first = strait_run_plan_member(plan, stage, 0);
+    const size_t behind = (size_t)(plan->n_members - first) * sizeof *plan->up_bps;
+    *out = *plan;
+    if (plan->n_members == STRAIT_RUN_MEMBERS || plan->replicas[stage] == STRAIT_RUN_REPLICAS ||
+        plan->replicas[stage] == plan->groups.n_groups)
+        return 0;
+    memcpy(out->up_bps + first + 1, plan->up_bps + first, behind);
+    memcpy(out->down_bps + first + 1, plan->down_bps + first, behind);
+    out->replicas[stage]++;
+    out->n_members++;
+    out->groups = strait_groups_make(plan->groups.n_microbatches, plan->groups.n_groups,
+                                     strait_run_plan_replicas_max(out));
+    return 1;
+}
+
+static strait_err seconds_with(const strait_plan_view *view, int stage, double *out) {
+    static strait_run_plan plan;
+    static strait_limits_members members;
+    strait_pipe_stage stages[STRAIT_RUN_STAGES];
+    strait_pipe pipe = *view->pipe;
+    if (!add_replica(view->plan, stage, &plan)) return STRAIT_OK;
+    memcpy(stages, pipe.stages, (size_t)pipe.n_stages * sizeof *stages);
+    const double share = (double)view->plan->replicas[stage] / plan.replicas[stage];
+    stages[stage].forward_s *= share;
+    stages[stage].input_s *= share;
+    stages[stage].weights_s *= share;
+    pipe.stages = stages;
+    const strait_plan_view wider = {&plan, &pipe, view->n_values, view->windows};
+    describe(&wider, &members);
+    STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
+    return simulate(&members, NULL, out);
+}
+
+/* A stage that is not among the busiest gains nothing by another replica. */
+strait_err strait_plan_members_more(const strait_plan_view *view, strait_plan_more *out) {
+    static strait_plan_members now;
+    const strait_run_plan *plan = view->plan;
+    double best = INFINITY, most = 0.0;
+    *out = (strait_plan_more){.stage = -1, .gain = 1.0};
+    if (plan->staleness > 0) return STRAIT_OK; // the simulation of members knows no late updates
+    if (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
+        return STRAIT_OK;
+    STRAIT_TRY(strait_plan_members_predict(view, &now));
+    for (int i = 0; i < plan->n_members; i++)
+        most = fmax(most, load_of(&now.use[i]));
+    for (int i = 0; i < plan->n_stages; i++) {
+        double seconds = INFINITY;
+        if (load_of(&now.use[strait_run_plan_member(plan, i, 0)]) < 0.7 * most) continue;
+        STRAIT_TRY(seconds_with(view, i, &seconds));
+        if (seconds >= best) continue;
+        best = seconds;
+        *out = (strait_plan_more){.stage = i, .gain = now.seconds / seconds};
+    }
+    return STRAIT_OK;
+}
