@@ -16,6 +16,7 @@ struct strait_kernel_set {
     struct strait_subspace_kernels subspace;
     struct strait_token_gate_kernels token_gates;
     struct strait_autoencoder_kernels autoencoder;
+    struct strait_group_kernels groups;
 };
 
 /* Points set->base to every optional table of the set. The set must not move afterwards. */
@@ -28,4 +29,5 @@ static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
     set->base.subspace = &set->subspace;
     set->base.token_gates = &set->token_gates;
     set->base.autoencoder = &set->autoencoder;
+    set->base.groups = &set->groups;
 }

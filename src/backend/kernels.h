@@ -197,6 +197,7 @@ struct strait_kernels {
     const struct strait_subspace_kernels *subspace;
     const struct strait_token_gate_kernels *token_gates;
     const struct strait_autoencoder_kernels *autoencoder;
+    const struct strait_group_kernels *groups;
 };
 
 #ifdef __cplusplus

@@ -29,6 +29,7 @@ enum strait_kernel_need {
     STRAIT_NEEDS_SUBSPACE = 1 << 5,
     STRAIT_NEEDS_TOKEN_GATES = 1 << 6,
     STRAIT_NEEDS_AUTOENCODER = 1 << 7,
+    STRAIT_NEEDS_GROUPS = 1 << 8,
 };
 
 /* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
@@ -146,6 +147,26 @@ struct strait_autoencoder_kernels {
                                  strait_tensor x, int64_t first);
     /* Backward through a norm and the silu after it. Either type. */
     strait_err (*norm_silu_back)(struct strait_stream *s, const strait_norm_silu_grads *at);
+};
+
+/* Updates of several matrices of one shape at a time: optimizer muon. All tensors are f32. A group
+ * of n matrices is one tensor of n times as many rows. */
+struct strait_group_kernels {
+    /* m = b m + (1 - b) g, u = b m + (1 - b) g with the new m; g = grad scale[0]. Where the norm,
+     * scale[1], is non-finite, m stays as it is and u becomes 0. */
+    strait_err (*momentum)(struct strait_stream *s, strait_tensor u, strait_tensor m,
+                           strait_tensor grad, strait_tensor scale, float b);
+    /* x_i = x_i / (sqrt(totals[i]) + epsilon); totals [n x 1]. */
+    strait_err (*normalise)(struct strait_stream *s, strait_tensor x, strait_tensor totals,
+                            float epsilon);
+    /* y_i = alpha op(a_i) op(b_i) + beta c_i for n matrices each; c may be y, and is absent where
+     * beta is 0. The bits of y_i depend on a_i, b_i, c_i and their shapes, not on n. */
+    strait_err (*multiply)(struct strait_stream *s, strait_tensor y, strait_tensor c,
+                           strait_tensor a, strait_tensor b, int n, strait_matmul_params params);
+    /* weight = keep weight - rate u; copy, bf16 or absent, receives it rounded. Where the norm,
+     * scale[1], is non-finite, nothing is written. */
+    strait_err (*apply)(struct strait_stream *s, strait_tensor weight, strait_tensor copy,
+                        strait_tensor u, strait_tensor scale, float keep, float rate);
 };
 
 #ifdef __cplusplus

@@ -13,7 +13,8 @@ enum {
     MICROBATCHES_PER_STAGE = 4,       // keeps filling and draining a small part of a step
     MICROBATCHES_MAX = 65535,         // a frame has 16 bits for the number of a microbatch
     DEVICE_MICROBATCH_TOKENS = 16384, // the same for a GPU, which needs more parallel work
-    DEVICE_LOGIT_BYTES = 512 << 20    // of logits at a time on a GPU
+    DEVICE_LOGIT_BYTES = 512 << 20,   // of logits at a time on a GPU
+    DEVICE_GROUP_VALUES = 16 << 20    // of matrices that Muon updates together on a GPU
 };
 
 /* Copies every option that the table names a member of the shape for. */
@@ -45,11 +46,17 @@ static strait_optim_group matrices_at(const strait_run *run, double rate) {
         .weight_decay = (float)(run->train.weight_decay * (run->train.learning_rate / rate))};
 }
 
+/* Sizes of microbatches and logits depend on the device; names of other backends count as GPUs. */
+static int is_on_cpu(const strait_run *run) {
+    return strcmp(run->device.kind, "cpu") == 0;
+}
+
 static strait_optim_spec make_optim(const strait_run *run) {
     const float table_decay = (float)run->train.embedding_weight_decay;
     strait_optim_spec spec = {
         .ops = strait_optimizers[run->train.optimizer],
         .max_norm = run->train.clip,
+        .group_values = is_on_cpu(run) ? 0 : DEVICE_GROUP_VALUES,
         .groups =
             {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
              [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run, run->train.residual_out_learning_rate),
@@ -83,11 +90,6 @@ static strait_lr_schedule make_lr_schedule(const strait_run *run) {
                                 .warmup = run->train.warmup,
                                 .decay_steps = run->train.decay_steps,
                                 .final = (float)run->train.final_learning_rate};
-}
-
-/* Sizes of microbatches and logits depend on the device; names of other backends count as GPUs. */
-static int is_on_cpu(const strait_run *run) {
-    return strcmp(run->device.kind, "cpu") == 0;
 }
 
 /* The largest divisor of `sequences` that keeps a microbatch within what suits the device and,

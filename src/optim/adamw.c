@@ -13,10 +13,10 @@ static int describe_states(const strait_optim_spec *spec, const strait_param *pa
     return 2;
 }
 
-strait_err strait_adamw_plan(void *scratch, const strait_optim_update *updates, int n,
-                             struct strait_slab *slab) {
+strait_err strait_adamw_plan(void *scratch, const strait_optim_spec *spec,
+                             const strait_optim_update *updates, int n, struct strait_slab *slab) {
     struct strait_adamw_scratch *adamw = scratch;
-    (void)updates;
+    (void)spec, (void)updates;
     (void)slab; // the kernel works in place
     return strait_alloc((size_t)n, sizeof *adamw->items, "AdamW updates", (void **)&adamw->items);
 }

@@ -18,8 +18,8 @@ struct strait_adamw_scratch {
 };
 
 /* The slots of the table with these names; states[0] is m, states[1] is v. */
-strait_err strait_adamw_plan(void *scratch, const strait_optim_update *updates, int n,
-                             struct strait_slab *slab);
+strait_err strait_adamw_plan(void *scratch, const strait_optim_spec *spec,
+                             const strait_optim_update *updates, int n, struct strait_slab *slab);
 void strait_adamw_release(void *scratch);
 strait_err strait_adamw_step(void *scratch, const strait_optim_step *at,
                              const strait_optim_update *updates, int n);

@@ -4,9 +4,12 @@
  *   u = N(b m + (1 - b) g)          Nesterov's look-ahead; N of newton_schulz.h
  *   w = (1 - rate decay) w - rate sqrt(max(1, rows / cols)) u
  *
- * b rises linearly from momentum_start to momentum over momentum_warmup steps. */
+ * b rises linearly from momentum_start to momentum over momentum_warmup steps.
+ *
+ * Matrices of one shape are updated together, as many as spec.group_values allows: the products of
+ * a single one are too small for a GPU. The bits do not depend on it. */
+#include "base/alloc.h"
 #include "optim/adamw.h"
-#include "optim/axpby.h"
 #include "optim/newton_schulz.h"
 #include "optim/optimizer_ops.h"
 
@@ -14,8 +17,8 @@
 
 struct muon {
     struct strait_newton_schulz ns;
-    strait_tensor u;   // the update; as large as the largest matrix
-    strait_tensor one; // [1 x 1]: a factor of 1 for axpby
+    strait_tensor u;                  // the updates; as large as the largest group of matrices
+    const strait_optim_update **left; // of a step, those not updated yet; NULL: done
 };
 
 /* Tables, the head and gains are left to AdamW, as Muon's authors do. So is a single row or column:
@@ -47,14 +50,36 @@ static int describe_states(const strait_optim_spec *spec, const strait_param *pa
     return 1;
 }
 
-static strait_err plan(void *scratch, const strait_optim_update *updates, int n,
-                       struct strait_slab *slab) {
+/* How many matrices of this shape are updated at a time. */
+static int group_of(const strait_optim_spec *spec, strait_tensor weight) {
+    const int64_t n = spec->group_values / (weight.rows * weight.cols);
+    if (n < 1) return 1;
+    return n < STRAIT_NEWTON_SCHULZ_MOST ? (int)n : STRAIT_NEWTON_SCHULZ_MOST;
+}
+
+static int is_alike(strait_tensor a, strait_tensor b) {
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+static strait_err plan(void *scratch, const strait_optim_spec *spec,
+                       const strait_optim_update *updates, int n, struct strait_slab *slab) {
     struct muon *muon = scratch;
-    for (int i = 0; i < n; i++)
-        strait_newton_schulz_reserve(&muon->ns, updates[i].weight.rows, updates[i].weight.cols);
+    STRAIT_TRY(strait_alloc((size_t)n, sizeof(void *), "updates of Muon", (void **)&muon->left));
+    for (int i = 0; i < n; i++) {
+        const strait_tensor w = updates[i].weight;
+        int n_alike = 0;
+        for (int j = 0; j < n; j++)
+            n_alike += is_alike(w, updates[j].weight);
+        const int most = group_of(spec, w);
+        strait_newton_schulz_reserve(&muon->ns, w.rows, w.cols, n_alike < most ? n_alike : most);
+    }
     STRAIT_TRY(strait_slab_add(slab, STRAIT_F32, 1, muon->ns.n_max, &muon->u));
-    STRAIT_TRY(strait_newton_schulz_plan(&muon->ns, slab));
-    return strait_slab_add(slab, STRAIT_F32, 1, 1, &muon->one);
+    return strait_newton_schulz_plan(&muon->ns, slab);
+}
+
+/* Only the list of updates. */
+static void release(void *scratch) {
+    strait_alloc_free(((struct muon *)scratch)->left);
 }
 
 /* b at a step, from 1. */
@@ -64,30 +89,53 @@ static float momentum_at(const strait_optim_spec *spec, int64_t step) {
                                               (double)(step - 1) / (double)spec->momentum_warmup);
 }
 
+/* Updates n matrices of one shape. */
 static strait_err update(struct muon *muon, const strait_optim_step *at,
-                         const strait_optim_update *p, float momentum) {
+                         const strait_optim_update *const *group, int n, float momentum) {
     struct strait_stream *s = at->stream;
-    const struct strait_kernels *kernels = s->backend->kernels;
-    const strait_tensor m = p->states[0];
-    const strait_tensor u = {muon->u.data, muon->u.dtype, p->weight.rows, p->weight.cols};
-    const strait_axpby_params average = {.alpha = 1 - momentum, .beta = momentum};
-    STRAIT_TRY(strait_axpby(s, m, p->grad, at->scale, average));
-    STRAIT_TRY(kernels->cast(s, u, m));
-    STRAIT_TRY(strait_axpby(s, u, p->grad, at->scale, average));
-    STRAIT_TRY(strait_newton_schulz(&muon->ns, s, u));
-    const float stretch = sqrtf(fmaxf(1, (float)p->weight.rows / (float)p->weight.cols));
-    STRAIT_TRY(kernels->fill(s, muon->one, 1));
-    STRAIT_TRY(strait_axpby(s, p->weight, u, muon->one,
-                            (strait_axpby_params){.alpha = -p->learning_rate * stretch,
-                                                  .beta = 1 - p->learning_rate * p->weight_decay}));
-    return p->copy.data != NULL ? kernels->cast(s, p->copy, p->weight) : STRAIT_OK;
+    const struct strait_group_kernels *kernels = s->backend->kernels->groups;
+    const int64_t rows = group[0]->weight.rows, cols = group[0]->weight.cols;
+    const strait_tensor u = {muon->u.data, muon->u.dtype, n * rows, cols};
+    const float stretch = sqrtf(fmaxf(1, (float)rows / (float)cols));
+    for (int i = 0; i < n; i++)
+        STRAIT_TRY(kernels->momentum(s, strait_tensor_rows(u, i * rows, rows), group[i]->states[0],
+                                     group[i]->grad, at->scale, momentum));
+    STRAIT_TRY(strait_newton_schulz(&muon->ns, s, u, n));
+    for (int i = 0; i < n; i++) {
+        const strait_optim_update *p = group[i];
+        STRAIT_TRY(kernels->apply(s, p->weight, p->copy, strait_tensor_rows(u, i * rows, rows),
+                                  at->scale, 1 - p->learning_rate * p->weight_decay,
+                                  p->learning_rate * stretch));
+    }
+    return STRAIT_OK;
+}
+
+/* The first matrix that is left and those like it, as many as fit. */
+static int take_group(struct muon *muon, const strait_optim_step *at, int first, int n,
+                      const strait_optim_update *group[STRAIT_NEWTON_SCHULZ_MOST]) {
+    const strait_tensor w = muon->left[first]->weight;
+    const int most = group_of(at->spec, w);
+    int count = 0;
+    for (int i = first; i < n && count < most; i++) {
+        if (muon->left[i] == NULL || !is_alike(w, muon->left[i]->weight)) continue;
+        group[count++] = muon->left[i];
+        muon->left[i] = NULL;
+    }
+    return count;
 }
 
 static strait_err step(void *scratch, const strait_optim_step *at,
                        const strait_optim_update *updates, int n) {
+    struct muon *muon = scratch;
     const float momentum = momentum_at(at->spec, at->step);
     for (int i = 0; i < n; i++)
-        STRAIT_TRY(update(scratch, at, &updates[i], momentum));
+        muon->left[i] = &updates[i];
+    for (int i = 0; i < n; i++) {
+        const strait_optim_update *group[STRAIT_NEWTON_SCHULZ_MOST] = {0};
+        if (muon->left[i] == NULL) continue;
+        const int count = take_group(muon, at, i, n, group);
+        STRAIT_TRY(update(muon, at, group, count, momentum));
+    }
     return STRAIT_OK;
 }
 
@@ -99,5 +147,7 @@ const struct strait_optimizer_ops strait_optimizer_muon = {
     .states = describe_states,
     .scratch_size = sizeof(struct muon),
     .plan = plan,
+    .release = release,
     .step = step,
+    .checks_norm = 1,
 };

@@ -1,4 +1,4 @@
-/* newton_schulz.h - brings all singular values of a matrix near 1, by matrix products alone.
+/* newton_schulz.h - brings all singular values of matrices near 1, by matrix products alone.
  *
  * N(X): X / (|X| + 1e-7), then eight times X = 2 X + (-1.5 A + 0.5 A A) X with A = X X^T, which
  * takes each singular value s to 2 s - 1.5 s^3 + 0.5 s^5: 1 is a fixed point, small values double.
@@ -11,19 +11,28 @@
 
 #include <stdint.h>
 
-/* Scratch on the device, shared by all matrices. Zeroed before the first reserve. */
-struct strait_newton_schulz {
-    strait_tensor y;      // as large as the largest matrix
-    strait_tensor a, b;   // square, with the largest of the smaller sides
-    strait_tensor total;  // [1 x 1], sum of squares
-    int64_t n_max, k_max; // values of the largest matrix; largest of the smaller sides
+enum {
+    STRAIT_NEWTON_SCHULZ_MOST = 64 // matrices at a time
 };
 
-/* Makes the scratch large enough for a matrix of this shape. After the last reserve, call plan once
- * to add the scratch to the slab; `ns` must not move until the slab is committed. */
-void strait_newton_schulz_reserve(struct strait_newton_schulz *ns, int64_t rows, int64_t cols);
+/* Scratch on the device, shared by all matrices. Zeroed before the first reserve. */
+struct strait_newton_schulz {
+    strait_tensor y;      // as large as the largest group of matrices
+    strait_tensor a, b;   // one square per matrix, with the smaller side
+    strait_tensor totals; // [n x 1], sums of squares
+    /* Values of the largest group, of its squares, and matrices of the most numerous one. */
+    int64_t n_max, squares_max, count_max;
+};
+
+/* Makes the scratch large enough for n matrices of this shape at a time, n at most
+ * STRAIT_NEWTON_SCHULZ_MOST. After the last reserve, call plan once to add the scratch to the slab;
+ * `ns` must not move until the slab is committed. */
+void strait_newton_schulz_reserve(struct strait_newton_schulz *ns, int64_t rows, int64_t cols,
+                                  int n);
 strait_err strait_newton_schulz_plan(struct strait_newton_schulz *ns, struct strait_slab *slab);
 
-/* x = N(x), f32, of a reserved shape; x is not part of the scratch. */
+/* x = N(x) of each of n matrices, f32, which follow each other in the rows of x; as many of this
+ * shape as were reserved, or fewer. x is not part of the scratch. The result of a matrix does not
+ * depend on the others. */
 strait_err strait_newton_schulz(struct strait_newton_schulz *ns, struct strait_stream *s,
-                                strait_tensor x);
+                                strait_tensor x, int n);

@@ -159,7 +159,8 @@ static strait_err plan_tensors(struct strait_optimizer *opt) {
     for (int r = 0; r < N_RULES; r++) {
         const struct rule *rule = &opt->rules[r];
         if (rule->n > 0 && rule->ops->plan != NULL)
-            STRAIT_TRY(rule->ops->plan(rule->scratch, rule->updates, rule->n, &opt->slab));
+            STRAIT_TRY(
+                rule->ops->plan(rule->scratch, &opt->spec, rule->updates, rule->n, &opt->slab));
     }
     return STRAIT_OK;
 }

@@ -42,9 +42,10 @@ typedef struct strait_optim_spec {
     const struct strait_optimizer_ops *ops;
     float beta1, beta2, epsilon; // decay of moment estimates, and what avoids division by zero
     strait_row_moments row_moments;
-    float momentum, momentum_start;               // of momentum methods
-    int64_t momentum_warmup;                      // steps from momentum_start to momentum
-    double max_norm;                              // of all gradients together; 0 never clips
+    float momentum, momentum_start; // of momentum methods
+    int64_t momentum_warmup;        // steps from momentum_start to momentum
+    int64_t group_values; // muon: values of the matrices that are updated together; 0: one matrix
+    double max_norm;      // of all gradients together; 0 never clips
     strait_optim_group groups[STRAIT_ROLE_COUNT]; // by the role of the parameter
     /* Parameters with a name like one of these never learn. Patterns of a shell, separated by
      * commas; a star matches any characters. */

@@ -69,8 +69,8 @@ struct strait_optimizer_ops {
      * does not change. `plan` adds device tensors for updates like these n to the slab; `release`
      * frees what plan allocated on the host, also after plan failed. */
     size_t scratch_size;
-    strait_err (*plan)(void *scratch, const strait_optim_update *updates, int n,
-                       struct strait_slab *slab);
+    strait_err (*plan)(void *scratch, const strait_optim_spec *spec,
+                       const strait_optim_update *updates, int n, struct strait_slab *slab);
     void (*release)(void *scratch);
 
     /* Queues one step for n parameters, n >= 1: reads grad times at->scale[0], changes weight,

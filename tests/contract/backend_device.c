@@ -138,6 +138,7 @@ static void provides_every_kernel(void **state) {
             {rig.k->subspace, sizeof *rig.k->subspace},
             {rig.k->token_gates, sizeof *rig.k->token_gates},
             {rig.k->autoencoder, sizeof *rig.k->autoencoder},
+            {rig.k->groups, sizeof *rig.k->groups},
         };
         for (size_t t = 0; t < COUNT(tables); t++) {
             any entries[sizeof(struct strait_kernels) / sizeof(any)];

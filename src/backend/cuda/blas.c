@@ -159,6 +159,10 @@ static strait_err create_plan(struct strait_stream *s, struct strait_cuda_plan *
     cublasLtMatmulHeuristicResult_t proposals[STRAIT_CUDA_BLAS_PROPOSALS] = {0};
     int n = 0, chosen = 0;
     STRAIT_TRY(strait_cuda_blas_check(be, describe(be, plan), "matmul"));
+    /* The same algorithm for any number of matrices: bits must not depend on it. */
+    strait_cuda_factors usual = f;
+    usual.n = STRAIT_CUDA_BLAS_MANY;
+    STRAIT_TRY(strait_cuda_blas_check(be, strait_cuda_blas_set_call(blas, plan, usual), "matmul"));
     STRAIT_TRY(
         strait_cuda_blas_check(be, prefer(&blas->table, &preference, &plan->product), "matmul"));
     const cublasStatus_t status = blas->table.cublasLtMatmulAlgoGetHeuristic(

@@ -15,6 +15,7 @@
     X(cublasLtMatmulDescInit_internal)       \
     X(cublasLtMatmulDescSetAttribute)        \
     X(cublasLtMatrixLayoutInit_internal)     \
+    X(cublasLtMatrixLayoutSetAttribute)      \
     X(cublasLtMatmulPreferenceInit_internal) \
     X(cublasLtMatmulPreferenceSetAttribute)  \
     X(cublasLtMatmulAlgoGetHeuristic)        \
@@ -37,7 +38,7 @@ enum strait_cuda_product_field {
     STRAIT_CUDA_TF32, // f32 factors may be rounded
     STRAIT_CUDA_TRANSPOSE_A,
     STRAIT_CUDA_TRANSPOSE_B,
-    STRAIT_CUDA_ADDS,    // beta is not 0
+    STRAIT_CUDA_ADDS,    // bit 0: beta is not 0; bit 1: of many matrices, however many
     STRAIT_CUDA_ALIGN_A, // bytes, at most STRAIT_CUDA_BLAS_ALIGN
     STRAIT_CUDA_ALIGN_B,
     STRAIT_CUDA_ALIGN_Y,
@@ -47,6 +48,9 @@ enum strait_cuda_product_field {
 _Static_assert((int)STRAIT_CUDA_FIELDS == (int)STRAIT_CUDA_TUNE_NUMBERS,
                "a tuning record identifies a product");
 
+/* Bit 1 of STRAIT_CUDA_ADDS. */
+#define STRAIT_CUDA_IS_MANY 2
+
 typedef struct strait_cuda_product {
     int64_t at[STRAIT_CUDA_FIELDS];
 } strait_cuda_product;
@@ -55,6 +59,7 @@ enum {
     STRAIT_CUDA_BLAS_ALIGN = 16,                 // bytes: the widest access of any algorithm
     STRAIT_CUDA_BLAS_PLANS = 1024,               // slots of the hash table of plans
     STRAIT_CUDA_BLAS_PROPOSALS = 8,              // algorithms that are timed per product
+    STRAIT_CUDA_BLAS_MANY = 8,                   // matrices for which an algorithm is chosen
     STRAIT_CUDA_BLAS_SPACE = STRAIT_CUDA_SCRATCH // workspace, the same for every product
 };
 
@@ -85,7 +90,15 @@ typedef struct strait_cuda_factors {
     void *y;
     const void *a, *b;
     float alpha, beta;
+    const void *c; // what beta multiplies; NULL: y
+    int n;         // matrices, where the product is one of many
 } strait_cuda_factors;
+
+/* Tells the plan what differs from call to call besides addresses: how many matrices there are, if
+ * it is a product of many. */
+cublasStatus_t strait_cuda_blas_set_call(const struct strait_cuda_blas *blas,
+                                         const struct strait_cuda_plan *plan,
+                                         strait_cuda_factors f);
 
 /* Queues a planned product with one algorithm. */
 strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,

@@ -10,6 +10,37 @@ enum {
  * not decide. */
 static const double clearly = 0.97;
 
+/* Matrices of a group follow each other in memory. */
+static cublasStatus_t set_count(const struct strait_cuda_blas *blas,
+                                const struct strait_cuda_plan *plan, int32_t n) {
+    const int64_t *p = plan->product.at;
+    const int64_t m = p[STRAIT_CUDA_M], cols = p[STRAIT_CUDA_N], k = p[STRAIT_CUDA_K];
+    const struct {
+        const cublasLtMatrixLayoutOpaque_t *layout;
+        int64_t stride;
+    } each[] = {{&plan->a, m * k}, {&plan->b, k * cols}, {&plan->y, m * cols}};
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof each / sizeof *each && status == CUBLAS_STATUS_SUCCESS; i++) {
+        const cublasLtMatrixLayout_t layout = (cublasLtMatrixLayout_t)each[i].layout;
+        status = blas->table.cublasLtMatrixLayoutSetAttribute(
+            layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = blas->table.cublasLtMatrixLayoutSetAttribute(
+                layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &each[i].stride,
+                sizeof each[i].stride);
+    }
+    return status;
+}
+
+/* A plan serves many calls: it is told again each time, which only writes into host memory. */
+cublasStatus_t strait_cuda_blas_set_call(const struct strait_cuda_blas *blas,
+                                         const struct strait_cuda_plan *plan,
+                                         strait_cuda_factors f) {
+    if ((plan->product.at[STRAIT_CUDA_ADDS] & STRAIT_CUDA_IS_MANY) == 0)
+        return CUBLAS_STATUS_SUCCESS;
+    return set_count(blas, plan, f.n);
+}
+
 strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,
                                 const cublasLtMatmulAlgo_t *algorithm, strait_cuda_factors f) {
     const struct strait_cuda_blas *blas = strait_cuda_of(s->backend)->blas;
@@ -17,9 +48,12 @@ strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cud
     void *space = NULL;
     STRAIT_TRY(strait_cuda_enter(s, &stream));
     STRAIT_TRY(strait_cuda_scratch(s, STRAIT_CUDA_BLAS_SPACE, &space));
+    STRAIT_TRY(
+        strait_cuda_blas_check(s->backend, strait_cuda_blas_set_call(blas, plan, f), "matmul"));
+    const void *c = f.c != NULL ? f.c : f.y;
     const cublasStatus_t status = blas->table.cublasLtMatmul(
         blas->handle, (cublasLtMatmulDesc_t)&plan->params, &f.alpha, f.b,
-        (cublasLtMatrixLayout_t)&plan->b, f.a, (cublasLtMatrixLayout_t)&plan->a, &f.beta, f.y,
+        (cublasLtMatrixLayout_t)&plan->b, f.a, (cublasLtMatrixLayout_t)&plan->a, &f.beta, c,
         (cublasLtMatrixLayout_t)&plan->y, f.y, (cublasLtMatrixLayout_t)&plan->y, algorithm, space,
         STRAIT_CUDA_BLAS_SPACE, stream);
     return strait_cuda_blas_check(s->backend, status, "matmul");
@@ -58,7 +92,8 @@ strait_err strait_cuda_blas_time(struct strait_stream *s, const struct strait_cu
                                  const cublasLtMatmulHeuristicResult_t *proposals, int n,
                                  strait_cuda_factors f, int *out) {
     const int64_t *p = plan->product.at;
-    const size_t bytes = (size_t)(p[STRAIT_CUDA_M] * p[STRAIT_CUDA_N]) *
+    const size_t count = (p[STRAIT_CUDA_ADDS] & STRAIT_CUDA_IS_MANY) != 0 ? (size_t)f.n : 1;
+    const size_t bytes = count * (size_t)(p[STRAIT_CUDA_M] * p[STRAIT_CUDA_N]) *
                          strait_dtype_bytes((strait_dtype)p[STRAIT_CUDA_TO]);
     CUdeviceptr spare = 0; // replaces y, to which every timed run would add
     STRAIT_TRY(strait_cuda_alloc(s->backend, bytes, &spare));

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    STRAIT_CUDA_MODULES = 24, // most members of the module file: one per .cu file
+    STRAIT_CUDA_MODULES = 32, // most members of the module file: one per .cu file
     STRAIT_CUDA_KERNELS = 512 // hash table size: a power of two, at least twice the kernels
 };
 
@@ -116,3 +116,4 @@ void strait_cuda_conv(struct strait_kernel_set *set);
 void strait_cuda_columns(struct strait_kernel_set *set);
 void strait_cuda_log_scale(struct strait_kernel_set *set);
 void strait_cuda_autoencoder(struct strait_kernel_set *set);
+void strait_cuda_groups(struct strait_kernel_set *set);

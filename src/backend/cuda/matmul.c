@@ -63,7 +63,8 @@ static strait_err multiply_plainly(struct strait_stream *s, strait_tensor y, str
 static strait_err multiply(struct strait_stream *s, strait_tensor y, strait_tensor a,
                            strait_tensor b, strait_matmul_params params) {
     const strait_cuda_product product = product_of(s->backend, y, a, b, params);
-    const strait_cuda_factors factors = {y.data, a.data, b.data, params.alpha, params.beta};
+    const strait_cuda_factors factors = {
+        .y = y.data, .a = a.data, .b = b.data, .alpha = params.alpha, .beta = params.beta};
     const struct strait_cuda_plan *plan = NULL;
     STRAIT_TRY(strait_cuda_use(s->backend));
     STRAIT_TRY(strait_cuda_blas_plan(s, &product, factors, &plan));

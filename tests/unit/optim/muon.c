@@ -142,11 +142,84 @@ static void default_learning_rates_depend_on_the_role(void **state) {
     CHECK_NEAR(strait_optimizer_default_learning_rate(muon, STRAIT_ROLE_MATRIX, 0.02, 7), 0.02, 0);
 }
 
+static const rig_shape many[] = {{STRAIT_ROLE_MATRIX, 7, 5},   {STRAIT_ROLE_MATRIX, 5, 7},
+                                 {STRAIT_ROLE_MATRIX, 7, 5},   {STRAIT_ROLE_GAIN, 1, 5},
+                                 {STRAIT_ROLE_BOUNDARY, 7, 5}, {STRAIT_ROLE_RESIDUAL_OUT, 5, 7},
+                                 {STRAIT_ROLE_MATRIX, 7, 5}};
+
+enum {
+    N_MANY = sizeof many / sizeof *many
+};
+
+/* The weights after three steps, with groups of so many values. */
+static void train_many(int64_t group_values, float *out) {
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    strait_optim_spec spec = rig_spec("muon");
+    spec.group_values = group_values;
+    spec.max_norm = 0.5;
+    rig_open(&rig, 2, many, N_MANY);
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, N_MANY, &opt));
+    for (int step = 1; step <= 3; step++) {
+        rig_gradients(&rig, step);
+        rig_step(&rig, opt, step, 1);
+    }
+    for (int i = 0; i < N_MANY; i++) {
+        const int64_t n = rig_count(rig.params[i].value);
+        memcpy(out, rig_f32(rig.params[i].value), (size_t)n * sizeof *out);
+        out += n;
+    }
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+}
+
+static void groups_change_no_bit(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 35, 70, 110, 1000}; // one to four matrices of 35 values
+    float one[6 * 35 + 5], some[6 * 35 + 5];
+    train_many(0, one);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        train_many(sizes[i], some);
+        assert_memory_equal(some, one, sizeof one);
+    }
+}
+
+/* The caller does not wait for the norm, because a step checks it. */
+static void a_nonfinite_norm_changes_nothing(void **state) {
+    (void)state;
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    strait_optim_state m;
+    float before[35], moment[35];
+    strait_optim_spec spec = rig_spec("muon");
+    rig_open(&rig, 1, many, 1);
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
+    assert_true(strait_optimizer_checks_norm(opt));
+    rig_gradients(&rig, 1);
+    rig_step(&rig, opt, 1, 1);
+    CHECK_OK(strait_optimizer_state(opt, 0, &m));
+    memcpy(before, rig_f32(rig.params[0].value), sizeof before);
+    memcpy(moment, rig_f32(m.tensor), sizeof moment);
+    rig_gradients(&rig, 2);
+    rig_f32(rig.params[0].grad)[3] = INFINITY;
+    rig_step(&rig, opt, 2, 1);
+    assert_memory_equal(rig_f32(rig.params[0].value), before, sizeof before);
+    assert_memory_equal(rig_f32(m.tensor), moment, sizeof moment);
+    rig_gradients(&rig, 3);
+    rig_step(&rig, opt, 3, 1);
+    for (int i = 0; i < 35; i++)
+        assert_true(isfinite(rig_f32(rig.params[0].value)[i]));
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_match_the_definition),
         cmocka_unit_test(momentum_rises_linearly_over_the_warmup),
         cmocka_unit_test(default_learning_rates_depend_on_the_role),
+        cmocka_unit_test(groups_change_no_bit),
+        cmocka_unit_test(a_nonfinite_norm_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

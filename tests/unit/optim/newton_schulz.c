@@ -56,7 +56,7 @@ static void compose(float *out, const double *left, const double *right, const d
 static void open_scratch(struct rig *rig, struct strait_newton_schulz *ns,
                          struct strait_slab *slab) {
     rig_open(rig, 1, (rig_shape[]){{STRAIT_ROLE_MATRIX, SIDE, SIDE}}, 1);
-    strait_newton_schulz_reserve(ns, SIDE, SIDE);
+    strait_newton_schulz_reserve(ns, SIDE, SIDE, 1);
     CHECK_OK(strait_newton_schulz_plan(ns, slab));
     CHECK_OK(strait_slab_commit(slab, rig->backend));
 }
@@ -83,7 +83,7 @@ static void check_singular(int rows, int cols, int n_zero, double smallest) {
         if (i < k - n_zero) assert_true(values[i] > 0.9 && values[i] < 1.01);
     }
     compose(expected, left, right, values, rows, cols);
-    CHECK_OK(strait_newton_schulz(&ns, &rig.stream, (strait_tensor){x, STRAIT_F32, rows, cols}));
+    CHECK_OK(strait_newton_schulz(&ns, &rig.stream, (strait_tensor){x, STRAIT_F32, rows, cols}, 1));
     for (int i = 0; i < rows * cols; i++)
         CHECK_NEAR((double)x[i], (double)expected[i], 2e-5);
     strait_slab_fini(&slab);
@@ -114,7 +114,7 @@ static void zero_matrix_stays_zero(void **state) {
     struct strait_slab slab = {0};
     float x[12] = {0};
     open_scratch(&rig, &ns, &slab);
-    CHECK_OK(strait_newton_schulz(&ns, &rig.stream, (strait_tensor){x, STRAIT_F32, 3, 4}));
+    CHECK_OK(strait_newton_schulz(&ns, &rig.stream, (strait_tensor){x, STRAIT_F32, 3, 4}, 1));
     for (int i = 0; i < 12; i++)
         assert_true(x[i] == 0);
     strait_slab_fini(&slab);

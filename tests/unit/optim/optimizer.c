@@ -230,9 +230,9 @@ static void dry_run_reports_bytes_and_states(void **state) {
         size_t bytes;
         int n_states;
     } cases[] = {
-        {"adamw", 256 + 256 + 1024 + 1024, 2},      // totals, scale, m, v
-        {"adamw-rows", 256 + 256 + 1024 + 1024, 2}, // a matrix that no codec constrains
-        {"muon", 256 + 256 + 1024 + 2 * 1024 + 2 * 256 + 256 + 4, 1}, // m, x y, a b, two
+        {"adamw", 256 + 256 + 1024 + 1024, 2},                  // totals, scale, m, v
+        {"adamw-rows", 256 + 256 + 1024 + 1024, 2},             // a matrix that no codec constrains
+        {"muon", 256 + 256 + 1024 + 2 * 1024 + 2 * 256 + 4, 1}, // m, u y, a b, total
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct strait_optimizer *opt = NULL;
