@@ -186,12 +186,6 @@ static int has_valid_step(const strait_stage_command *command) {
     }
 }
 
-int strait_stage_command_needs_open(strait_stage_command_kind kind) {
-    return kind != STRAIT_COMMAND_CONNECT_PREV && kind != STRAIT_COMMAND_CONNECT_NEXT &&
-           kind != STRAIT_COMMAND_CONNECT_REPLICA && kind != STRAIT_COMMAND_OPEN &&
-           kind != STRAIT_COMMAND_TIME_PASSES && kind != STRAIT_COMMAND_LEAVE;
-}
-
 /* The struct is zeroed first, so that fields of other kinds read as nothing. */
 strait_err strait_stage_command_unpack(struct strait_msg *msg, strait_float_memory memory,
                                        strait_stage_command *out) {

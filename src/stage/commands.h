@@ -207,7 +207,11 @@ strait_err strait_stage_reply_send(struct strait_mesh *mesh, int peer,
                                    const strait_stage_reply *reply);
 
 /* Whether only a stage that was opened can execute it. */
-int strait_stage_command_needs_open(strait_stage_command_kind kind);
+static inline int strait_stage_command_needs_open(strait_stage_command_kind kind) {
+    return kind != STRAIT_COMMAND_CONNECT_PREV && kind != STRAIT_COMMAND_CONNECT_NEXT &&
+           kind != STRAIT_COMMAND_CONNECT_REPLICA && kind != STRAIT_COMMAND_OPEN &&
+           kind != STRAIT_COMMAND_TIME_PASSES && kind != STRAIT_COMMAND_LEAVE;
+}
 
 /* "gradients": for messages to people. */
 const char *strait_stage_command_name(strait_stage_command_kind kind);

@@ -34,6 +34,12 @@ runs_ranks 3 train run.yaml --out uneven $four --set 'stages.replicas=[1,2,1,3]'
 same_metrics straight uneven
 same_weights straight uneven
 
+# Late updates: two steps are under way at a time.
+runs train run.yaml --out late --set train.staleness=1
+runs_ranks 3 train run.yaml --out late-ranks $four --set train.staleness=1
+same_metrics late late-ranks
+same_weights late late-ranks
+
 # Errors are those of rank 0, and every rank ends.
 refuses_ranks 2 '3 ranks for 2 stages: start at most 2, or set stages.count ' \
     3 train run.yaml --out more --set stages.count=2
