@@ -24,8 +24,8 @@ static const strait_flag flags[] = {
     {"name", 0, STRAIT_FLAG_TEXT, &spec.model, "NAME",
      "the model's name in the API (default: the folder's)"},
     {"chat-template", 0, STRAIT_FLAG_TEXT, &spec.template, "TEXT",
-     "how a message becomes text, with {role} and {content} (default: ChatML if the tokenizer "
-     "has it)"},
+     "how messages become text: with {role} and {content}, or in Jinja (default: the model's "
+     "template, or ChatML if the tokenizer has it)"},
     {"batch", 0, STRAIT_FLAG_INT, &spec.n_sequences, "N",
      "requests to compute at a time (default 32)"},
     {"context", 0, STRAIT_FLAG_INT, &spec.n_positions, "N",

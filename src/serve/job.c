@@ -56,19 +56,18 @@ void strait_job_resume(struct strait_job *job) {
     MHD_resume_connection(job->connection);
 }
 
-/* The text to continue: the prompt, or the messages of a chat in the template. */
-static strait_err text_of(struct strait_job *job, const char **text, size_t *n) {
+/* The ids to continue: those of the prompt, or of the messages of a chat in the template. What a
+ * message spells never becomes a control token. */
+static strait_err ids_of(struct strait_job *job, const int32_t **ids, size_t *n) {
     struct strait_serve *s = job->serve;
-    if (!job->is_chat) {
-        *text = job->ask.prompt;
-        *n = strlen(job->ask.prompt);
-        return STRAIT_OK;
-    }
-    STRAIT_TRY(strait_chat_prompt(&s->chat, job->ask.messages, s->template));
-    *text = (const char *)s->chat.text.data;
-    *n = s->chat.text.n;
-    if (s->ending[0] != '\0') job->ask.stops[job->ask.n_stops++] = s->ending;
-    return STRAIT_OK;
+    struct strait_chat_template *chat = &s->chat;
+    if (!job->is_chat)
+        return strait_encoder_encode(s->encoder, job->ask.prompt, strlen(job->ask.prompt), 0, ids,
+                                     n);
+    STRAIT_TRY(strait_chat_template_prompt(chat, job->ask.messages));
+    if (chat->ending[0] != '\0') job->ask.stops[job->ask.n_stops++] = chat->ending;
+    return strait_encoder_encode_marked(s->encoder, chat->text.data, chat->marks.data, chat->text.n,
+                                        ids, n);
 }
 
 /* An empty prompt starts after an end of text. */
@@ -77,10 +76,8 @@ static strait_err encode(struct strait_job *job) {
     const int32_t end = strait_tokenizer_end(s->spec.trained->tokenizer);
     const int64_t most = s->spec.trained->use.n_positions;
     const int32_t *ids = NULL;
-    const char *text = NULL;
-    size_t n_bytes = 0, n = 0;
-    STRAIT_TRY(text_of(job, &text, &n_bytes));
-    STRAIT_TRY(strait_encoder_encode(s->encoder, text, n_bytes, 0, &ids, &n));
+    size_t n = 0;
+    STRAIT_TRY(ids_of(job, &ids, &n));
     if ((int64_t)n >= most)
         return STRAIT_FAIL(STRAIT_EDATA, "the prompt has %zu tokens, the context of the model %lld",
                            n, (long long)most);
@@ -101,13 +98,15 @@ static strait_err prepare(struct strait_job *job, unsigned *code) {
         return STRAIT_FAIL(STRAIT_EDATA, "there is no model \"%.100s\" here, only \"%s\"",
                            job->ask.model, s->spec.model);
     }
-    if (job->is_chat && s->template == NULL) {
+    if (job->is_chat && !strait_chat_template_is_usable(&s->chat)) {
         *code = MHD_HTTP_NOT_IMPLEMENTED;
         return STRAIT_FAIL(STRAIT_ENOTSUP,
-                           "this model has no chat template: use /v1/completions, or start the "
-                           "server with --chat-template");
+                           "%s: use /v1/completions, or start the server with --chat-template",
+                           s->chat.reason);
     }
-    STRAIT_TRY(encode(job));
+    const strait_err encoded = encode(job);
+    if (encoded == STRAIT_ENOTSUP) *code = MHD_HTTP_NOT_IMPLEMENTED;
+    STRAIT_TRY(encoded);
     if (!job->ask.has_seed)
         job->ask.sampling.seed = (uint64_t)job->created << 24 ^ (uint64_t)job->number;
     STRAIT_TRY(strait_completion_open(&job->completion, s->spec.trained->tokenizer, job->ask.stops,

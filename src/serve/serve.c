@@ -221,31 +221,12 @@ strait_err strait_serve_run(struct strait_serve *s, int (*must_stop)(void)) {
 
 /* ---- opening and closing ---- */
 
-/* ChatML needs no option where the tokenizer has its tokens. */
-static strait_err choose_template(struct strait_serve *s) {
-    const struct strait_tokenizer *tokenizer = s->spec.trained->tokenizer;
-    static const char begin[] = "<|im_start|>", end[] = "<|im_end|>";
-    s->template = s->spec.template;
-    if (s->template == NULL && strait_tokenizer_find(tokenizer, begin, sizeof begin - 1) >= 0 &&
-        strait_tokenizer_find(tokenizer, end, sizeof end - 1) >= 0)
-        s->template = strait_chat_chatml;
-    if (s->template == NULL) return STRAIT_OK;
-    STRAIT_TRY(strait_chat_check_template(s->template));
-    STRAIT_TRY(strait_chat_ending(&s->chat, s->template));
-    if (s->chat.text.n > STRAIT_STOP_BYTES_MAX)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "the end of the chat template is longer than %d bytes",
-                           STRAIT_STOP_BYTES_MAX);
-    if (s->chat.text.n > 0) memcpy(s->ending, s->chat.text.data, s->chat.text.n);
-    s->ending[s->chat.text.n] = '\0';
-    return STRAIT_OK;
-}
-
 static strait_err open_into(struct strait_serve *s) {
     const strait_serve_spec *spec = &s->spec;
     if (pthread_mutex_init(&s->lock, NULL) != 0 || pthread_cond_init(&s->wakes, NULL) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "a lock");
     s->has_lock = 1;
-    STRAIT_TRY(choose_template(s));
+    STRAIT_TRY(strait_chat_template_open(spec->trained, spec->template, &s->chat));
     STRAIT_TRY(strait_encoder_open(spec->trained->tokenizer, &s->encoder));
     STRAIT_TRY(strait_engine_open(
         spec->trained,
@@ -283,7 +264,7 @@ void strait_serve_close(struct strait_serve **serve) {
     if (s->listener.daemon != NULL) MHD_stop_daemon(s->listener.daemon);
     strait_engine_close(&s->engine);
     strait_encoder_close(&s->encoder);
-    strait_chat_fini(&s->chat);
+    strait_chat_template_close(&s->chat);
     if (s->has_lock) {
         (void)pthread_cond_destroy(&s->wakes);
         (void)pthread_mutex_destroy(&s->lock);

@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/embedded.h"
 #include "data/buffer.h"
-#include "data/text/chat.h"
 #include "infer/completion.h"
 #include "infer/engine.h"
 #include "monitor/listen.h"
+#include "serve/chat_template.h"
 #include "serve/request.h"
 #include "serve/serve.h"
 
@@ -63,10 +63,8 @@ struct strait_serve {
     strait_serve_spec spec;
     struct strait_listener listener;
     struct strait_engine *engine;
-    struct strait_encoder *encoder;         // of the http thread
-    strait_chat chat;                       // likewise
-    char ending[STRAIT_STOP_BYTES_MAX + 1]; // of an answer in a chat
-    const char *template;                   // NULL: chats are refused
+    struct strait_encoder *encoder;   // of the http thread
+    struct strait_chat_template chat; // likewise
     pthread_mutex_t lock;
     pthread_cond_t wakes;
     int has_lock;

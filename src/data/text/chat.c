@@ -13,6 +13,7 @@ static const char role_mark[] = "{role}";
 
 void strait_chat_fini(strait_chat *chat) {
     strait_alloc_free(chat->text.data);
+    strait_alloc_free(chat->marks.data);
     strait_alloc_free(chat->runs);
     *chat = (strait_chat){0};
 }
@@ -26,10 +27,22 @@ strait_err strait_chat_check_template(const char *text) {
                        at == NULL ? "nowhere" : "twice");
 }
 
+/* Where n more bytes come from. */
+static strait_err mark(strait_chat *chat, size_t n, int is_message) {
+    unsigned char marks[64];
+    memset(marks, is_message, sizeof marks);
+    for (size_t i = 0; i < n; i += sizeof marks)
+        STRAIT_TRY(
+            strait_buffer_append(&chat->marks, marks, n - i < sizeof marks ? n - i : sizeof marks));
+    return STRAIT_OK;
+}
+
 /* Adds text to the last run, or begins another one. */
-static strait_err add(strait_chat *chat, const char *text, size_t n, int is_trained) {
+static strait_err add(strait_chat *chat, const char *text, size_t n, int is_trained,
+                      int is_message) {
     if (n == 0) return STRAIT_OK;
     STRAIT_TRY(strait_buffer_append(&chat->text, text, n));
+    STRAIT_TRY(mark(chat, n, is_message));
     if (chat->n_runs == 0 || chat->runs[chat->n_runs - 1].is_trained != is_trained) {
         STRAIT_TRY(strait_buffer_reserve((void **)&chat->runs, &chat->capacity, chat->n_runs + 1,
                                          sizeof *chat->runs));
@@ -45,13 +58,13 @@ static strait_err add_template(strait_chat *chat, const char *at, const char *en
     while (at < end) {
         const int is_escape = *at == '\\' && at + 1 < end && (at[1] == 'n' || at[1] == 't');
         if (strncmp(at, role_mark, sizeof role_mark - 1) == 0) {
-            STRAIT_TRY(add(chat, json_string_value(role), json_string_length(role), is_trained));
+            STRAIT_TRY(add(chat, json_string_value(role), json_string_length(role), is_trained, 1));
             at += sizeof role_mark - 1;
         } else if (is_escape) {
-            STRAIT_TRY(add(chat, at[1] == 'n' ? "\n" : "\t", 1, is_trained));
+            STRAIT_TRY(add(chat, at[1] == 'n' ? "\n" : "\t", 1, is_trained, 0));
             at += 2;
         } else {
-            STRAIT_TRY(add(chat, at++, 1, is_trained));
+            STRAIT_TRY(add(chat, at++, 1, is_trained, 0));
         }
     }
     return STRAIT_OK;
@@ -68,7 +81,7 @@ static strait_err add_message(strait_chat *chat, const json_t *message, const ch
     const int is_trained = strcmp(json_string_value(role), "assistant") == 0;
     const char *mark = strstr(text, content_mark);
     STRAIT_TRY(add_template(chat, text, mark, role, 0));
-    STRAIT_TRY(add(chat, json_string_value(content), json_string_length(content), is_trained));
+    STRAIT_TRY(add(chat, json_string_value(content), json_string_length(content), is_trained, 1));
     mark += sizeof content_mark - 1;
     *is_any_trained |= is_trained && json_string_length(content) > 0;
     return add_template(chat, mark, mark + strlen(mark), role, is_trained);
@@ -98,14 +111,14 @@ static strait_err add_object(strait_chat *chat, const json_t *object, const char
                            "\"completion\"");
     if (json_string_length(completion) == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "\"completion\" is empty: nothing to train on");
-    STRAIT_TRY(add(chat, json_string_value(prompt), json_string_length(prompt), 0));
-    return add(chat, json_string_value(completion), json_string_length(completion), 1);
+    STRAIT_TRY(add(chat, json_string_value(prompt), json_string_length(prompt), 0, 1));
+    return add(chat, json_string_value(completion), json_string_length(completion), 1, 1);
 }
 
 strait_err strait_chat_parse(strait_chat *chat, const char *line, size_t n, const char *text) {
     json_error_t error;
     json_t *object = json_loadb(line, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-    chat->text.n = chat->n_runs = 0;
+    chat->text.n = chat->marks.n = chat->n_runs = 0;
     if (object == NULL) return STRAIT_FAIL(STRAIT_EDATA, "column %d: %s", error.column, error.text);
     const strait_err err = add_object(chat, object, text);
     json_decref(object);
@@ -114,7 +127,7 @@ strait_err strait_chat_parse(strait_chat *chat, const char *line, size_t n, cons
 
 strait_err strait_chat_prompt(strait_chat *chat, const json_t *messages, const char *text) {
     int is_any_trained = 0;
-    chat->text.n = chat->n_runs = 0;
+    chat->text.n = chat->marks.n = chat->n_runs = 0;
     if (!json_is_array(messages) || json_array_size(messages) == 0)
         return STRAIT_FAIL(STRAIT_EDATA, "\"messages\" is not a list of messages");
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -133,7 +146,7 @@ strait_err strait_chat_prompt(strait_chat *chat, const json_t *messages, const c
 strait_err strait_chat_ending(strait_chat *chat, const char *text) {
     const char *end = strstr(text, content_mark) + sizeof content_mark - 1;
     json_t *role = json_string("assistant");
-    chat->text.n = chat->n_runs = 0;
+    chat->text.n = chat->marks.n = chat->n_runs = 0;
     if (role == NULL) return STRAIT_FAIL(STRAIT_ENOMEM, "a role");
     const strait_err err = add_template(chat, end, end + strlen(end), role, 0);
     json_decref(role);

@@ -22,6 +22,7 @@ typedef struct strait_chat_run {
 /* A zeroed struct is empty and may be reused for any number of lines. */
 typedef struct strait_chat {
     strait_buffer text;
+    strait_buffer marks;   // per byte of the text 1 if a message has it, 0 if the template has it
     strait_chat_run *runs; // none is empty, neighbours differ in is_trained
     size_t n_runs, capacity;
 } strait_chat;

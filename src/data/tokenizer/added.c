@@ -51,7 +51,7 @@ int strait_added_find(const struct strait_tokenizer *t, int is_normalized,
         while (added->strips_right && end < n &&
                strait_utf8_is_space(strait_utf8_decode(text + end)))
             end += strait_utf8_length(text + end, n - end);
-        *out = (strait_added_match){start, end, added->id};
+        *out = (strait_added_match){start, end, at, at + added->content.n, added->id};
         return 1;
     }
     return 0;

@@ -6,7 +6,8 @@
 #include "data/tokenizer/internal.h"
 
 typedef struct strait_added_match {
-    size_t start, end; // including white space that the token strips (lstrip, rstrip)
+    size_t start, end;  // including white space that the token strips (lstrip, rstrip)
+    size_t first, last; // without it
     int32_t id;
 } strait_added_match;
 

@@ -26,8 +26,9 @@ struct strait_encoder {
     strait_buffer normalized[2];                 // outputs of normalizers, used alternately
     strait_buffer pieces[STRAIT_TEXT_STEPS_MAX]; // output of each pre-tokenizer that changes text
     place place;
-    int64_t n_dropped;            // characters without a token
-    strait_encoder_visitor visit; // NULL: encode words
+    const unsigned char *all_marks, *marks; // of the text and of the section; NULL: none
+    int64_t n_dropped;                      // characters without a token
+    strait_encoder_visitor visit;           // NULL: encode words
     void *visit_arg;
 };
 
@@ -184,18 +185,26 @@ static strait_err process_piece(void *arg, const unsigned char *text, size_t n) 
     return process_piece(&next, changed->data, changed->n);
 }
 
+/* Whether a special token would consist of bytes that must stay text. */
+static int is_marked(const struct strait_encoder *e, const strait_added_match *match) {
+    if (e->marks == NULL || !strait_tokenizer_is_special(e->t, match->id)) return 0;
+    return memchr(e->marks + match->first, 1, match->last - match->first) != NULL;
+}
+
 /* Processes normalised text, which may contain added tokens that are matched after normalisation.
- */
+ * Its bytes have no marks any more: where there are some, special tokens are not recognised. */
 static strait_err process_normalized(struct strait_encoder *e, const unsigned char *text,
                                      size_t n) {
     struct pending first = {e, 0};
-    size_t start = 0;
+    size_t start = 0, from = 0;
     strait_added_match match;
-    while (strait_added_find(e->t, 1, text, n, start, &match)) {
+    while (strait_added_find(e->t, 1, text, n, from, &match)) {
+        from = match.first + 1;
+        if (e->marks != NULL && strait_tokenizer_is_special(e->t, match.id)) continue;
         STRAIT_TRY(process_piece(&first, text + start, match.start - start));
         if (e->visit == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
         e->place = AFTER_TOKEN;
-        start = match.end;
+        start = from = match.end;
     }
     return process_piece(&first, text + start, n - start);
 }
@@ -217,13 +226,15 @@ static strait_err normalize(struct strait_encoder *e, const unsigned char *text,
 
 /* Processes well-formed UTF-8, which may contain added tokens that are matched as written. */
 static strait_err process_valid(struct strait_encoder *e, const unsigned char *text, size_t n) {
-    size_t start = 0;
+    size_t start = 0, from = 0;
     strait_added_match match;
-    while (strait_added_find(e->t, 0, text, n, start, &match)) {
+    while (strait_added_find(e->t, 0, text, n, from, &match)) {
+        from = match.first + 1;
+        if (is_marked(e, &match)) continue;
         if (match.start > start) STRAIT_TRY(normalize(e, text + start, match.start - start));
         if (e->visit == NULL) STRAIT_TRY(strait_ids_append(&e->out, &match.id, 1));
         e->place = AFTER_TOKEN;
-        start = match.end;
+        start = from = match.end;
     }
     return n > start ? normalize(e, text + start, n - start) : STRAIT_OK;
 }
@@ -248,6 +259,7 @@ static strait_err process_text(struct strait_encoder *e, const unsigned char *te
     e->place = AT_START;
     for (size_t at = 0; at < n;) {
         const size_t valid = strait_utf8_valid(text + at, n - at);
+        e->marks = e->all_marks != NULL ? e->all_marks + at : NULL;
         if (valid > 0) STRAIT_TRY(process_valid(e, text + at, valid));
         at += valid;
         const size_t start = at;
@@ -266,6 +278,7 @@ strait_err strait_encoder_encode(struct strait_encoder *encoder, const void *tex
     const int has_template = (options & STRAIT_ENCODE_TEMPLATE) != 0;
     encoder->out.n = 0;
     encoder->visit = NULL;
+    encoder->all_marks = NULL;
     if (has_template) STRAIT_TRY(strait_ids_append(&encoder->out, t->before.data, t->before.n));
     STRAIT_TRY(process_text(encoder, text, n));
     if (has_template) STRAIT_TRY(strait_ids_append(&encoder->out, t->after.data, t->after.n));
@@ -274,9 +287,22 @@ strait_err strait_encoder_encode(struct strait_encoder *encoder, const void *tex
     return STRAIT_OK;
 }
 
+strait_err strait_encoder_encode_marked(struct strait_encoder *encoder, const void *text,
+                                        const unsigned char *marks, size_t n, const int32_t **ids,
+                                        size_t *n_ids) {
+    encoder->out.n = 0;
+    encoder->visit = NULL;
+    encoder->all_marks = marks;
+    STRAIT_TRY(process_text(encoder, text, n));
+    *ids = encoder->out.data;
+    *n_ids = encoder->out.n;
+    return STRAIT_OK;
+}
+
 strait_err strait_encoder_visit_words(struct strait_encoder *encoder, const void *text, size_t n,
                                       strait_encoder_visitor visit, void *arg) {
     encoder->visit = visit;
+    encoder->all_marks = NULL;
     encoder->visit_arg = arg;
     return process_text(encoder, text, n);
 }

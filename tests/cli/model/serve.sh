@@ -7,11 +7,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 make_corpus
 make_run run.yaml 2 60
 runs train run.yaml --out one --set model.context=64 --set data.valid_tokens=0
+model=one
 
 # serve ARGS...: starts a server on a free port; its address is in $url.
 serve() {
     : >"$OUT"
-    begin serve one --listen 127.0.0.1:0 "$@"
+    begin serve $model --listen 127.0.0.1:0 "$@"
     for _ in $(seq 300); do grep -q http "$OUT" && break; sleep 0.1; done
     url=$(sed -n 's/.*\(http:.*[0-9]\)\/.*/\1/p' "$OUT")
     [ -n "$url" ] || fail "the server printed no address"
@@ -144,6 +145,31 @@ for body in '{"messages": []}' '{"messages": [{"role": "user"}]}' '{"messages": 
     answers 400 '.error.code == 400'
 done
 stop
+
+# The model's own template, in Jinja: the same prompt gives the same answer. What cannot be rendered is named.
+cp -r one own
+cat >own/tokenizer_config.json <<'END'
+{"eos_token": {"content": "\n"}, "chat_template": "{% for m in messages %}{{ m.role + ': ' + m['content'] | trim }}\n{% endfor %}\n{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"}
+END
+model=own
+serve
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}], "max_tokens": 9, "temperature": 0}'
+answers 200 '.object == "chat.completion"'
+[ "$(jq -r '.choices[0].message.content' answer)" = "$said" ] || fail "the template in Jinja gives another answer"
+ask /v1/chat/completions '{"messages": [{"role": "user"}]}'
+answers 400 '.error.message | contains("message 1")'
+stop
+echo "{% macro f() %}{% endmacro %}" >own/chat_template.jinja
+serve
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}]}'
+answers 501 '.error.message | contains("{% macro %}")'
+stop
+serve --chat-template '{{ raise_exception("never") }}'
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}]}'
+answers 400 '.error.message | contains("never")'
+stop
+refuses 2 "filter nothing is not supported" serve one --listen 127.0.0.1:0 --chat-template '{{ a | nothing }}'
+model=one
 
 # Many clients at once, for a while; no error. Then the end: what is computed is finished.
 serve

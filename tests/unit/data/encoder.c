@@ -73,6 +73,40 @@ static void test_matches_added_tokens(void **state) {
     strait_tokenizer_close(&t);
 }
 
+/* Text of a user that spells a special token stays text; other added tokens are words. */
+static void test_marked_text_has_no_special_tokens(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(&(strait_test_file){
+        .added = "[{\"id\":20,\"content\":\"ab\",\"special\":true},"
+                 "{\"id\":21,\"content\":\"cd\",\"special\":true,\"rstrip\":true},"
+                 "{\"id\":22,\"content\":\"da\",\"special\":false}]"});
+    struct strait_encoder *e = NULL;
+    CHECK_OK(strait_encoder_open(t, &e));
+    const struct {
+        const char *text, *marks;
+        size_t n;
+        int32_t ids[4];
+    } cases[] = {
+        {"abcd", "\0\0\0\0", 2, {20, 21}},   {"abcd", "\1\1\0\0", 2, {5, 21}}, // a+b is a merge
+        {"abcd", "\1\1\1\1", 1, {7}},        // all of a user: one word
+        {"abab", "\1\0\0\0", 2, {5, 20}},    // one byte of a user is enough
+        {"cd ab", "\0\0\1\1\1", 2, {21, 5}}, // the template's token strips the user's space
+        {"bdab", "\1\1\1\1", 3, {1, 22, 1}}, // not special: no control token
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int32_t *ids = NULL;
+        size_t n = 0;
+        CHECK_OK(strait_encoder_encode_marked(e, cases[i].text,
+                                              (const unsigned char *)cases[i].marks,
+                                              strlen(cases[i].text), &ids, &n));
+        assert_int_equal(n, cases[i].n);
+        assert_memory_equal(ids, cases[i].ids, n * sizeof *ids);
+    }
+    strait_encoder_close(&e);
+    CHECK_IDS(t, "abab", "20 20"); // as ever without marks
+    strait_tokenizer_close(&t);
+}
+
 static void test_normalizes_before_matching(void **state) {
     (void)state;
     struct strait_tokenizer *t = open_test_file(&(strait_test_file){
@@ -242,6 +276,7 @@ int main(void) {
         cmocka_unit_test(test_applies_merges_in_order_of_rank),
         cmocka_unit_test(test_long_words_follow_the_same_rule),
         cmocka_unit_test(test_matches_added_tokens),
+        cmocka_unit_test(test_marked_text_has_no_special_tokens),
         cmocka_unit_test(test_normalizes_before_matching),
         cmocka_unit_test(test_splits_as_each_pre_tokenizer_says),
         cmocka_unit_test(test_falls_back_to_bytes_or_unknown_token),
