@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) void multiply_lines(tile_params par
 #if !defined(__aarch64__)
     /* Three lines per pointer: so many addresses fit the registers. */
     const float *three[(TILE_ROWS + 2) / 3];
-    for (int i = 0; i < (TILE_ROWS + 2) / 3; i++)
+    for (int64_t i = 0; i < (TILE_ROWS + 2) / 3; i++)
         three[i] = left + 3 * i * line;
 #endif
     for (int i = 0; i < TILE_ROWS; i++) // y arrives in the cache while the sums run
