@@ -154,7 +154,7 @@ static strait_err add_incoming(struct strait_mpi_endpoint *endpoint, struct stra
     in->reader = (struct strait_frame_reader){.pool = endpoint->config.pool,
                                               .run = strait_get_u32(endpoint->config.run),
                                               .limit = endpoint->config.message_max};
-    STRAIT_TRY(strait_mpi_unpack(endpoint->head, bytes, &in->envelope, &has_frame));
+    STRAIT_TRY(strait_mpi_unpack(endpoint->head, bytes, source, &in->envelope, &has_frame));
     in->is_complete = !has_frame;
     if (has_frame)
         memcpy(in->reader.header, endpoint->head + STRAIT_MPI_PREFIX, STRAIT_FRAME_HEADER);

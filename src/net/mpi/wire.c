@@ -43,8 +43,16 @@ strait_err strait_mpi_pack(struct strait_msg_pool *pool, const unsigned char run
     return STRAIT_OK;
 }
 
-strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, struct strait_envelope *out,
-                             int *has_frame) {
+/* Ports are small enough to make two tags of each. */
+static int is_reply_valid(const struct strait_envelope *envelope, int source) {
+    const uint64_t port = envelope->reply_to & 0xffffffff;
+    if (envelope->kind != STRAIT_ENVELOPE_CONNECT && envelope->kind != STRAIT_ENVELOPE_ACCEPT)
+        return 1;
+    return envelope->reply_to >> 32 == (uint64_t)source && port > 0 && port <= INT32_MAX / 2;
+}
+
+strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, int source,
+                             struct strait_envelope *out, int *has_frame) {
     strait_reader r = {.at = head, .left = bytes};
     *out = (struct strait_envelope){.next = NULL};
     const uint64_t kind = strait_reader_uint(&r, 8);
@@ -59,6 +67,10 @@ strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, struct str
     *has_frame = has_message(out->kind);
     if (r.left != (*has_frame ? STRAIT_FRAME_HEADER : 0))
         return STRAIT_FAIL(STRAIT_EPROTO, "MPI: head of %zu bytes of kind %d", bytes, out->kind);
+    if (!is_reply_valid(out, source))
+        return STRAIT_FAIL(STRAIT_EPROTO, "MPI: rank %d wants its answers at rank %lld, port %lld",
+                           source, (long long)(out->reply_to >> 32),
+                           (long long)(out->reply_to & 0xffffffff));
     return STRAIT_OK;
 }
 

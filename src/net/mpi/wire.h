@@ -24,9 +24,11 @@ strait_err strait_mpi_pack(struct strait_msg_pool *pool, const unsigned char run
                            struct strait_envelope *envelope, unsigned char out[STRAIT_MPI_HEAD],
                            size_t *out_bytes, struct strait_msg **body);
 
-/* Reads a head; *has_frame tells whether a frame follows the prefix. STRAIT_EPROTO. */
-strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, struct strait_envelope *out,
-                             int *has_frame);
+/* Reads a head that came from rank `source`; *has_frame tells whether a frame follows the prefix.
+ * STRAIT_EPROTO, also for a sender that wants its answers elsewhere: `reply_to` of CONNECT and
+ * ACCEPT is used as a rank and a tag. */
+strait_err strait_mpi_unpack(const unsigned char *head, size_t bytes, int source,
+                             struct strait_envelope *out, int *has_frame);
 
 /* Completes an envelope by the message of its frame: takes *msg for MESSAGE, otherwise reads and
  * closes it. STRAIT_EPROTO. */

@@ -13,7 +13,7 @@ static void carry(struct strait_envelope *envelope, struct strait_envelope *out)
     int has_frame = 0;
     CHECK_OK(strait_mpi_pack(pool, run, envelope, head, &bytes, &body));
     CHECK(envelope->msg == NULL);
-    CHECK_OK(strait_mpi_unpack(head, bytes, out, &has_frame));
+    CHECK_OK(strait_mpi_unpack(head, bytes, 3, out, &has_frame));
     CHECK(has_frame == (body != NULL));
     if (!has_frame) return;
     struct strait_frame_reader reader = {
@@ -68,21 +68,53 @@ static void refuses_malformed_heads(void **state) {
     unsigned char head[STRAIT_MPI_HEAD] = {STRAIT_ENVELOPE_PING};
     struct strait_envelope envelope;
     int has_frame = 0;
-    CHECK_OK(strait_mpi_unpack(head, STRAIT_MPI_PREFIX, &envelope, &has_frame));
-    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_PREFIX - 1, &envelope, &has_frame),
+    CHECK_OK(strait_mpi_unpack(head, STRAIT_MPI_PREFIX, 3, &envelope, &has_frame));
+    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_PREFIX - 1, 3, &envelope, &has_frame),
                 STRAIT_EPROTO, "malformed head of 71 bytes");
-    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_HEAD, &envelope, &has_frame), STRAIT_EPROTO,
+    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_HEAD, 3, &envelope, &has_frame), STRAIT_EPROTO,
                 "head of 104 bytes");
     head[0] = STRAIT_ENVELOPE_MESSAGE; // without its frame
-    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_PREFIX, &envelope, &has_frame), STRAIT_EPROTO,
+    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_PREFIX, 3, &envelope, &has_frame), STRAIT_EPROTO,
                 "head of 72 bytes");
     head[0] = STRAIT_N_ENVELOPE_KINDS;
-    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_HEAD, &envelope, &has_frame), STRAIT_EPROTO,
+    CHECK_FAILS(strait_mpi_unpack(head, STRAIT_MPI_HEAD, 3, &envelope, &has_frame), STRAIT_EPROTO,
                 "malformed head");
+}
+
+/* Answers go to the rank that asks, on a port that has tags. */
+static void refuses_answers_to_elsewhere(void **state) {
+    (void)state;
+    const struct {
+        uint64_t reply_to;
+        int is_good;
+    } cases[] = {{3ull << 32 | 5, 1},
+                 {2ull << 32 | 5, 0},          // another rank
+                 {70000ull << 32 | 5, 0},      // no rank at all
+                 {3ull << 32, 0},              // no port
+                 {3ull << 32 | 0x7fffffff, 0}, // a port without tags
+                 {UINT64_MAX, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct strait_envelope envelope = {.kind = STRAIT_ENVELOPE_CONNECT,
+                                           .reply_to = cases[i].reply_to,
+                                           .hello = {.n_streams = 1, .name = "stage 1"}};
+        struct strait_envelope got;
+        unsigned char head[STRAIT_MPI_HEAD];
+        size_t bytes = 0;
+        struct strait_msg *body = NULL;
+        int has_frame = 0;
+        CHECK_OK(strait_mpi_pack(pool, run, &envelope, head, &bytes, &body));
+        if (cases[i].is_good)
+            CHECK_OK(strait_mpi_unpack(head, bytes, 3, &got, &has_frame));
+        else
+            CHECK_FAILS(strait_mpi_unpack(head, bytes, 3, &got, &has_frame), STRAIT_EPROTO,
+                        "rank 3 wants its answers at rank");
+        strait_msg_close(&body);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(carries_every_kind),
-                                       cmocka_unit_test(refuses_malformed_heads)};
+                                       cmocka_unit_test(refuses_malformed_heads),
+                                       cmocka_unit_test(refuses_answers_to_elsewhere)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
