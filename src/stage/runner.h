@@ -262,6 +262,10 @@ strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int 
  * and as long again as this one has computed the step. */
 strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, double computed_s);
 
+/* The messages of it: until all sums are here and ours are posted. STRAIT_ETIMEDOUT also when
+ * another replica takes nothing of what is for it. */
+strait_err strait_runner_exchange_sums(struct strait_runner *runner, int64_t step, int timeout_ms);
+
 /* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
 void strait_runner_sum_losses(struct strait_runner *runner);
 double strait_runner_add_losses(const struct strait_runner *runner);

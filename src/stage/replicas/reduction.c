@@ -75,7 +75,7 @@ void strait_reduction_reset(struct strait_reduction *r, int64_t step) {
     strait_msg_close(&r->held);
     if (r->is_summed != NULL) memset(r->is_summed, 0, (size_t)r->n_chunks);
     r->step = step;
-    r->is_begun = r->n_summed = r->n_parts = r->has_sent_losses = 0;
+    r->is_begun = r->n_summed = r->n_parts = r->has_sent_losses = r->is_foreign = 0;
     r->n_results = r->next_result = r->next_peer = 0;
     for (int i = 0; i < STRAIT_GROUPS_MAX; i++)
         strait_msg_close(&r->losses[i]);
@@ -110,6 +110,16 @@ int strait_reduction_replica(const struct strait_reduction *r, int peer) {
     return -1;
 }
 
+/* What came before this replica knew who owns which groups. */
+static void check_arrived(struct strait_reduction *r) {
+    for (int c = r->spec.replica; c < r->n_chunks; c += r->spec.n_replicas) {
+        const struct chunk *chunk = &r->chunks[c / r->spec.n_replicas];
+        for (int i = 0; i < r->n_leaves; i++)
+            if ((chunk->leaves >> i & 1) != 0 && !is_leaf_of(r, i, chunk->from[i]))
+                r->is_foreign = 1;
+    }
+}
+
 void strait_reduction_begin(struct strait_reduction *r, int64_t step,
                             const strait_group_owners *owners) {
     unsigned char is_mine[STRAIT_PAIRWISE_LEAVES];
@@ -118,7 +128,8 @@ void strait_reduction_begin(struct strait_reduction *r, int64_t step,
     r->is_begun = 1;
     r->owners = *owners;
     for (int i = 0; i < r->n_leaves; i++)
-        is_mine[i] = (r->spec.sums != NULL ? owners->replica[i] : i) == r->spec.replica;
+        is_mine[i] = (unsigned char)is_leaf_of(r, i, r->spec.replica);
+    check_arrived(r);
     r->n_parts = strait_pairwise_parts(r->n_leaves, is_mine, nodes);
     for (int i = 0; i < r->n_parts; i++)
         r->parts[i] = (struct part){.node = nodes[i]};
@@ -135,6 +146,11 @@ void strait_reduction_ready(struct strait_reduction *r, strait_pairwise_node nod
 
 strait_err strait_reduction_complete(struct strait_reduction *r, struct strait_stream *stream) {
     const struct strait_backend_ops *ops = r->backend->ops;
+    if (r->is_foreign)
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "stage %d, replica %d, at step %lld: received a sum of groups from a "
+                           "replica that does not own them",
+                           r->spec.stage, r->spec.replica, (long long)r->step);
     for (int i = 0; r->copy != NULL && i < r->spec.n_params; i++)
         STRAIT_TRY(ops->download(stream, r->copy + r->offsets[i], r->spec.params[i].grad.data,
                                  strait_tensor_bytes(r->spec.params[i].grad)));
@@ -164,6 +180,7 @@ static strait_err post(struct strait_reduction *r, int replica, struct strait_ms
         r->held_for = replica;
         *msg = NULL;
     }
+    r->n_posted += err == STRAIT_OK;
     strait_msg_close(msg);
     return err;
 }
@@ -188,7 +205,7 @@ static strait_err send_part(struct strait_reduction *r, struct part *part) {
         strait_quantize(bits, r->scratch, r->residual + chunk_first(r, chunk), n, msg->body);
     part->next++;
     if (owner != r->spec.replica) return post(r, owner, &msg);
-    strait_reduction_add(r, chunk, part->node, msg);
+    strait_reduction_add(r, chunk, part->node, r->spec.replica, msg);
     return STRAIT_OK;
 }
 
@@ -266,6 +283,14 @@ strait_err strait_reduction_send(struct strait_reduction *r, int *is_blocked) {
     const strait_err err = r->is_begun ? send_all(r) : STRAIT_OK;
     *is_blocked = err == STRAIT_EAGAIN;
     return err == STRAIT_EAGAIN ? STRAIT_OK : err;
+}
+
+int strait_reduction_blocked(const struct strait_reduction *r) {
+    return r->held != NULL ? r->held_for : -1;
+}
+
+int64_t strait_reduction_posted(const struct strait_reduction *r) {
+    return r->n_posted;
 }
 
 /* ---- the end of a step ---- */

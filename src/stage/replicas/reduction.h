@@ -59,12 +59,18 @@ void strait_reduction_begin(struct strait_reduction *reduction, int64_t step,
 void strait_reduction_ready(struct strait_reduction *reduction, strait_pairwise_node node,
                             int is_deferred);
 
-/* All gradients of this replica are complete, also on the host, and so are its losses. */
+/* All gradients of this replica are complete, also on the host, and so are its losses.
+ * STRAIT_EPROTO: before the step began, a replica sent a sum of groups that are not its own. */
 strait_err strait_reduction_complete(struct strait_reduction *reduction,
                                      struct strait_stream *stream);
 
 /* Posts what is ready. *is_blocked: some of it must wait for space in a queue. */
 strait_err strait_reduction_send(struct strait_reduction *reduction, int *is_blocked);
+
+/* The replica whose queue has no space for the next message; -1: none. And how many messages links
+ * have accepted so far: it rises while something moves. */
+int strait_reduction_blocked(const struct strait_reduction *reduction);
+int64_t strait_reduction_posted(const struct strait_reduction *reduction);
 
 /* Takes a message of another replica and clears it. STRAIT_EPROTO, naming both, for one that is not
  * expected; the caller keeps that one. */

@@ -40,17 +40,21 @@ void strait_reduction_note_summed(struct strait_reduction *r, int chunk) {
     r->n_summed++;
 }
 
-static void note_leaves(struct strait_reduction *r, int chunk, strait_pairwise_node node) {
+static void note_leaves(struct strait_reduction *r, int index, strait_pairwise_node node,
+                        int from) {
+    struct chunk *chunk = &r->chunks[index / r->spec.n_replicas];
     int first, end;
     strait_pairwise_leaves(r->n_leaves, node, &first, &end);
-    for (int i = first; i < end; i++)
-        r->chunks[chunk / r->spec.n_replicas].leaves |= UINT64_C(1) << i;
+    for (int i = first; i < end; i++) {
+        chunk->leaves |= UINT64_C(1) << i;
+        chunk->from[i] = (unsigned char)from;
+    }
 }
 
 void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise_node node,
-                          struct strait_msg *msg) {
+                          int from, struct strait_msg *msg) {
     struct chunk *chunk = &r->chunks[index / r->spec.n_replicas];
-    note_leaves(r, index, node);
+    note_leaves(r, index, node, from);
     while (!strait_pairwise_is_root(r->n_leaves, node)) {
         const strait_pairwise_node sibling = strait_pairwise_sibling(node);
         const int slot = strait_pairwise_find(&chunk->set, sibling);
@@ -103,7 +107,8 @@ static strait_err decode(const struct strait_reduction *r, int chunk, struct str
     return STRAIT_OK;
 }
 
-static strait_err take_part(struct strait_reduction *r, struct strait_msg **msg) {
+/* A part may come before the owners of this step's groups are known; begin checks it then. */
+static strait_err take_part(struct strait_reduction *r, int from, struct strait_msg **msg) {
     const int chunk = (*msg)->microbatch;
     const strait_pairwise_node node = {(*msg)->basis >> 8, (*msg)->basis & 0xFF};
     if (chunk_owner(r, chunk) != r->spec.replica || r->is_summed[chunk] ||
@@ -113,9 +118,10 @@ static strait_err take_part(struct strait_reduction *r, struct strait_msg **msg)
     int first, end;
     strait_pairwise_leaves(r->n_leaves, node, &first, &end);
     for (int i = first; i < end; i++)
-        if (before >> i & 1) return fail_unexpected(r, *msg); // a duplicate, or somebody else's
+        if ((before >> i & 1) != 0 || (r->is_begun && !is_leaf_of(r, i, from)))
+            return fail_unexpected(r, *msg); // a duplicate, or somebody else's
     STRAIT_TRY(decode(r, chunk, msg));
-    strait_reduction_add(r, chunk, node, *msg);
+    strait_reduction_add(r, chunk, node, from, *msg);
     *msg = NULL;
     return STRAIT_OK;
 }
@@ -150,7 +156,7 @@ strait_err strait_reduction_deliver(struct strait_reduction *r, struct strait_ms
                         (*msg)->size != strait_quantized_bytes(
                                             r->spec.bits, chunk_values(r, (*msg)->microbatch)))))
         return fail_unexpected(r, *msg);
-    if ((*msg)->flags == HOLDS_PART) return take_part(r, msg);
+    if ((*msg)->flags == HOLDS_PART) return take_part(r, from, msg);
     if (is_losses) return take_losses(r, from, msg);
     STRAIT_TRY(take_sum(r, from, *msg));
     strait_msg_close(msg);

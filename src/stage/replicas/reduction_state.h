@@ -16,7 +16,8 @@ enum {
 struct chunk {
     struct strait_pairwise set;
     struct strait_msg *waiting[STRAIT_PAIRWISE_LEAVES];
-    uint64_t leaves; // that have arrived, as bits
+    uint64_t leaves;                            // that have arrived, as bits
+    unsigned char from[STRAIT_PAIRWISE_LEAVES]; // the replica that sent each
 };
 
 /* A sum of this replica that has to be sent. */
@@ -33,6 +34,8 @@ struct strait_reduction {
     int peers[STRAIT_GROUPS_MAX];
     int64_t step; // being reduced, or the next one
     int is_begun;
+    int64_t n_posted; // messages that links have accepted
+    int is_foreign;   // somebody has sent a sum of groups that are not its own
     strait_group_owners owners;
     int n_leaves, n_chunks;
     int64_t chunk_size; // values of a chunk, except the last
@@ -75,7 +78,12 @@ void strait_reduction_copy(const struct strait_reduction *r, strait_pairwise_nod
 /* Takes a sum of a chunk of ours, whose leaves have not arrived before, and adds what belongs to
  * it. */
 void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise_node node,
-                          struct strait_msg *msg);
+                          int from, struct strait_msg *msg);
+
+/* Whether a leaf, once the owners of the groups are known, belongs to this replica. */
+static inline int is_leaf_of(const struct strait_reduction *r, int leaf, int replica) {
+    return (r->spec.sums != NULL ? r->owners.replica[leaf] : leaf) == replica;
+}
 
 /* A chunk is complete in the gradients. */
 void strait_reduction_note_summed(struct strait_reduction *r, int chunk);

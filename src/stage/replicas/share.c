@@ -1,5 +1,6 @@
 /* share.c - the part of a step that one replica of a stage computes: its microbatches, the sums of
  * their gradients by groups, and their losses. */
+#include "base/clock.h"
 #include "stage/runner.h"
 
 #include <string.h>
@@ -83,29 +84,43 @@ strait_err strait_runner_sum_gradients(struct strait_runner *runner, int i, int 
     return restart(runner, is_deferred);
 }
 
+static strait_err fail_silent(const struct strait_runner *runner, int64_t step, int timeout_ms) {
+    const int reader = strait_reduction_blocked(runner->reduction);
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                       "stage %d, replica %d: %s replica %d for %.3g s while summing the gradients "
+                       "of step %lld; check that replica, its link and link.deadline",
+                       runner->stage, runner->replica,
+                       reader >= 0 ? "nothing was read by" : "received nothing from",
+                       reader >= 0 ? reader : strait_reduction_awaited(runner->reduction),
+                       (double)timeout_ms / 1e3, (long long)step + 1);
+}
+
 /* Nobody may wait for space in a queue without taking what arrives: the other side may do the same.
- */
-strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, double computed_s) {
-    const int timeout_ms = runner->deadline_ms + (int)(computed_s * 1e3);
+ * A replica that reads nothing is given up like one that sends nothing. */
+strait_err strait_runner_exchange_sums(struct strait_runner *runner, int64_t step, int timeout_ms) {
     struct strait_reduction *reduction = runner->reduction;
-    struct strait_stream *stream = strait_stage_stream(runner->model);
-    STRAIT_TRY(strait_reduction_complete(reduction, stream));
+    int64_t moved = strait_clock_ns(), n_posted = strait_reduction_posted(reduction);
     for (;;) {
         int is_blocked = 0;
         STRAIT_TRY(strait_reduction_send(reduction, &is_blocked));
-        if (strait_reduction_is_done(reduction)) break;
+        if (strait_reduction_is_done(reduction)) return STRAIT_OK;
         const strait_err err = strait_runner_drain(runner, is_blocked ? RETRY_MS : timeout_ms);
-        if (err == STRAIT_ETIMEDOUT && is_blocked) continue;
-        if (err == STRAIT_ETIMEDOUT)
-            return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                               "stage %d, replica %d: received nothing from replica %d for %.3g s "
-                               "while summing the gradients of step %lld; check that replica, its "
-                               "link and link.deadline",
-                               runner->stage, runner->replica, strait_reduction_awaited(reduction),
-                               (double)timeout_ms / 1e3, (long long)step + 1);
-        STRAIT_TRY(err);
+        if (err != STRAIT_ETIMEDOUT) STRAIT_TRY(err);
+        const int64_t now = strait_clock_ns();
+        if (err == STRAIT_OK || strait_reduction_posted(reduction) != n_posted) moved = now;
+        n_posted = strait_reduction_posted(reduction);
+        if (err == STRAIT_ETIMEDOUT &&
+            (!is_blocked || now - moved >= (int64_t)timeout_ms * 1000000))
+            return fail_silent(runner, step, timeout_ms);
     }
-    return strait_reduction_finish(reduction, stream);
+}
+
+strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, double computed_s) {
+    const int timeout_ms = runner->deadline_ms + (int)(computed_s * 1e3);
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    STRAIT_TRY(strait_reduction_complete(runner->reduction, stream));
+    STRAIT_TRY(strait_runner_exchange_sums(runner, step, timeout_ms));
+    return strait_reduction_finish(runner->reduction, stream);
 }
 
 /* In double precision and in the order of tokens: a sequence is never divided. */

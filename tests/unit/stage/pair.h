@@ -14,7 +14,8 @@ struct pair {
     int peers[2]; // each one's number for the other
 };
 
-static inline void pair_open(struct pair *pair) {
+/* With queue_bytes > 0 neither side holds more than about so much for the other. */
+static inline void pair_open_with(struct pair *pair, size_t queue_bytes) {
     char address[STRAIT_ADDRESS_MAX];
     *pair = (struct pair){0};
     CHECK_OK(strait_inproc_network_open(&pair->network));
@@ -22,6 +23,8 @@ static inline void pair_open(struct pair *pair) {
         CHECK_OK(strait_identity_generate(&pair->identities[i]));
         strait_mesh_config config = {
             .scheme = "inproc",
+            .queue_bytes = queue_bytes,
+            .inbox_bytes = queue_bytes,
             .transport = {.network = pair->network, .identity = pair->identities[i], .run = {7}}};
         (void)snprintf(config.transport.name, sizeof config.transport.name, "stage %d", i);
         CHECK_OK(strait_mesh_open(&config, &pair->meshes[i]));
@@ -35,6 +38,10 @@ static inline void pair_open(struct pair *pair) {
     }
     for (int i = 0; i < 2; i++)
         CHECK_OK(strait_mesh_wait_up(pair->meshes[i], pair->peers[i], 10000));
+}
+
+static inline void pair_open(struct pair *pair) {
+    pair_open_with(pair, 0);
 }
 
 static inline void pair_close(struct pair *pair) {

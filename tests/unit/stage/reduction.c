@@ -1,8 +1,10 @@
 /* Two replicas sum gradients over real links: the tree's bits, and what they refuse. */
 #include "stage/replicas/reduction.h"
 
+#include "base/clock.h"
 #include "pair.h"
 #include "stage/replicas/quantize.h"
+#include "stage/runner.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -171,6 +173,7 @@ static void rejects_what_is_not_expected(void **state) {
         {0, 2, 0, 1, 4, 0, full, 0}, // too long for the last chunk
         {0, 0, 0, 3, 4, 0, full, 0}, // no such node
         {0, 0, 9, 0, 4, 0, full, 0}, // no such level
+        {0, 0, 0, 0, 4, 0, full, 0}, // a group of ours
         {1, 0, 0, 0, 4, 0, full, 0}, // the sum of a chunk that we own
         {2, 0, 0, 0, 4, 0, 8, 0},    // too few losses
         {3, 1, 0, 0, 4, 0, full, 0}, // nothing that exists
@@ -206,6 +209,61 @@ static void rejects_what_is_not_expected(void **state) {
     }
     close_side(&side);
     pair_close(&pair);
+}
+
+/* Replica 1 sends a sum of our group before we know whose it is: the step fails. */
+static void rejects_groups_of_others_that_came_early(void **state) {
+    (void)state;
+    struct pair pair;
+    static struct side side;
+    struct strait_msg *msg = NULL;
+    pair_open(&pair);
+    open_side(&side, &pair, 0);
+    CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[1]), STRAIT_MSG_REDUCE,
+                             STRAIT_REDUCTION_CHUNK * sizeof(float), &msg));
+    memset(msg->body, 0, msg->size);
+    msg->boundary = 4;
+    CHECK_OK(strait_mesh_send_wait(pair.meshes[1], pair.peers[1], 10000, &msg));
+    msg = pair_take(&pair, 0);
+    CHECK_OK(strait_reduction_deliver(side.reduction, &msg));
+    strait_reduction_begin(side.reduction, 0, &owners);
+    CHECK_FAILS(strait_reduction_complete(side.reduction, &side.stream), STRAIT_EPROTO,
+                "from a replica that does not own them");
+    close_side(&side);
+    pair_close(&pair);
+}
+
+static strait_err ignore(void *user, struct strait_msg **msg) {
+    (void)user;
+    strait_msg_close(msg);
+    return STRAIT_OK;
+}
+
+/* Replica 0 is connected and reads nothing: the queue to it stays full. */
+static void gives_up_a_replica_that_reads_nothing(void **state) {
+    (void)state;
+    struct pair pair;
+    static struct side side;
+    static struct strait_runner runner;
+    pair_open_with(&pair, 1000);
+    n_values = 40 * STRAIT_REDUCTION_CHUNK; // more than a link holds
+    open_side(&side, &pair, 1);
+    strait_reduction_begin(side.reduction, 0, &owners);
+    compute(&side, 1);
+    CHECK_OK(strait_reduction_complete(side.reduction, &side.stream));
+    runner = (struct strait_runner){.stage = 4,
+                                    .replica = 1,
+                                    .reduction = side.reduction,
+                                    .mesh = pair.meshes[1],
+                                    .deadline_ms = 200,
+                                    .on_message = ignore};
+    const int64_t began = strait_clock_ns();
+    CHECK_FAILS(strait_runner_exchange_sums(&runner, 0, 200), STRAIT_ETIMEDOUT,
+                "nothing was read by replica 0 for 0.2 s");
+    CHECK(strait_clock_ns() - began < INT64_C(10000000000));
+    close_side(&side);
+    pair_close(&pair);
+    n_values = VALUES;
 }
 
 static void counts_what_a_replica_sends(void **state) {
@@ -265,6 +323,8 @@ int main(void) {
         cmocka_unit_test(replicas_end_with_the_bits_of_the_tree),
         cmocka_unit_test(replicas_of_a_small_stage_share_the_work),
         cmocka_unit_test(rejects_what_is_not_expected),
+        cmocka_unit_test(rejects_groups_of_others_that_came_early),
+        cmocka_unit_test(gives_up_a_replica_that_reads_nothing),
         cmocka_unit_test(counts_what_a_replica_sends),
         cmocka_unit_test(residuals_lose_nothing_in_the_long_run),
     };
