@@ -176,10 +176,9 @@ static strait_err finish(struct strait_pipeline *p, int64_t done, strait_executo
                           plan_of(p)->replicas[0];
     report->average_members = p->outer.members;
     report->divergence = size > 0.0 ? sqrt(distance / size) : 0.0;
-    if (tokens > 0.0) {
-        report->average_bytes_per_token = take_bytes(p) / tokens;
-        p->outer.averaged_at = done;
-    }
+    if (tokens > 0.0) p->outer.tokens = tokens; // the last step has several averages
+    report->average_bytes_per_token += take_bytes(p) / p->outer.tokens;
+    p->outer.averaged_at = done;
     p->outer.fragment = -1;
     return STRAIT_OK;
 }

@@ -32,6 +32,7 @@ struct strait_pipeline {
         uint64_t members;
         double bytes[STRAIT_RUN_MEMBERS]; // received from other replicas since the last average
         int64_t averaged_at;              // step of the last average
+        double tokens;                    // that a replica trained on between the last two averages
     } outer;
 };
 
