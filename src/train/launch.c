@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +31,9 @@ static void close_fd(int *fd) {
 /* A stage in a thread runs the same code over the same pipes as one in a process. */
 static void *thread_main(void *arg) {
     struct strait_launched *l = arg;
+    char name[24]; // Linux keeps 15 characters
+    (void)snprintf(name, sizeof name, "strait-stage-%d", l->stage % 100);
+    (void)prctl(PR_SET_NAME, name); // as top -H and ps -L show it
     (void)strait_stage_process_run(l->ends[0], l->ends[1],
                                    l->network); // errors reach the coordinator as replies
     close_fd(&l->ends[0]);
@@ -200,7 +204,15 @@ const char *strait_launch_ended(struct strait_launched *l, int wait_ms) {
     }
 }
 
-void strait_launch_fini(struct strait_launched *l, int wait_ms) {
+/* Polls, because pthread_join has no timeout. */
+static int thread_ends(const struct strait_launched *l, int wait_ms) {
+    const int64_t until = strait_clock_ns() + (int64_t)wait_ms * 1000000;
+    while (!l->has_ended && strait_clock_ns() < until)
+        pause_ms(1);
+    return l->has_ended;
+}
+
+int strait_launch_fini(struct strait_launched *l, int wait_ms, int thread_ms) {
     close_fd(&l->to);
     close_fd(&l->from);
     /* A stage that does not end by itself must not survive the run: it would hold memory and a
@@ -210,8 +222,10 @@ void strait_launch_fini(struct strait_launched *l, int wait_ms) {
         (void)waitpid(l->pid, NULL, 0);
         l->pid = 0;
     }
+    if (l->has_thread && !thread_ends(l, thread_ms)) return 0;
     if (l->has_thread) (void)pthread_join(l->thread, NULL);
     l->has_thread = 0;
     close_fd(&l->ends[0]);
     close_fd(&l->ends[1]);
+    return 1;
 }

@@ -45,5 +45,7 @@ strait_err strait_launch_go(struct strait_launched *l);
  * valid until the next call in this thread. */
 const char *strait_launch_ended(struct strait_launched *l, int wait_ms);
 
-/* Waits for the stage to end. A process that still runs after wait_ms is killed. */
-void strait_launch_fini(struct strait_launched *l, int wait_ms);
+/* Waits for the stage to end. A process that still runs after wait_ms is killed. A thread cannot
+ * be: for one that still runs after thread_ms it returns 0, and what the thread uses, *l included,
+ * must stay allocated. Otherwise it returns 1. */
+int strait_launch_fini(struct strait_launched *l, int wait_ms, int thread_ms);

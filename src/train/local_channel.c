@@ -211,16 +211,21 @@ static strait_err gather(struct strait_stage_channel *channel) {
     return blame(l, err);
 }
 
+/* A thread that is busy ends after what it computes now; one that hangs, on a file system that does
+ * not answer for example, does not end at all. The run ends without it. */
 static void close_local(struct strait_stage_channel *channel) {
     struct local *l = channel->state;
+    const int thread_ms = (int)(l != NULL ? l->run.link.deadline * 1e3 : 0) + LEAVE_MS;
+    int n_left = 0;
     const strait_stage_command leave = {.kind = STRAIT_COMMAND_LEAVE};
     if (l == NULL) return;
     if (l->mesh != NULL && !l->has_failed) (void)strait_stage_channel_command_all(channel, &leave);
     strait_mesh_close(&l->mesh); // stages that still wait for us see that we have gone
     for (int i = 0; i < l->n_members; i++) {
         strait_msg_close(&l->early[i]);
-        strait_launch_fini(&l->stages[i], l->has_failed ? END_MS : LEAVE_MS);
+        n_left += !strait_launch_fini(&l->stages[i], l->has_failed ? END_MS : LEAVE_MS, thread_ms);
     }
+    if (n_left > 0) return; // those threads use what follows
     strait_inproc_network_close(&l->network);
     strait_identity_close(&l->identity);
     strait_local_remove_run(l);

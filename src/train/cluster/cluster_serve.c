@@ -10,6 +10,7 @@
 #include "train/cluster/cluster.h"
 #include "train/launch.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ strait_err strait_cluster_serve(void) {
     const strait_err err = serve(&s);
     if (err != STRAIT_OK) return report(err);
     for (int i = 0; i < s.n_stages; i++)
-        strait_launch_fini(&s.stages[i], 0);
+        (void)strait_launch_fini(&s.stages[i], 0, INT_MAX); // the launcher ends a job that hangs
     strait_alloc_free(s.stages);
     return STRAIT_OK;
 }
