@@ -10,11 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 enum {
     RUNS_MAX = STRAIT_COMPARE_RUNS,
-    RUN_COLUMNS = 24,  // of the names of runs; longer ones are not cut
-    DIFFERENCES = 1024 // bytes of a list of them
+    RUN_COLUMNS = 24,   // of the names of runs; longer ones are not cut
+    DIFFERENCES = 1024, // bytes of a list of them
+    COLUMNS = 15,
+    CELL = 40,   // bytes
+    UPRIGHT = 14 // columns of a run in a table with a line per figure
 };
 
 static double target = INFINITY; // not given
@@ -103,68 +108,92 @@ static strait_err read_rows(int n_paths, const char **paths, int *n) {
     return STRAIT_OK;
 }
 
-/* Prints a cell, or a dash for a value that is unknown. */
-static void print_cell(double value, const char *format) {
-    char cell[40] = "-";
-    if (isfinite(value)) (void)snprintf(cell, sizeof cell, format, value);
-    printf(as_markdown ? " %s |" : " %12s", cell);
-}
-
-static void print_text(const char *text) {
-    printf(as_markdown ? " %s |" : " %12s", text);
-}
-
 /* A run of one stage has a codec in its file that it does not use. */
 static const char *codec_of(const row *r) {
     if (r->run == NULL) return "-";
     return r->run->stages.count > 1 ? r->run->link.codec.name : "one stage";
 }
 
-/* Columns of the meter appear only if a run was trained with one. */
-static void print_head(int has_meter) {
-    static const char *const heads[] = {"steps",      "params",   "MFLOP/tok", "codec",
-                                        "seed",       "loss",     "to first",  "bytes out",
-                                        "bytes back", "tokens/s", "steps to",  "seconds to",
-                                        "sooner",     "meter to", "sooner"};
-    const int n = has_meter ? 15 : 13;
+static void put_number(char out[CELL], double value, const char *format) {
+    (void)snprintf(out, CELL, "-");
+    if (isfinite(value)) (void)snprintf(out, CELL, format, value);
+}
+
+static const char *const heads[COLUMNS] = {"steps",      "params",   "MFLOP/tok", "codec",
+                                           "seed",       "loss",     "to first",  "bytes out",
+                                           "bytes back", "tokens/s", "steps to",  "seconds to",
+                                           "sooner",     "meter to", "sooner"};
+
+/* The cells of a run, in the order of the heads. A dash stands for what is unknown. Losses are
+ * relative to the first run, so that the baseline is the one that the user named first. */
+static void fill_cells(const row *r, char out[COLUMNS][CELL]) {
+    int n = 0;
+    put_number(out[n++], (double)r->history.steps, "%.0f");
+    put_number(out[n++], 1e-6 * r->parameters, "%.2fM");
+    put_number(out[n++], 1e-6 * r->flops, "%.3g");
+    (void)snprintf(out[n++], CELL, "%s", codec_of(r));
+    put_number(out[n++], r->run != NULL ? (double)r->run->train.seed : (double)NAN, "%.0f");
+    put_number(out[n++], r->loss, "%.4f");
+    put_number(out[n++], 100.0 * (r->loss / rows[0].loss - 1.0), "%+.2f%%");
+    put_number(out[n++], r->history.forward_bytes, "%.2f");
+    put_number(out[n++], r->history.backward_bytes, "%.2f");
+    put_number(out[n++], r->history.tokens_per_s, "%.0f");
+    put_number(out[n++], r->steps_to, "%.0f");
+    put_number(out[n++], r->seconds_to, "%.1f");
+    put_number(out[n++], rows[0].seconds_to / r->seconds_to, "%.2fx");
+    put_number(out[n++], r->meter_to, "%.1f");
+    put_number(out[n++], rows[0].meter_to / r->meter_to, "%.2fx");
+}
+
+static void print_head(int n_columns) {
     if (as_markdown)
         printf("| run |");
     else
         printf("%-*s", RUN_COLUMNS, "run");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n_columns; i++)
         printf(as_markdown ? " %s |" : " %12s", heads[i]);
     printf(as_markdown ? "\n| --- |" : "\n");
-    for (int i = 0; as_markdown && i < n; i++)
+    for (int i = 0; as_markdown && i < n_columns; i++)
         printf(" --- |");
     if (as_markdown) printf("\n");
 }
 
-/* Losses are relative to the first run, so that the baseline is the one that the user named first.
- */
-static void print_row(const row *r, int has_meter) {
+static void print_row(const row *r, int n_columns) {
     const int columns = strait_text_columns(r->name);
+    char cells[COLUMNS][CELL];
+    fill_cells(r, cells);
     if (as_markdown)
         printf("| %s |", r->name);
     else
         printf("%s%*s", r->name, columns < RUN_COLUMNS ? RUN_COLUMNS - columns : 0, "");
-    print_cell((double)r->history.steps, "%.0f");
-    print_cell(1e-6 * r->parameters, "%.2fM");
-    print_cell(1e-6 * r->flops, "%.3g");
-    print_text(codec_of(r));
-    print_cell(r->run != NULL ? (double)r->run->train.seed : (double)NAN, "%.0f");
-    print_cell(r->loss, "%.4f");
-    print_cell(100.0 * (r->loss / rows[0].loss - 1.0), "%+.2f%%");
-    print_cell(r->history.forward_bytes, "%.2f");
-    print_cell(r->history.backward_bytes, "%.2f");
-    print_cell(r->history.tokens_per_s, "%.0f");
-    print_cell(r->steps_to, "%.0f");
-    print_cell(r->seconds_to, "%.1f");
-    print_cell(rows[0].seconds_to / r->seconds_to, "%.2fx");
-    if (has_meter) {
-        print_cell(r->meter_to, "%.1f");
-        print_cell(rows[0].meter_to / r->meter_to, "%.2fx");
+    for (int i = 0; i < n_columns; i++)
+        printf(as_markdown ? " %s |" : " %12s", cells[i]);
+    printf("\n");
+}
+
+/* A terminal that would wrap the table gets a line per figure, with a column per run. */
+static void print_upright(int first, int n, int n_columns) {
+    static char cells[RUNS_MAX][COLUMNS][CELL];
+    printf("%-10s", "run");
+    for (int k = first; k < n; k++) {
+        char name[UPRIGHT * 4];
+        fill_cells(&rows[k], cells[k]);
+        strait_text_cell(name, sizeof name, rows[k].name, UPRIGHT - 2);
+        printf("  %s", name);
     }
     printf("\n");
+    for (int i = 0; i < n_columns; i++) {
+        printf("%-10s", heads[i]);
+        for (int k = first; k < n; k++)
+            printf("  %-*s", UPRIGHT - 2, cells[k][i]);
+        printf("\n");
+    }
+}
+
+/* The columns of the terminal on standard output; 0: there is none. */
+static int terminal_columns(void) {
+    struct winsize size = {0};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 /* What else differs decides what a comparison of losses means. */
@@ -193,9 +222,14 @@ static void print_table(int n) {
     int has_meter = 0;
     for (int i = 0; i < n; i++)
         has_meter |= rows[i].history.meter_seconds > 0.0;
-    print_head(has_meter);
-    for (int i = 0; i < n; i++)
-        print_row(&rows[i], has_meter);
+    const int n_columns = has_meter ? COLUMNS : COLUMNS - 2, terminal = terminal_columns();
+    const int is_upright = !as_markdown && terminal > 0 && terminal < RUN_COLUMNS + 13 * n_columns;
+    const int n_side = terminal > 10 + 2 * UPRIGHT ? (terminal - 10) / UPRIGHT : 1;
+    if (!is_upright) print_head(n_columns);
+    for (int i = 0; i < n && !is_upright; i++)
+        print_row(&rows[i], n_columns);
+    for (int i = 0; i < n && is_upright; i += n_side)
+        print_upright(i, i + n_side < n ? i + n_side : n, n_columns);
     print_means(n);
     print_differences(n);
     if (isfinite(target))

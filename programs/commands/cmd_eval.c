@@ -156,7 +156,7 @@ static strait_err run_eval(int n_args, const char **args) {
                                         .device = device,
                                         .precision = precision};
     struct strait_model *model = NULL;
-    STRAIT_TRY(strait_model_open(args[0], &params, &model));
+    STRAIT_TRY(strait_args_device_advice(strait_model_open(args[0], &params, &model)));
     const strait_err err = evaluate(model);
     strait_model_close(&model);
     return err;

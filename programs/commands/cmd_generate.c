@@ -236,7 +236,8 @@ static strait_err run_generate(int n_args, const char **args) {
     params.on_text = take_text;
     params.on_end = take_end;
     strait_err err = strait_prompts_read(&prompts, prompts_path, &list);
-    if (err == STRAIT_OK) err = strait_model_open(args[0], &opening, &model);
+    if (err == STRAIT_OK)
+        err = strait_args_device_advice(strait_model_open(args[0], &opening, &model));
     if (err == STRAIT_OK) err = generate_all(model, &list);
     strait_model_close(&model);
     strait_prompts_free(&list);

@@ -223,17 +223,6 @@ static void choose_device(void) {
     fprintf(stderr, "device: %s (%s)\n", device, reason);
 }
 
-/* Errors of the library advise to change a run file, which a worker has none of. */
-static strait_err adapt_advice(strait_err err) {
-    static const char advice[] = "set device.kind to cpu";
-    char text[512];
-    (void)snprintf(text, sizeof text, "%s", strait_err_detail());
-    char *at = err != STRAIT_OK ? strstr(text, advice) : NULL;
-    if (at == NULL) return err;
-    *at = '\0';
-    return STRAIT_FAIL(err, "%suse --device cpu%s", text, at + sizeof advice - 1);
-}
-
 /* Everything that needs files is opened here, before the process confines itself. */
 static strait_err open_files(int *lock, struct strait_identity **identity) {
     char path[STRAIT_PATH_MAX];
@@ -263,7 +252,7 @@ static strait_err join(strait_worker_spec *spec) {
     strait_join_control_write(status_fd, &report);
     if (err == STRAIT_OK) err = enter_sandbox();
     if (err == STRAIT_OK) err = work(spec);
-    err = adapt_advice(err);
+    err = strait_args_device_advice(err);
     /* Another driver may need what the sandbox refuses. */
     if (err != STRAIT_OK && !has_no_sandbox && strncmp(strait_err_detail(), "device cuda", 11) == 0)
         strait_err_prefix("in the sandbox (--no-sandbox is without)");

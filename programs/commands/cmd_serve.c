@@ -88,7 +88,7 @@ static strait_err serve(struct strait_model *model) {
 /* A folder of Hugging Face's format has a config.json and no checkpoints. */
 static strait_err open_model(const char *folder, struct strait_model **out) {
     char config[STRAIT_FILES_PATH];
-    const strait_err err = strait_model_open(folder, &opening, out);
+    const strait_err err = strait_args_device_advice(strait_model_open(folder, &opening, out));
     if (err == STRAIT_OK) return STRAIT_OK;
     STRAIT_TRY(strait_files_path(config, "%s/config.json", folder));
     return strait_files_exists(config) ? strait_args_hint(err, "strait import it first") : err;

@@ -139,7 +139,8 @@ static void print_limit(const strait_plan_outlook *o) {
         printf(", most on link %d-%d", l->where, l->where + 1);
     printf("; time per step that removing each would save:");
     for (int k = 0; k < STRAIT_LIMIT_KINDS; k++)
-        printf(" %s %.3g s%s", strait_limit_name((strait_limit_kind)k), l->saved[k],
+        printf(" %s %.3g s%s", strait_limit_name((strait_limit_kind)k),
+               l->saved[k] > 1e-12 ? l->saved[k] : 0.0, // rounding may make it negative
                k + 1 < STRAIT_LIMIT_KINDS ? "," : "\n");
 }
 

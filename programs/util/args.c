@@ -243,6 +243,17 @@ int strait_args_usage(const strait_command *command, int i, strait_usage *out) {
     return 1;
 }
 
+/* Errors of the library advise to change a run file. */
+strait_err strait_args_device_advice(strait_err err) {
+    static const char advice[] = "set device.kind to cpu";
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s", strait_err_detail());
+    char *at = err != STRAIT_OK ? strstr(text, advice) : NULL;
+    if (at == NULL) return err;
+    *at = '\0';
+    return STRAIT_FAIL(err, "%suse --device cpu%s", text, at + sizeof advice - 1);
+}
+
 static int begin_line(int n_ends, int indent) {
     printf("%.*s%*s", n_ends, "\n\n", indent, "");
     return indent;

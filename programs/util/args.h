@@ -102,6 +102,10 @@ strait_err strait_args_check_threads(int64_t n);
 /* STRAIT_ECONFIG if --device does not name a kind of device. */
 strait_err strait_args_check_device(const char *name);
 
+/* For commands that choose the device by a flag: an error that advises to change device.kind
+ * advises to use --device instead. Returns err. */
+strait_err strait_args_device_advice(strait_err err);
+
 /* Appends " (hint)" to the detail of an error and returns it, for a command that knows the flag
  * with which its user can fix an error of the library. Does nothing for STRAIT_OK. */
 strait_err strait_args_hint(strait_err err, const char *hint);

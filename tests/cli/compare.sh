@@ -55,3 +55,10 @@ says "$ERR" '^note: young has no validation yet and is left out; --training comp
 ! grep -q '^young ' "$OUT" || fail "a run without a validation is in the table"
 runs compare dense1 young --training
 says "$OUT" '^young ' '^young differs in: data.valid'
+
+# A terminal that is too narrow for the table gets a line per figure.
+if command -v script >/dev/null; then
+    script -qec "stty cols 80; env STRAIT_CLI=$SCRATCH $STRAIT compare $(ls -d */metrics.jsonl | head -n 2 | xargs -n 1 dirname | tr '\n' ' ')" /dev/null >narrow </dev/null
+    says narrow '^run  ' '^loss +[0-9.]+ +[0-9.]+' '^params '
+    sed '/differs in/,$d' narrow | awk 'length($0) > 81 { exit 1 }' || fail "the table is wider than 80 columns"
+fi
