@@ -36,6 +36,7 @@ typedef struct strait_run_plan {
     strait_layer_range stage_layers[STRAIT_RUN_STAGES];
     int replicas[STRAIT_RUN_STAGES]; // of each stage
     int n_members;                   // replicas of all stages
+    int replicas_limit;              // most that a stage may get while the run goes on; 0: fixed
     strait_groups groups;            // of the microbatches of a step
     int reduce_bits;                 // of a gradient between replicas: 32, 8 or 4
     int sums_pairwise; // groups are summed pairwise; otherwise a replica adds its own in order
@@ -104,6 +105,13 @@ int strait_run_plan_updates_basis(const strait_run_plan *plan, int64_t step);
 /* Fills in replicas and groups. strait_run_plan_init does so itself. STRAIT_ECONFIG for numbers
  * that do not fit, and for a codec that replicas cannot share. */
 strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *plan);
+
+/* From now on the replicas of the stages may change, up to the numbers that the plan has: its
+ * memory is that of any such number. Every stage begins with one. */
+void strait_run_plan_make_elastic(strait_run_plan *plan);
+
+/* Changes the replicas of the stages of an elastic plan, and the order of groups with them. */
+void strait_run_plan_set_replicas(strait_run_plan *plan, const int *replicas);
 
 /* Replicas of all stages are numbered stage by stage: the number of one, and back. */
 int strait_run_plan_member(const strait_run_plan *plan, int stage, int replica);

@@ -161,3 +161,21 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
         plan->sums_pairwise = 0;
     return check_replicas(run, plan);
 }
+
+void strait_run_plan_set_replicas(strait_run_plan *plan, const int *replicas) {
+    plan->n_members = 0;
+    for (int i = 0; i < plan->n_stages; i++) {
+        plan->replicas[i] = replicas[i];
+        plan->n_members += replicas[i];
+    }
+    plan->groups = strait_groups_make(plan->groups.n_microbatches, plan->groups.n_groups,
+                                      strait_run_plan_replicas_max(plan));
+}
+
+void strait_run_plan_make_elastic(strait_run_plan *plan) {
+    int one[STRAIT_RUN_STAGES];
+    plan->replicas_limit = strait_run_plan_replicas_max(plan);
+    for (int i = 0; i < plan->n_stages; i++)
+        one[i] = 1;
+    strait_run_plan_set_replicas(plan, one);
+}

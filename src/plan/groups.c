@@ -59,6 +59,15 @@ int strait_groups_list(const strait_groups *groups, const strait_group_owners *o
     return n;
 }
 
+int strait_groups_count(const strait_groups *groups, const strait_group_owners *owners,
+                        int replica) {
+    int n = 0;
+    for (int i = 0; i < groups->n_groups; i++)
+        if (owners->replica[i] == replica)
+            n += strait_groups_first(groups, i + 1) - strait_groups_first(groups, i);
+    return n;
+}
+
 /* Speeds that are unknown or nonsense count as equal: shares change only how long a step takes. */
 void strait_groups_share(const strait_groups *groups, int n_replicas, const double *speeds,
                          strait_group_owners *out) {

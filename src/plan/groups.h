@@ -42,6 +42,10 @@ void strait_groups_order(const strait_groups *groups, int order[STRAIT_GROUPS_MA
 int strait_groups_list(const strait_groups *groups, const strait_group_owners *owners, int replica,
                        int *out);
 
+/* How many they are. */
+int strait_groups_count(const strait_groups *groups, const strait_group_owners *owners,
+                        int replica);
+
 /* Gives each replica a contiguous range of groups in proportion to its speed, and at least one.
  * There must be at least as many groups as replicas. `speeds` NULL: all equal. */
 void strait_groups_share(const strait_groups *groups, int n_replicas, const double *speeds,

@@ -13,7 +13,9 @@ strait_err strait_stage_replies_init(struct strait_stage_replies *replies,
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
         if (memory.n_params > replies->capacity) replies->capacity = memory.n_params;
     }
-    return strait_alloc((size_t)replies->capacity * (size_t)plan->n_members, sizeof(float),
+    const int n_members = plan->replicas_limit > 0 ? plan->replicas_limit * plan->n_stages
+                                                   : plan->n_members;
+    return strait_alloc((size_t)replies->capacity * (size_t)n_members, sizeof(float),
                         "replies of stages", (void **)&replies->floats);
 }
 

@@ -186,6 +186,7 @@ static strait_err drop_metrics(struct strait_runner *runner, struct strait_bound
 static strait_err reset(struct strait_runner *runner, int64_t step) {
     if (runner->receiver != NULL) strait_boundary_reset(runner->receiver, step);
     if (runner->sender != NULL) strait_boundary_reset(runner->sender, step);
+    if (runner->reduction != NULL) strait_reduction_reset(runner->reduction, step);
     STRAIT_TRY(drop_metrics(runner, runner->receiver));
     return drop_metrics(runner, runner->sender);
 }

@@ -215,6 +215,14 @@ static strait_err open_training(struct strait_runner *runner, const strait_run *
     return runner->backend->ops->event_open(runner->backend, &runner->measured);
 }
 
+strait_err strait_runner_set_replicas(struct strait_runner *runner, const strait_run_plan *plan,
+                                      int replica) {
+    strait_reduction_close(&runner->reduction);
+    runner->plan = *plan;
+    runner->replica = replica;
+    return open_reduction(runner);
+}
+
 static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
     const strait_stage_spec spec = strait_run_plan_stage(&runner->plan, runner->stage,
                                                          runner->n_slots);

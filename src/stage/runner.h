@@ -132,6 +132,11 @@ void strait_runner_close(struct strait_runner **runner);
 /* Draws the initial weights from the seed. Codecs have drawn theirs at open. */
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed);
 
+/* Which replica of its stage the runner is from now on, and how many there are in this plan, which
+ * is copied. What it computes keeps its bits. Allocates; not within a step. STRAIT_ENOMEM. */
+strait_err strait_runner_set_replicas(struct strait_runner *runner, const strait_run_plan *plan,
+                                      int replica);
+
 /* Connects boundaries and reduction to the peers of a mesh, which is borrowed. */
 void strait_runner_connect(struct strait_runner *runner, const strait_stage_links *links);
 

@@ -1,9 +1,7 @@
-#include "stage/service.h"
-
 #include "base/alloc.h"
-#include "stage/boundary/boundary_check.h"
 #include "stage/outer/outer_command.h"
 #include "stage/runner_state.h"
+#include "stage/service_state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,20 +9,6 @@
 enum {
     CONNECT_MS = 30000,
     TIMED_PASSES = 3
-};
-
-struct strait_service {
-    strait_run run;
-    int stage, replica, counts_frames, keeps_crossings;
-    strait_service_hooks hooks;
-    strait_run_plan plan;
-    struct strait_loader *loader;
-    struct strait_runner *runner; // NULL before OPEN
-    strait_stage_links links;
-    float *basis; // memory for one of a subspace codec
-    int n_basis;
-    char reason[512];                     // of the last command's error
-    struct strait_boundary_checks checks; // of the neighbours' codecs
 };
 
 /* ---- neighbours ---- */
@@ -329,6 +313,7 @@ strait_err strait_service_execute(struct strait_service *s, const strait_stage_c
 static strait_err prepare(struct strait_service *s) {
     STRAIT_TRY(strait_run_plan_init(&s->run, strait_loader_vocab(s->loader), &s->plan));
     s->plan.emulate = strait_run_plan_emulate(&s->plan, s->stage, s->replica);
+    if (s->is_elastic) strait_run_plan_make_elastic(&s->plan);
     s->n_basis = (int)(s->plan.codec.cols * s->plan.codec.keep);
     STRAIT_TRY(strait_alloc((size_t)s->n_basis, sizeof *s->basis, "basis", (void **)&s->basis));
     return strait_loader_configure(s->loader, &s->plan);
@@ -347,6 +332,7 @@ strait_err strait_service_open(const strait_service_spec *spec, struct strait_lo
     s->replica = spec->replica;
     s->counts_frames = spec->counts_frames;
     s->keeps_crossings = spec->keeps_crossings;
+    s->is_elastic = spec->is_elastic;
     s->hooks = spec->hooks;
     strait_stage_links_init(&s->links, NULL);
     s->loader = *loader;
@@ -369,32 +355,4 @@ void strait_service_close(struct strait_service **service) {
     strait_alloc_free(s->basis);
     strait_alloc_free(s);
     *service = NULL;
-}
-
-const strait_stage_links *strait_service_links(const struct strait_service *s) {
-    return &s->links;
-}
-
-int strait_service_stage(const struct strait_service *s) {
-    return s->stage;
-}
-
-const strait_run *strait_service_get_run(const struct strait_service *s) {
-    return &s->run;
-}
-
-const strait_run_plan *strait_service_plan(const struct strait_service *s) {
-    return &s->plan;
-}
-
-struct strait_loader *strait_service_loader(struct strait_service *s) {
-    return s->loader;
-}
-
-struct strait_runner *strait_service_runner(struct strait_service *s) {
-    return s->runner;
-}
-
-strait_float_memory strait_service_floats(struct strait_service *s) {
-    return (strait_float_memory){s->basis, s->n_basis};
 }

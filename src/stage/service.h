@@ -41,6 +41,7 @@ typedef struct strait_service_spec {
     int counts_frames;
     int keeps_crossings; // for neighbours that compute steps again; see
                          // strait_runner_keep_crossings
+    int is_elastic;      // replicas come and go: strait_service_set_replicas
     strait_service_hooks hooks;
 } strait_service_spec;
 
@@ -54,6 +55,16 @@ void strait_service_close(struct strait_service **service); // accepts NULL
  * replicas in it; -1: none. Commands add further ones. NULL ends the use of a mesh. */
 void strait_service_set_links(struct strait_service *service, struct strait_mesh *mesh, int prev,
                               int next);
+
+/* From now on the stage and its neighbours have so many replicas. For an elastic service, between
+ * two meshes. Keeps the stage's weights and state. STRAIT_EPROTO: more than the plan has memory
+ * for. */
+strait_err strait_service_set_replicas(struct strait_service *service,
+                                       const strait_stage_replicas *replicas);
+
+/* Notes the peer of a further replica of this stage or of a neighbour. */
+void strait_service_add_link(struct strait_service *service, strait_stage_side side, int replica,
+                             int peer);
 
 /* Sends each neighbour a description of our codec (boundary_check.h), once per mesh; theirs are
  * compared when they arrive. A service without on_poll does so by itself when it opens. */

@@ -55,6 +55,14 @@ strait_err strait_pipeline_command_all(struct strait_pipeline *p,
     return p->channel->ops->gather(p->channel);
 }
 
+void strait_pipeline_share(struct strait_pipeline *p, const strait_step_times *times) {
+    strait_shares_choose(&p->executor->run, plan_of(p), times, p->owners);
+}
+
+int strait_pipeline_count_microbatches(const struct strait_pipeline *p, int stage, int replica) {
+    return strait_groups_count(&plan_of(p)->groups, &p->owners[stage], replica);
+}
+
 /* ---- opening ---- */
 
 /* Memory of a device limits the windows only where there is one; the host's is asked for by

@@ -29,6 +29,15 @@ strait_err strait_pipeline_choose_windows(struct strait_pipeline *pipeline);
 strait_err strait_pipeline_open_stages(struct strait_pipeline *pipeline, const int *windows,
                                        int may_reuse);
 
+/* Shares the groups out among the replicas that the plan has now, by `times` of one microbatch per
+ * member (strait_shares_choose). The plan of the executor may get other replicas between two steps,
+ * no more than when the pipeline was opened. */
+void strait_pipeline_share(struct strait_pipeline *pipeline, const strait_step_times *times);
+
+/* The microbatches that a replica of a stage computes in a step. */
+int strait_pipeline_count_microbatches(const struct strait_pipeline *pipeline, int stage,
+                                       int replica);
+
 /* As the functions of strait_executor_ops. */
 strait_err strait_pipeline_gradients(struct strait_pipeline *pipeline, int64_t step,
                                      strait_executor_report *out);

@@ -8,7 +8,18 @@
 /* Devices other than the host have little memory, and their sums are not bit-exact over replicas
  * anyway. */
 int strait_gradient_sums_buffers(const strait_run_plan *plan, int stage) {
-    return plan->sums_pairwise ? strait_groups_buffers(&plan->groups, plan->replicas[stage]) : 0;
+    if (!plan->sums_pairwise) return 0;
+    int most = strait_groups_buffers(&plan->groups, plan->replicas[stage]);
+    /* Of an elastic plan: for any number of replicas here, and in the stage that has most. */
+    for (int all = 1; all <= plan->replicas_limit; all++) {
+        const strait_groups groups = strait_groups_make(plan->groups.n_microbatches,
+                                                        plan->groups.n_groups, all);
+        for (int n = 1; n <= all; n++) {
+            const int held = strait_groups_buffers(&groups, n);
+            if (held > most) most = held;
+        }
+    }
+    return most;
 }
 
 static strait_err plan_buffers(struct strait_slab *slab, strait_tensor *tensors,

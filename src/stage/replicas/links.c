@@ -90,3 +90,28 @@ uint64_t strait_stage_links_received(strait_stage_links *links, strait_stage_sid
     links->seen[side] = all;
     return since;
 }
+
+/* The order of groups follows from the stage with most replicas, wherever it is. */
+strait_err strait_stage_replicas_apply(const strait_stage_replicas *replicas, int stage,
+                                       strait_run_plan *plan) {
+    const int n_own = replicas->n[STRAIT_SIDE_SAME];
+    int all[STRAIT_RUN_STAGES];
+    for (int i = 0; i < plan->n_stages; i++)
+        all[i] = 1;
+    for (int side = 0; side < STRAIT_SIDES; side++) {
+        const int theirs = stage + side - STRAIT_SIDE_SAME;
+        if (theirs < 0 || theirs >= plan->n_stages) continue;
+        all[theirs] = replicas->n[side];
+        if (all[theirs] < 1 || all[theirs] > replicas->most ||
+            replicas->most > plan->replicas_limit)
+            return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: %d replicas of stage %d, expected 1 to %d",
+                               stage, all[theirs], theirs, plan->replicas_limit);
+    }
+    if (replicas->replica < 0 || replicas->replica >= n_own)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: there is no replica %d of %d", stage,
+                           replicas->replica, n_own);
+    strait_run_plan_set_replicas(plan, all);
+    plan->groups = strait_groups_make(plan->groups.n_microbatches, plan->groups.n_groups,
+                                      replicas->most);
+    return STRAIT_OK;
+}

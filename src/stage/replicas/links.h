@@ -21,6 +21,18 @@ typedef struct strait_stage_links {
     uint64_t seen[STRAIT_SIDES];                  // bytes received that were counted
 } strait_stage_links;
 
+/* Which replica of its stage one is, and how many each side has. */
+typedef struct strait_stage_replicas {
+    int replica;
+    int n[STRAIT_SIDES]; // STRAIT_SIDE_SAME: this one included
+    int most;            // of any stage of the run: the order of groups follows from it
+} strait_stage_replicas;
+
+/* Enters them in an elastic plan of a replica of `stage`. STRAIT_EPROTO: more than it has memory
+ * for. */
+strait_err strait_stage_replicas_apply(const strait_stage_replicas *replicas, int stage,
+                                       strait_run_plan *plan);
+
 /* No peers yet. */
 void strait_stage_links_init(strait_stage_links *links, struct strait_mesh *mesh);
 
