@@ -29,7 +29,7 @@ enum {
 };
 
 static int resumes, is_forced, must_approve, is_for_strangers;
-static int64_t n_uses;
+static int64_t n_uses, n_spares;
 static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
                            rebalance_s = 60.0;
 static double store_wait_s = 600.0, audit_share = -1.0;
@@ -64,6 +64,8 @@ static const strait_flag flags[] = {
      "time without progress after which a worker loses its stage (default 60)"},
     {"rebalance", 0, STRAIT_FLAG_REAL, &rebalance_s, "SECONDS",
      "time between moves of stages to faster workers that joined later (default 60; 0: never)"},
+    {"spares", 0, STRAIT_FLAG_INT, &n_spares, "N",
+     "how many workers wait as spares; others become replicas of stages (default 0)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
@@ -263,6 +265,7 @@ static strait_err host(const strait_run *run, const char *folder,
         .lease_s = lease_s,
         .stall_s = stall_s,
         .rebalance_s = rebalance_s,
+        .n_spares = n_spares,
         .audit_share = audit_share >= 0.0 ? audit_share
                        : is_for_strangers ? public_share
                                           : 0.0,
@@ -316,6 +319,9 @@ static strait_err check_flags(void) {
     if (n_uses < 0 || n_uses > UINT32_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of workers; 0: any",
                            (long long)n_uses);
+    if (n_spares < 0 || n_spares > UINT32_MAX)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--spares %lld: expected a number of workers",
+                           (long long)n_spares);
     if (audit_share != -1.0 && !(audit_share >= 0.0 && audit_share <= 1.0))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--audit-share %g: expected 0 to 1", audit_share);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)

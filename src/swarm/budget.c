@@ -48,6 +48,8 @@ strait_err strait_budget_plan(const strait_run_plan *plan, int stage, int n_slot
                            .ids = ids_bytes(plan, valid_windows)};
     out->crossings = (double)m.kept;
     if (plan->n_stages > 1) out->messages = (N_NEIGHBOURS + 1) * (double)strait_budget_queue(plan);
+    /* Gradients on their way to other replicas, and from them. */
+    if (plan->replicas_limit > 1) out->messages += 2.0 * (double)m.gradients;
     return STRAIT_OK;
 }
 

@@ -62,12 +62,18 @@ static const strait_field request_fields[] = {REQUEST(U32, generation), REQUEST(
 
 static const strait_field task_fields[] = {TASK(INT, kind), TASK(U32, generation),
                                            TASK(U32, sequence)};
-static const strait_field assign[] = {TASK(INT, assign.stage), TASK(I64, assign.valid_windows),
-                                      TASK(FLAG, assign.commits), TASK(TEXT, assign.run_text)};
-static const strait_field neighbours[] = {TASK(INT, neighbours.timeout_ms), PEER(prev), PEER(next)};
+static const strait_field assign[] = {
+    TASK(INT, assign.stage),         TASK(INT, assign.replicas.replica),
+    TASK(INT, assign.replicas.n[0]), TASK(INT, assign.replicas.n[1]),
+    TASK(INT, assign.replicas.n[2]), TASK(INT, assign.replicas.most),
+    TASK(I64, assign.valid_windows), TASK(FLAG, assign.commits),
+    TASK(TEXT, assign.run_text)};
+static const strait_field neighbours[] = {TASK(INT, neighbours.timeout_ms), PEER(prev), PEER(next),
+                                          TASK(REST, neighbours.others)};
 static const strait_field restore[] = {
-    TASK(I64, restore.step),        TASK(INT, restore.source),   TASK(FLAG, restore.gives_prev),
-    TASK(FLAG, restore.gives_next), TASK(BYTES, restore.digest), TASK(I64, restore.live_step)};
+    TASK(I64, restore.step),          TASK(INT, restore.source),   TASK(FLAG, restore.gives_prev),
+    TASK(FLAG, restore.gives_next),   TASK(BYTES, restore.digest), TASK(I64, restore.live_step),
+    TASK(INT, restore.gives_replicas)};
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
 static const strait_field audit[] = {TASK(INT, audit.stage),      TASK(I64, audit.step),
                                      TASK(INT, audit.n_slots),    TASK(I64, audit.valid_windows),
@@ -263,7 +269,7 @@ static int is_task(const strait_task *task) {
     case STRAIT_TASK_CONNECT: return task->neighbours.timeout_ms >= 0;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&
-               task->restore.source <= STRAIT_SWARM_FROM_LIVE && task->restore.live_step >= 0;
+               task->restore.source <= STRAIT_SWARM_FROM_REPLICA && task->restore.live_step >= 0;
     default: return 1;
     }
 }

@@ -12,6 +12,7 @@
 
 #include "base/layout.h"
 #include "net/mesh/mesh.h"
+#include "stage/replicas/links.h"
 #include "swarm/commitment.h"
 #include "swarm/coordinator/coordinator.h"
 #include "swarm/invite.h"
@@ -36,11 +37,12 @@ enum {
     STRAIT_MSG_GIVEN = STRAIT_MSG_FIRST + 15, // worker: that was all, or it cannot
     STRAIT_MSG_RUN_STATUS = STRAIT_MSG_FIRST + 20, // coordinator: about the run, for people
 
-    STRAIT_TASK_TEXT = 64 * 1024,    // bytes of a run file, with the ending zero
-    STRAIT_PIECE_BYTES = 256 * 1024, // of a snapshot, in one message
-    STRAIT_VALID_MAX = 1 << 22,      // sequences of a validation
-    STRAIT_PROBE_BYTES = 64 * 1024,  // of one probe
-    STRAIT_PROBES = 40,              // in each direction
+    STRAIT_TASK_TEXT = 64 * 1024,                     // bytes of a run file, with the ending zero
+    STRAIT_PIECE_BYTES = 256 * 1024,                  // of a snapshot, in one message
+    STRAIT_VALID_MAX = 1 << 22,                       // sequences of a validation
+    STRAIT_PROBE_BYTES = 64 * 1024,                   // of one probe
+    STRAIT_PROBES = 40,                               // in each direction
+    STRAIT_TASK_REPLICAS = 3 * STRAIT_SWARM_REPLICAS, // further peers of one worker, at most
 
     /* Flags of STRAIT_MSG_IDS and of STRAIT_MSG_SNAPSHOT. */
     STRAIT_IDS_VALID = 1,
@@ -80,26 +82,36 @@ typedef struct strait_task_peer {
     char address[STRAIT_ADDRESS_MAX]; // where to dial it; empty: it dials us
 } strait_task_peer;
 
+/* A peer that is not the first replica of its stage, or is another replica of one's own. */
+typedef struct strait_task_replica {
+    int side;    // strait_stage_side
+    int replica; // of that stage
+    strait_task_peer peer;
+} strait_task_replica;
+
 typedef struct strait_task {
     strait_task_kind kind;
     uint32_t generation, sequence; // its reply repeats both
     union {
         struct {
             int stage;
-            int64_t valid_windows; // sequences of a validation
-            int commits;           // send a commitment after each interval
-            const char *run_text;  // the run file
+            strait_stage_replicas replicas; // of the stage and of its neighbours
+            int64_t valid_windows;          // sequences of a validation
+            int commits;                    // send a commitment after each interval
+            const char *run_text;           // the run file
         } assign;
         struct {
-            int timeout_ms; // for all to be connected; unused in LISTEN
-            strait_task_peer prev, next;
-        } neighbours; // of LISTEN and of CONNECT
+            int timeout_ms;              // for all to be connected; unused in LISTEN
+            strait_task_peer prev, next; // their first replicas
+            strait_view others;          // further peers: strait_task_replicas_unpack
+        } neighbours;                    // of LISTEN and of CONNECT
         struct {
             int64_t step;
             strait_swarm_source source;
             int gives_prev, gives_next; // send that neighbour the copy of its stage
             strait_digest digest;       // of our snapshot; unused from seed and checkpoint
             int64_t live_step;          // of FROM_LIVE: the step to continue at
+            int gives_replicas;         // bit i: send our snapshot to replica i of our stage
         } restore;
         struct {
             const char *reason;
@@ -214,6 +226,14 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out);
 strait_err strait_task_pack(struct strait_msg_pool *pool, const strait_task *task,
                             struct strait_msg **out);
 strait_err strait_task_unpack(struct strait_msg *msg, strait_task *out);
+
+/* Packs further peers into `memory`, for neighbours.others, which borrows it. STRAIT_EINVAL: it is
+ * too small. */
+strait_err strait_task_replicas_pack(const strait_task_replica *replicas, int n,
+                                     unsigned char *memory, size_t capacity, strait_view *out);
+/* Writes up to STRAIT_TASK_REPLICAS of them. */
+strait_err strait_task_replicas_unpack(const strait_view *others, strait_task_replica *out, int *n);
+
 strait_err strait_task_reply_pack(struct strait_msg_pool *pool, const strait_task_reply *reply,
                                   struct strait_msg **out);
 strait_err strait_task_reply_unpack(struct strait_msg *msg, strait_task_reply *out);
@@ -275,3 +295,4 @@ typedef enum strait_swarm_layout_kind {
     STRAIT_LAYOUTS
 } strait_swarm_layout_kind;
 const strait_layout *strait_swarm_layout(int i);
+extern const strait_layout strait_task_replica_layout; // in neighbours.others, one after the other

@@ -100,7 +100,8 @@ refuses 2 'codec lowrank carries state' train run.yaml --out bad $four --set sta
     --set link.codec.name=lowrank --set link.codec.variant=
 refuses 2 'codec int8 carries state' train run.yaml --out bad $four --set stages.replicas=2 \
     --set link.codec.name=int8 --set link.codec.variant= --set link.codec.feedback=true
-refuses 2 'a swarm has one worker per stage' host run.yaml --out bad $four --set stages.replicas=2
+refuses 2 'stages.speeds: a swarm measures how fast workers are' host run.yaml --out bad $four --set stages.replicas=2 \
+    --set 'stages.speeds=[1,1,2,1,1,1,1,1]'
 [ ! -e bad/metrics.jsonl ] || fail "a refused run has begun"
 
 # A replica that is killed ends the run, which names it and can be resumed.

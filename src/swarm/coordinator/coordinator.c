@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config) {
@@ -12,7 +11,7 @@ void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_co
     memset(c, 0, sizeof *c);
     c->config = *config;
     c->reported_limit = STRAIT_SWARM_SKIP_MAX;
-    c->checkpoint = c->restore_limit = c->charged_boundary = -1;
+    c->checkpoint = c->restore_limit = c->charged_boundary = c->failed_near = -1;
     c->updating = c->history_first = c->replay.until = -1;
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         c->owner[i] = -1;
@@ -39,7 +38,8 @@ static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key
         slot = i;
     }
     if (slot < 0) return -1;
-    c->workers[slot] = (strait_swarm_worker){.key = *key, .is_known = 1, .stage = -1};
+    c->workers[slot] = (strait_swarm_worker){
+        .key = *key, .is_known = 1, .stage = -1, .helps = -1, .will_help = -1};
     c->workers[slot].inventory = strait_snapshot_inventory_empty();
     return slot;
 }
@@ -84,59 +84,6 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
     }
 }
 
-const char *strait_coordinator_phase_name(strait_swarm_phase phase) {
-    static const char *const names[] = {"waiting",      "assigning",   "listening", "connecting",
-                                        "opening",      "restoring",   "ready",     "working",
-                                        "snapshotting", "handing over"};
-    return names[phase];
-}
-
-/* ---- actions ---- */
-
-strait_swarm_action *strait_coordinator_act(strait_swarm_actions *out,
-                                            strait_swarm_action_kind kind, int worker) {
-    assert(out->n < STRAIT_SWARM_ACTIONS);
-    strait_swarm_action *action = &out->items[out->n++];
-    *action = (strait_swarm_action){
-        .kind = kind, .worker = worker, .stage = -1, .reason = "", .successor = -1};
-    return action;
-}
-
-strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
-                                            strait_swarm_actions *out, int worker,
-                                            const char *reason) {
-    strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_LOG, worker);
-    action->stage = worker >= 0 ? c->workers[worker].stage : -1;
-    action->reason = reason;
-    return action;
-}
-
-/* Appends to a line of STRAIT_SWARM_LINE bytes; what does not fit is cut off. */
-#define APPEND(...) \
-    ((void)snprintf(line + strlen(line), STRAIT_SWARM_LINE - strlen(line), __VA_ARGS__))
-
-/* Names are not unique, so the first digits of the key go with them. */
-static void append_worker(const strait_swarm_worker *worker, char line[STRAIT_SWARM_LINE]) {
-    char key[STRAIT_FINGERPRINT_TEXT];
-    strait_fingerprint_text(&worker->key, key);
-    APPEND("%s (%.8s)", worker->report.name, key);
-}
-
-void strait_coordinator_describe(const struct strait_coordinator *c, const strait_swarm_action *a,
-                                 char line[STRAIT_SWARM_LINE]) {
-    line[0] = '\0';
-    if (a->worker >= 0) {
-        APPEND("worker ");
-        append_worker(&c->workers[a->worker], line);
-        if (a->stage >= 0) APPEND(", stage %d", a->stage);
-        APPEND(": ");
-    }
-    APPEND("%s", a->reason);
-    if (a->successor < 0) return;
-    APPEND("; moving the stage to ");
-    append_worker(&c->workers[a->successor], line);
-}
-
 /* ---- joining and leaving ---- */
 
 /* Steps that were rolled back after a state was taken are computed again, and their values may
@@ -176,10 +123,11 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     if (slot < 0) return;
     strait_swarm_worker *worker = &c->workers[slot];
     /* A new link of an owner that still counts as connected means that its old link is dead. */
-    if (worker->is_connected && worker->stage >= 0) {
-        strait_coordinator_charge_owner(c, worker->stage);
+    if (worker->is_connected && strait_coordinator_stage_of(c, slot) >= 0) {
+        if (worker->stage >= 0) strait_coordinator_charge_owner(c, worker->stage);
         strait_coordinator_abandon(c, now, 0);
     }
+    strait_coordinator_end_help(c, slot);
     worker->report = *e->report;
     if (e->generation > c->newest_reported && e->generation <= c->reported_limit)
         c->newest_reported = e->generation;
@@ -201,7 +149,11 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     if (!worker->is_connected) return;
     worker->is_connected = 0;
     (void)strait_coordinator_log(c, out, slot, reason);
+    const int is_replica = worker->replica > 0;
+    if (is_replica || worker->stage >= 0) c->failed_near = -1; // that explains a failure near it
+    strait_coordinator_end_help(c, slot);
     if (worker->stage < 0) {
+        if (is_replica) strait_coordinator_abandon(c, now, 0);
         strait_coordinator_forget(c, slot);
         return;
     }
@@ -219,7 +171,7 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
     strait_swarm_worker *worker = &c->workers[slot];
     if (!worker->is_connected || worker->is_leaving) return;
     worker->is_leaving = 1;
-    if (worker->stage >= 0) { // the handover happens when the next step begins
+    if (worker->stage >= 0 || worker->replica > 0) { // the handover is before the next step
         (void)strait_coordinator_log(c, out, slot,
                                      "asked to leave; its stage is handed over before the next "
                                      "step");
@@ -248,7 +200,8 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     if (!worker->is_connected) return;
     if (now - worker->seen_ns > worker->max_gap_ns) worker->max_gap_ns = now - worker->seen_ns;
     worker->seen_ns = now;
-    const int waits_for = may_wait(c, worker->stage, e->waits_for) ? e->waits_for : 0;
+    const int stage = strait_coordinator_stage_of(c, e->worker);
+    const int waits_for = may_wait(c, stage, e->waits_for) ? e->waits_for : 0;
     if (e->progress != worker->progress || waits_for != 0 || worker->waits_for != 0) {
         /* Time spent waiting for a neighbour is not a pause of its own. */
         if (e->progress != worker->progress && worker->waits_for == 0 &&
@@ -260,6 +213,7 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     worker->waits_for = waits_for;
     update_inventory(c, worker, e);
     strait_coordinator_record(c, e->worker, &e->inventory.own, now, out);
+    strait_coordinator_compare_replica(c, e->worker, &e->inventory.own, now, out);
 }
 
 /* ---- goals and time ---- */
@@ -287,7 +241,7 @@ static int must_hand_over(struct strait_coordinator *c) {
     }
     for (int i = 0; i < c->config.n_stages && is_leaving; i++)
         c->workers[c->owner[i]].has_successor = 0;
-    return is_leaving || is_moving;
+    return is_leaving || is_moving || strait_coordinator_replicas_change(c);
 }
 
 /* A step is settled once the next one begins, because validation and checkpoint come in between. */
@@ -301,8 +255,8 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 
-static void disconnect(struct strait_coordinator *c, int slot, int64_t now, const char *fault,
-                       strait_swarm_actions *out) {
+void strait_coordinator_disconnect(struct strait_coordinator *c, int slot, int64_t now,
+                                   const char *fault, strait_swarm_actions *out) {
     strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot)->reason = fault;
     lose(c, slot, now, out, fault);
 }
@@ -329,12 +283,14 @@ static void end_overdue(struct strait_coordinator *c, int64_t now, strait_swarm_
             waiting = i;
     }
     for (int i = 0; i < n_late; i++)
-        disconnect(c, late[i], now, "did not reply within the limit of the phase; disconnected",
-                   out);
+        strait_coordinator_disconnect(
+            c, late[i], now, "did not reply within the limit of the phase; disconnected", out);
+    n_late += strait_coordinator_end_overdue_replicas(c, now, out);
     if (n_late > 0 || waiting < 0) return;
     (void)strait_coordinator_log(c, out, c->owner[waiting],
                                  "waited for a neighbour beyond the limit of the phase");
-    strait_coordinator_charge_timeout(c, waiting, awaited_side(c, waiting));
+    if (!strait_coordinator_doubt_replicas(c, waiting))
+        strait_coordinator_charge_timeout(c, waiting, awaited_side(c, waiting));
     strait_coordinator_abandon(c, now, GRACE_NS);
 }
 
@@ -345,7 +301,7 @@ static void tick(struct strait_coordinator *c, int64_t now, strait_swarm_actions
         const strait_swarm_worker *worker = &c->workers[i];
         if (!worker->is_known || !worker->is_connected) continue;
         const char *fault = strait_coordinator_fault(c, i, now);
-        if (fault != NULL) disconnect(c, i, now, fault, out);
+        if (fault != NULL) strait_coordinator_disconnect(c, i, now, fault, out);
     }
     end_overdue(c, now, out);
 }
@@ -389,6 +345,8 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
         strait_coordinator_contradicted(c, e->worker, e->stage, now_ns, out);
         break;
     case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
+    case STRAIT_SWARM_HELP: strait_coordinator_help(c, e->worker, e->stage, out); break;
+    case STRAIT_SWARM_IN_DOUBT: strait_coordinator_in_doubt(c, now_ns, out); break;
     case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;

@@ -14,6 +14,12 @@
  * stage returns to `waiting` and a new generation begins. A generation is one assignment of stages
  * to workers; commands and replies carry its number, so late ones are recognised and ignored.
  *
+ * A stage has one owner, its first replica: snapshots, checkpoints and recovery are its business.
+ * Spares may become further replicas (replicas.c), which take a share of the microbatches. They are
+ * spares that help: a stage without an owner takes one of its own replicas first, which has all of
+ * the stage's state, and any doubt about values sends them away, so that what follows concerns one
+ * worker per stage.
+ *
  * One thread uses a coordinator. */
 #pragma once
 
@@ -27,7 +33,8 @@ enum {
     STRAIT_SWARM_WORKERS = 1024,
     /* Upper bound on the actions of one event: a tick may log, record and disconnect every worker,
      * and then assign and command every stage. */
-    STRAIT_SWARM_ACTIONS = 3 * STRAIT_SWARM_WORKERS + 8 * STRAIT_RUN_STAGES,
+    STRAIT_SWARM_ACTIONS = 5 * STRAIT_SWARM_WORKERS + 8 * STRAIT_RUN_STAGES,
+    STRAIT_SWARM_REPLICAS = 8,     // of one stage, at most
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
@@ -72,6 +79,15 @@ typedef struct strait_swarm_worker {
     int has_beside;            // a neighbour reported values that a spare did not find
     strait_fingerprint beside; // the last such neighbour
     int stage;                 // it owns; -1: a spare
+    /* A spare that is a further replica of a stage, or becomes one before the next step; -1: of
+     * none. */
+    int helps, will_help;
+    int replica;    // its number in this generation; 0: it takes no part, or owns its stage
+    int is_awaited; // of a further replica: its reply is outstanding
+    strait_swarm_source source; // of a further replica in this generation
+    /* Times that it was sent away for a failure near it, and until when it stays away. */
+    int n_sent_away;
+    int64_t away_until_ns;
     strait_snapshot_inventory inventory;
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
@@ -110,6 +126,8 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_WITHHELD, // worker: does not give what audits of it need
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
+    STRAIT_SWARM_HELP,     // worker, stage: a spare becomes a replica of it before the next step
+    STRAIT_SWARM_IN_DOUBT, // values are implausible, and any replica may have caused it
     STRAIT_SWARM_START,    // owners: stages may be assigned from now on
     STRAIT_SWARM_GOAL,     // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,     // time has passed
@@ -119,6 +137,7 @@ typedef enum strait_swarm_event_kind {
 /* A command that the trainer gives to one stage or to all. */
 typedef struct strait_swarm_goal {
     int stage;     // -1: all
+    int is_first;  // only for the first replica of each stage
     int64_t step;  // the current step
     int is_update; // the last command of a step: it commits the step
     int is_begin;  // the first command of a step: stages may be handed over before it
@@ -162,10 +181,12 @@ typedef enum strait_swarm_action_kind {
 typedef struct strait_swarm_action {
     strait_swarm_action_kind kind;
     int worker, stage; // -1: none
+    int replica;       // of the stage, with COMMAND
     int64_t step;
     /* With a command to restore: the source, and the neighbours to send copies to. */
     strait_swarm_source source;
     int gives_prev, gives_next;
+    int gives_replicas;   // bit i: replica i of the stage gets its snapshot
     int64_t live_step;    // of FROM_LIVE: the step to continue at
     strait_digest digest; // that the snapshot must have; zeros from seed and checkpoint
     const char *reason;   // static text, for RELEASE, DISCONNECT, BAN and LOG
@@ -182,6 +203,7 @@ typedef struct strait_swarm_actions {
  */
 typedef struct strait_swarm_config {
     int n_stages;
+    int replicas_limit;       // of one stage; 0 or 1: none besides its owner
     int64_t lease_ns;         // longest silence of a connected worker
     int64_t stall_timeout_ns; // longest time without progress, unless it waits for a neighbour
     int64_t lease_max_ns;     // for both, unless they are set to more
@@ -240,7 +262,14 @@ struct strait_coordinator {
     uint32_t newest_reported, reported_limit;
     int has_started;
     int is_awaited[STRAIT_RUN_STAGES]; // the owner's reply is outstanding
-    int64_t now_ns;                    // of the latest event
+    /* Further replicas of each stage in this generation: replica k + 1 is in slot helper[k]. */
+    int helper[STRAIT_RUN_STAGES][STRAIT_SWARM_REPLICAS];
+    int n_helpers[STRAIT_RUN_STAGES];
+    int had_replicas; // some stage had further replicas in this generation or the one before
+    int failed_near;  // a stage at which something failed beside further replicas; -1: none
+    /* Up to this step, what crossed some boundary was kept by several workers. */
+    int64_t shared_until;
+    int64_t now_ns; // of the latest event
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
     /* Longest recent duration of gradients, of an update and of other goals; 0: none yet. */
@@ -314,6 +343,25 @@ int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, i
 
 /* Returns the number of connected workers that own no stage and may be given one. */
 int strait_coordinator_count_spares(const struct strait_coordinator *c);
+
+/* Returns whether any stage has further replicas in this generation. */
+int strait_coordinator_has_replicas(const struct strait_coordinator *c);
+
+/* Returns how many replicas a stage has in this generation, its owner included. */
+int strait_coordinator_n_replicas(const struct strait_coordinator *c, int stage);
+
+/* Returns the slot of a replica of a stage; 0 is the owner. */
+int strait_coordinator_replica(const struct strait_coordinator *c, int stage, int replica);
+
+/* Returns the stage that a worker takes part in, as its owner or as a further replica; -1: none. */
+int strait_coordinator_stage_of(const struct strait_coordinator *c, int slot);
+
+/* Returns whether a reply of the worker is outstanding in this phase. */
+int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
+
+/* Returns whether the spare may become a further replica of the stage now: it fits, is no suspect
+ * and was not sent away lately. */
+int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage);
 
 /* Returns a word for an operator; static text of at most 15 characters. */
 const char *strait_coordinator_phase_name(strait_swarm_phase phase);

@@ -97,9 +97,12 @@ static int64_t limit_of(const struct strait_coordinator *c, int stage) {
     }
 }
 
+int strait_coordinator_is_late(const struct strait_coordinator *c, int stage, int64_t now_ns) {
+    return c->phase != STRAIT_PHASE_WAITING && now_ns - c->phase_began_ns > limit_of(c, stage);
+}
+
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns) {
-    return c->phase != STRAIT_PHASE_WAITING && c->is_awaited[stage] &&
-           now_ns - c->phase_began_ns > limit_of(c, stage);
+    return c->is_awaited[stage] && strait_coordinator_is_late(c, stage, now_ns);
 }
 
 /* What a worker may take if its longest pause so far was `seen_ns`. */
@@ -109,8 +112,7 @@ static int64_t with_pauses(const struct strait_coordinator *c, int64_t usual_ns,
 
 const char *strait_coordinator_fault(const struct strait_coordinator *c, int slot, int64_t now_ns) {
     const strait_swarm_worker *worker = &c->workers[slot];
-    const int is_awaited = worker->stage >= 0 && c->phase != STRAIT_PHASE_WAITING &&
-                           c->is_awaited[worker->stage];
+    const int is_awaited = c->phase != STRAIT_PHASE_WAITING && strait_coordinator_awaits(c, slot);
     /* While it allocates or measures a stage, the computing thread sends no heartbeats. */
     if (is_awaited && (c->phase != STRAIT_PHASE_WORK || c->goal.is_slow)) return NULL;
     if (now_ns - worker->seen_ns > with_pauses(c, c->config.lease_ns, worker->max_gap_ns))

@@ -63,6 +63,7 @@ static double score(const struct strait_coordinator *c, int slot, int stage) {
     const int n_penalties = worker->n_penalties < 100 ? worker->n_penalties : 100;
     const int is_last = worker->is_suspect || worker->n_disputes > 0;
     double score = claims(c, slot, stage) - 8.0 * n_penalties - 1e4 * is_last;
+    if (worker->helps >= 0) score -= 2.0; // idle spares first
     if (memory > 0.0 && memory < c->config.need_bytes[stage]) score -= 1e6;
     return score - 1e5 * strait_coordinator_count_bad(c, slot, stage);
 }
@@ -83,6 +84,7 @@ int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage) 
 void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
                                strait_swarm_actions *out) {
     const int old = c->owner[stage];
+    strait_coordinator_end_help(c, worker);
     c->owner[stage] = worker;
     c->workers[worker].stage = stage;
     c->n_failures = 0; // of other owners
@@ -100,16 +102,25 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int slot = c->owner[stage];
     if (slot < 0 || !c->workers[slot].is_connected || c->workers[slot].is_unfit) return 0;
-    return !c->workers[slot].is_leaving || strait_coordinator_spare_for(c, stage) >= 0;
+    return !c->workers[slot].is_leaving ||
+           (strait_coordinator_heir(c, stage) < 0 && strait_coordinator_spare_for(c, stage) >= 0);
 }
 
-/* Assigns vacant stages to spares; returns whether every stage has a connected owner. */
+/* An owner that was away has lost the stage's state, which its replicas have. */
+static int has_lost_state(const struct strait_coordinator *c, int stage) {
+    const strait_live_state *live = &c->workers[c->owner[stage]].inventory.live;
+    return live->stage != stage || live->step < 0;
+}
+
+/* Assigns vacant stages to their other replicas or to spares; returns whether every stage has a
+ * connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     for (int i = 0; i < c->config.n_stages; i++) {
-        if (can_stay(c, i)) continue;
+        const int heir = c->is_replay_blocked ? -1 : strait_coordinator_heir(c, i);
+        if (can_stay(c, i) && !(heir >= 0 && has_lost_state(c, i))) continue;
         const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
-        const int spare = may_return ? -1 : strait_coordinator_spare_for(c, i);
+        const int spare = heir >= 0 ? heir : may_return ? -1 : strait_coordinator_spare_for(c, i);
         if (spare >= 0)
             strait_coordinator_assign(c, i, spare, out);
         else
@@ -135,6 +146,9 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
     if (!c->has_started || now < c->retry_ns) return;
     strait_coordinator_settle(c, out);
     if (!fill_stages(c, now, out)) return;
+    const int had_replicas = strait_coordinator_has_replicas(c);
+    strait_coordinator_seat_replicas(c, out);
+    c->had_replicas = had_replicas || strait_coordinator_has_replicas(c);
     do
         count_generation(c);
     while (c->generation <= c->newest_reported);
@@ -149,6 +163,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     c->phase = STRAIT_PHASE_READY;
     c->phase_began_ns = now;
     c->n_failures = 0;
+    if (c->goal.is_begin) strait_coordinator_note_shared(c, c->goal.step);
     if (c->goal.is_update) {
         c->step = c->goal.step + 1;
         const int is_new = c->step > c->committed;
@@ -189,7 +204,7 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_swarm_worker *worker = &c->workers[c->owner[i]];
         if ((worker->is_leaving || worker->has_successor) && !is_late && c->config.n_stages > 1 &&
-            !has_copy(c, i))
+            !has_copy(c, i) && strait_coordinator_heir(c, i) < 0)
             return;
     }
     for (int i = 0; i < c->config.n_stages; i++) {
@@ -203,6 +218,7 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
         worker->stage = -1;
         c->owner[i] = -1;
     }
+    strait_coordinator_change_replicas(c, out);
     strait_coordinator_abandon(c, now, 0);
 }
 
@@ -216,6 +232,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
     c->sequence++;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
+        strait_coordinator_command_replicas(c, i, out);
         if (!c->is_awaited[i]) continue;
         strait_swarm_action *action = strait_coordinator_act(out, STRAIT_SWARM_COMMAND,
                                                              c->owner[i]);
@@ -228,7 +245,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
 static int is_barrier_passed(const struct strait_coordinator *c) {
     for (int i = 0; i < c->config.n_stages; i++)
         if (c->is_awaited[i]) return 0;
-    return 1;
+    return !strait_coordinator_awaits_replicas(c);
 }
 
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,

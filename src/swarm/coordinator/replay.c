@@ -37,12 +37,15 @@ static void find_late(const struct strait_coordinator *c, int64_t until, strait_
         out->n_late += out->is_late[i];
         if (!out->is_late[i] && c->workers[c->owner[i]].inventory.live.step != until)
             out->must_update = 1;
+        for (int k = 0; k < c->n_helpers[i]; k++)
+            if (c->workers[c->helper[i][k]].inventory.live.step + 1 == until) out->must_update = 1;
     }
 }
 
 /* Returns the oldest step that the stages beside late ones can send again from. */
 static int64_t oldest_kept(const struct strait_coordinator *c, const strait_swarm_replay *r) {
     int64_t oldest = c->history_first;
+    if (r->n_late > 0 && c->shared_until > oldest) oldest = c->shared_until;
     for (int i = 0; i < c->config.n_stages; i++) {
         const int is_beside = (i > 0 && r->is_late[i - 1]) ||
                               (i + 1 < c->config.n_stages && r->is_late[i + 1]);
@@ -89,6 +92,7 @@ static int plan_until(const struct strait_coordinator *c, int64_t until, strait_
     if (until < 0 || until > goal_step(c)) return 0;
     find_late(c, until, out);
     if (out->n_late == c->config.n_stages) return 0;
+    if (out->n_late > 0 && strait_coordinator_has_replicas(c)) return 0;
     out->from = newest_source(c, out);
     if (out->from < oldest_kept(c, out)) return 0;
     out->n_stage_steps = out->n_late * (until - out->from) +

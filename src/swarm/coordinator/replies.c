@@ -49,6 +49,11 @@ static void fail_reply(struct strait_coordinator *c, const strait_swarm_event *e
     }
     /* Both ends report one failure; the first report counts. */
     if (c->phase == STRAIT_PHASE_WAITING) return;
+    if (strait_coordinator_doubt_replicas(c, stage)) {
+        (void)strait_coordinator_log(c, out, e->worker, "failed beside further replicas");
+        strait_coordinator_abandon(c, now, GRACE_NS);
+        return;
+    }
     if (c->phase == STRAIT_PHASE_RESTORE || strait_coordinator_is_replaying(c))
         strait_coordinator_block_replay(c);
     if (e->err == STRAIT_ENONFINITE) {
@@ -66,11 +71,15 @@ void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_e
                               int64_t now, strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[e->worker];
     const int stage = worker->stage;
-    if (!worker->is_connected || stage < 0 || e->generation != c->generation ||
-        e->sequence != c->sequence || !c->is_awaited[stage])
+    if (!worker->is_connected || e->generation != c->generation || e->sequence != c->sequence ||
+        !strait_coordinator_awaits(c, e->worker))
         return; // late, repeated or not asked for
     worker->seen_ns = worker->progress_ns = now;
     c->replied_ns = now - c->phase_began_ns;
+    if (stage < 0) {
+        strait_coordinator_replica_reply(c, e, now, out);
+        return;
+    }
     if (e->is_source_bad && c->phase == STRAIT_PHASE_RESTORE)
         strait_coordinator_bad_source(c, e->worker, now, out);
     else if (e->is_blaming)

@@ -144,7 +144,8 @@ static void roll_back(struct strait_coordinator *c) {
 /* Nothing is rolled back: records of later steps stay, and live states up to `until` stay valid. */
 static void continue_live(struct strait_coordinator *c) {
     c->step = c->replay.from;
-    c->n_replays++;
+    /* Replicas that come and go repeat the step that was begun, and no other. */
+    c->n_replays += c->replay.n_late > 0 || !c->had_replicas;
     c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS] = c->replay.until;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->source[i] = STRAIT_SWARM_FROM_LIVE;
@@ -163,7 +164,8 @@ void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
     else
         continue_live(c);
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
-    strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
+    if (strait_coordinator_restore_replicas(c, now, out))
+        strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
 }
 
 void strait_coordinator_fill_restore(const struct strait_coordinator *c, int stage,
@@ -177,6 +179,7 @@ void strait_coordinator_fill_restore(const struct strait_coordinator *c, int sta
     action->gives_prev = stage > 0 && c->source[stage - 1] == STRAIT_SWARM_FROM_NEXT;
     action->gives_next = stage + 1 < c->config.n_stages &&
                          c->source[stage + 1] == STRAIT_SWARM_FROM_PREV;
+    action->gives_replicas = strait_coordinator_given_replicas(c, stage);
 }
 
 void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now,

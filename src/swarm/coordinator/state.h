@@ -114,6 +114,9 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int slo
 /* Notes how long the goal took that has just been reached. */
 void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns);
 
+/* Returns whether the time that the phase allows for a reply of a replica of `stage` is over. */
+int strait_coordinator_is_late(const struct strait_coordinator *c, int stage, int64_t now_ns);
+
 /* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. No
  * heartbeat extends it. */
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns);
@@ -158,6 +161,70 @@ int strait_coordinator_is_replaying(const struct strait_coordinator *c);
 /* Values are in doubt, or a replay failed: the next generation rolls all stages back. */
 void strait_coordinator_block_replay(struct strait_coordinator *c);
 
+/* ---- replicas.c ---- */
+
+/* Before a generation: sends replicas away that may have caused a failure, and gives numbers to the
+ * others. */
+void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* Sends the commands of a phase to the further replicas of a stage. */
+void strait_coordinator_command_replicas(struct strait_coordinator *c, int stage,
+                                         strait_swarm_actions *out);
+
+/* Returns whether a further replica of any stage has to reply in this phase. */
+int strait_coordinator_awaits_replicas(const struct strait_coordinator *c);
+
+/* Chooses what further replicas restore. Returns 0 if one cannot: it was sent away, and another
+ * generation has to begin. */
+int strait_coordinator_restore_replicas(struct strait_coordinator *c, int64_t now,
+                                        strait_swarm_actions *out);
+
+/* Returns the replicas of a stage that its owner sends its snapshot to, as bits. */
+int strait_coordinator_given_replicas(const struct strait_coordinator *c, int stage);
+
+/* Returns a further replica of the stage that can take it over with the state that it has; -1. */
+int strait_coordinator_heir(const struct strait_coordinator *c, int stage);
+
+/* Returns whether a spare becomes a replica, or one leaves, before the next step; and does that. */
+int strait_coordinator_replicas_change(const struct strait_coordinator *c);
+void strait_coordinator_change_replicas(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* The worker takes part no longer. */
+void strait_coordinator_end_help(struct strait_coordinator *c, int slot);
+
+/* Something failed at `stage`. If there are further replicas there or beside it, they are sent away
+ * before the next generation, unless a loss explains the failure, and nobody else is suspected.
+ * Returns whether there are. */
+int strait_coordinator_doubt_replicas(struct strait_coordinator *c, int stage);
+
+/* Handles the reply of a further replica. */
+void strait_coordinator_replica_reply(struct strait_coordinator *c, const strait_swarm_event *e,
+                                      int64_t now, strait_swarm_actions *out);
+
+/* Disconnects further replicas that took too long in this phase. Returns how many. */
+int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_t now,
+                                            strait_swarm_actions *out);
+
+/* A further replica reported its snapshots: they must be those of the owner. */
+void strait_coordinator_compare_replica(struct strait_coordinator *c, int slot,
+                                        const strait_snapshot_set *own, int64_t now,
+                                        strait_swarm_actions *out);
+
+/* Handles the events HELP and IN_DOUBT. */
+void strait_coordinator_help(struct strait_coordinator *c, int slot, int stage,
+                             strait_swarm_actions *out);
+void strait_coordinator_in_doubt(struct strait_coordinator *c, int64_t now,
+                                 strait_swarm_actions *out);
+
+/* Notes that a step was computed by the replicas of this generation. */
+void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step);
+
+/* ---- coordinator.c ---- */
+
+/* Closes the link of a worker and handles its loss. `fault` is static text. */
+void strait_coordinator_disconnect(struct strait_coordinator *c, int slot, int64_t now,
+                                   const char *fault, strait_swarm_actions *out);
+
 /* ---- suspects.c ---- */
 
 /* A replayed step gave other values than the first time: the stages that were restored from copies
@@ -193,6 +260,9 @@ void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int
 
 /* Another worker computed the same: the report was true. */
 void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
+
+/* Remembers that two workers contradict each other. */
+void strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other);
 
 /* Bans a worker from the run and takes its stage. `reason` is static text. */
 void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *reason,

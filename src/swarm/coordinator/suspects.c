@@ -36,6 +36,7 @@ void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *
         "banned from this run: this key sent non-finite values or invalid snapshots, reported "
         "them falsely of others, or computed something else than it was asked to";
     clear_marks(c, &worker->key);
+    strait_coordinator_end_help(c, slot);
     if (worker->stage >= 0) c->owner[worker->stage] = -1;
     worker->stage = -1;
     worker->is_connected = worker->is_known = 0;
@@ -45,7 +46,7 @@ void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *
  * a spare does disturbs no step. */
 static void count_violation(struct strait_coordinator *c, int slot, int64_t now,
                             strait_swarm_actions *out) {
-    const int is_owner = c->workers[slot].stage >= 0;
+    const int is_owner = strait_coordinator_stage_of(c, slot) >= 0;
     if (++c->workers[slot].n_violations >= STRAIT_SWARM_VIOLATIONS)
         strait_coordinator_ban(c, slot, "violation 2 of 2; banned from this run", out);
     else
@@ -76,6 +77,11 @@ static void add_dispute(strait_swarm_worker *worker, const strait_fingerprint *k
     if (worker->n_disputes < STRAIT_SWARM_DISPUTES) worker->disputes[worker->n_disputes++] = *key;
 }
 
+void strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other) {
+    add_dispute(&c->workers[slot], &c->workers[other].key);
+    add_dispute(&c->workers[other], &c->workers[slot].key);
+}
+
 /* Returns which of two workers that contradict each other is at fault: the one that others
  * contradict too. -1: there is no telling yet. */
 static int find_liar(const struct strait_coordinator *c, int a, int b) {
@@ -91,8 +97,7 @@ static int find_liar(const struct strait_coordinator *c, int a, int b) {
  * that would hit honest ones. Returns whether one of the two lost its stage. */
 static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
                   strait_swarm_actions *out) {
-    add_dispute(&c->workers[accuser], &c->workers[accused].key);
-    add_dispute(&c->workers[accused], &c->workers[accuser].key);
+    strait_coordinator_contradict(c, accuser, accused);
     (void)strait_coordinator_log(c, out, accused,
                                  "a neighbour rejected its values or snapshots; one of the two is "
                                  "at fault");
@@ -125,6 +130,10 @@ void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int bla
     const int is_neighbour = blamed == stage - 1 || blamed == stage + 1;
     /* The generation was abandoned: the stage may have another owner by now. */
     if (c->phase == STRAIT_PHASE_WAITING) return;
+    if (is_neighbour && strait_coordinator_has_replicas(c)) {
+        strait_coordinator_in_doubt(c, now, out); // any replica may have sent them
+        return;
+    }
     if (is_neighbour && blamed >= 0 && blamed < c->config.n_stages) {
         (void)accuse(c, accuser, c->owner[blamed], now, out);
         return;

@@ -21,14 +21,14 @@ strait_err strait_host_wait_ready(struct host *h) {
     return STRAIT_OK;
 }
 
-static strait_err send(struct strait_stage_channel *channel, int stage,
+static strait_err send(struct strait_stage_channel *channel, int member,
                        const strait_stage_command *command) {
     struct host *h = channel->state;
     if (command->kind == STRAIT_COMMAND_ADOPT_BASIS)
         STRAIT_TRY(
             strait_host_note_basis(h, command->adopt_basis.version, &command->adopt_basis.basis));
-    h->work.queue[stage] = *command;
-    h->work.is_queued[stage] = 1;
+    h->work.queue[member] = *command;
+    h->work.is_queued[member] = 1;
     return STRAIT_OK;
 }
 
@@ -50,21 +50,26 @@ static int is_slow(strait_stage_command_kind kind) {
            kind == STRAIT_COMMAND_SEND_SNAPSHOT;
 }
 
-/* One stage is commanded or all, never some of them. In a replay the commands differ: those of the
- * stages that compute say what the goal is, the others send again what they kept. */
+/* One stage is commanded or all, never some of them; of replicas all or the first. In a replay the
+ * commands differ: those of the stages that compute say what the goal is, the others send again
+ * what they kept. */
 static strait_swarm_goal goal_of(const struct host *h, int *main) {
     int n_queued = 0;
+    int member = 0;
     int stage = 0;
+    int replica = 0;
     int is_replay = 0;
     for (int i = 0; i < h->work.channel.n_members; i++) {
         const int is_resend = h->work.queue[i].kind == STRAIT_COMMAND_RESEND;
         n_queued += h->work.is_queued[i];
         is_replay |= h->work.is_queued[i] && is_resend;
-        if (h->work.is_queued[i] && !is_resend) stage = i;
+        if (h->work.is_queued[i] && !is_resend) member = i;
     }
-    const strait_stage_command *command = &h->work.queue[stage];
-    *main = stage;
+    const strait_stage_command *command = &h->work.queue[member];
+    strait_run_plan_locate(&h->executor->plan, member, &stage, &replica);
+    *main = member;
     return (strait_swarm_goal){.stage = n_queued > 1 ? -1 : stage,
+                               .is_first = n_queued < h->work.channel.n_members,
                                .is_replay = is_replay,
                                .step = step_of(command),
                                .is_update = command->kind == STRAIT_COMMAND_UPDATE,

@@ -35,7 +35,8 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     struct host *h = executor->user;
     const strait_stage_command command = {.kind = STRAIT_COMMAND_SEND_SNAPSHOT,
                                           .send_snapshot = {step}};
-    STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, stage, &command));
+    STRAIT_TRY(strait_stage_channel_command_one(
+        &h->work.channel, strait_run_plan_member(&executor->plan, stage, 0), &command));
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
     if (connection == NULL) return STRAIT_EAGAIN;
     const int owner = h->coordinator.owner[stage];

@@ -1,6 +1,6 @@
 /* commands.c - what a host sends to the owner of a stage in each phase of the coordinator. */
 #include "base/clock.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 
 #include <string.h>
 
@@ -37,9 +37,8 @@ static void send_neighbours(struct host *h, const strait_swarm_action *a) {
     strait_task task = {.kind = h->coordinator.phase == STRAIT_PHASE_LISTEN ? STRAIT_TASK_LISTEN
                                                                             : STRAIT_TASK_CONNECT};
     task.neighbours.timeout_ms = (int)(strait_coordinator_connect_ns(&h->coordinator) / 1000000);
-    if (a->stage > 0) strait_host_describe_peer(h, a->stage - 1, 0, &task.neighbours.prev);
-    if (a->stage + 1 < h->coordinator.config.n_stages)
-        strait_host_describe_peer(h, a->stage, 1, &task.neighbours.next);
+    unsigned char memory[STRAIT_TASK_REPLICAS * sizeof(strait_task_replica)];
+    strait_host_describe_neighbours(h, a->stage, a->replica, &task, memory, sizeof memory);
     send_task(h, a->worker, &task);
 }
 
@@ -48,6 +47,7 @@ static void send_assign(struct host *h, const strait_swarm_action *a) {
     strait_task task = {
         .kind = STRAIT_TASK_ASSIGN,
         .assign = {.stage = a->stage,
+                   .replicas = strait_host_replicas_of(h, a->stage, a->replica),
                    .valid_windows = strait_loader_valid_windows(h->executor->loader),
                    .commits = h->audits != NULL,
                    .run_text = h->task_text}};
@@ -93,6 +93,20 @@ strait_err strait_host_send_step_ids(struct host *h, int worker, int stage, int6
     return STRAIT_OK;
 }
 
+/* Those of the groups that one of several replicas computes. The last stage gets all: it counts the
+ * targets of the step. */
+static strait_err send_share(struct host *h, const strait_swarm_action *a,
+                             const strait_stage_command *command) {
+    const strait_run_plan *plan = &h->executor->plan;
+    const strait_group_owners *owners = &command->gradients.owners[STRAIT_SIDE_SAME];
+    const int is_all = plan->replicas[a->stage] == 1 || a->stage == plan->n_stages - 1;
+    for (int i = 0; i < plan->n_microbatches; i++)
+        if (is_all || owners->replica[strait_groups_of(&plan->groups, i)] == a->replica)
+            STRAIT_TRY(
+                send_ids(h, a, (strait_batch_ids){.step = command->gradients.step, .batch = i}));
+    return STRAIT_OK;
+}
+
 /* All ids of a validation are queued for a link at once, so their number is limited. */
 strait_err strait_host_check_validation(const struct strait_loader *loader,
                                         const strait_run_plan *plan) {
@@ -110,8 +124,7 @@ strait_err strait_host_check_validation(const struct strait_loader *loader,
 static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
                                const strait_stage_command *command) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    if (command->kind == STRAIT_COMMAND_GRADIENTS)
-        STRAIT_TRY(strait_host_send_step_ids(h, a->worker, a->stage, command->gradients.step));
+    if (command->kind == STRAIT_COMMAND_GRADIENTS) STRAIT_TRY(send_share(h, a, command));
     if (command->kind != STRAIT_COMMAND_VALIDATE || connection == NULL ||
         connection->has_validation_ids)
         return STRAIT_OK;
@@ -132,7 +145,9 @@ static int must_take_snapshot(const struct host *h, int64_t step) {
 }
 
 static void send_work(struct host *h, const strait_swarm_action *a) {
-    strait_stage_command *command = &h->work.queue[a->stage];
+    const strait_run_plan *plan = &h->executor->plan;
+    strait_stage_command *command = &h->work
+                                         .queue[strait_run_plan_member(plan, a->stage, a->replica)];
     const strait_err err = send_all_ids(h, a, command);
     if (err != STRAIT_OK) strait_host_fail(h, err);
     if (command->kind == STRAIT_COMMAND_UPDATE)
@@ -150,9 +165,14 @@ static void send_open(struct host *h, const strait_swarm_action *a) {
 
 static void send_restore(struct host *h, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
-    strait_task task = {
-        .kind = STRAIT_TASK_RESTORE,
-        .restore = {a->step, a->source, a->gives_prev, a->gives_next, a->digest, a->live_step}};
+    strait_task task = {.kind = STRAIT_TASK_RESTORE,
+                        .restore = {.step = a->step,
+                                    .source = a->source,
+                                    .gives_prev = a->gives_prev,
+                                    .gives_next = a->gives_next,
+                                    .digest = a->digest,
+                                    .live_step = a->live_step,
+                                    .gives_replicas = a->gives_replicas}};
     if (a->source == STRAIT_SWARM_FROM_HOST && connection != NULL)
         connection->offered_generation = h->coordinator.generation;
     send_task(h, a->worker, &task);
@@ -241,7 +261,7 @@ static void report_invalid_request(struct host *h, int worker, int stage) {
 strait_err strait_host_begin_snapshot(struct host *h, struct connection *connection,
                                       const strait_snapshot_request *request) {
     struct strait_snapshot_reader *outgoing = &connection->outgoing;
-    const int stage = h->coordinator.workers[connection->worker].stage;
+    const int stage = strait_coordinator_stage_of(&h->coordinator, connection->worker);
     if (h->coordinator.phase != STRAIT_PHASE_RESTORE ||
         request->generation != h->coordinator.generation || stage < 0 ||
         connection->served_generation == h->coordinator.generation || h->executor == NULL)

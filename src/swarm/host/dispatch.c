@@ -97,7 +97,6 @@ struct evidence {
     int is_source_bad;                   // the snapshot that it was to restore is another
 };
 
-/* Workers report codes, not texts. */
 static const char *describe_error(strait_err err) {
     if (err == STRAIT_ENOMEM) return "the stage takes more memory than the worker lends";
     if (err == STRAIT_ETIMEDOUT) return "a neighbour did not connect or answer in time";
@@ -122,7 +121,7 @@ static void report_reply(struct host *h, const struct connection *connection, in
         strait_host_note(h, "%s, stage %d: rejected %.0f values or snapshots from stage %d", name,
                          stage, blames_next ? e->rejected_next : e->rejected_prev, blamed);
     /* Both ends may report one failure: the first report ends the phase. */
-    const int is_first = c->phase != STRAIT_PHASE_WAITING && c->is_awaited[stage];
+    const int is_first = c->phase != STRAIT_PHASE_WAITING && !strait_coordinator_has_replicas(c);
     const int has_other_route = e->err != STRAIT_OK && e->failed_side != 0 && is_first &&
                                 strait_host_route_failed(h, e->failed_side < 0 ? stage - 1 : stage);
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
@@ -143,43 +142,44 @@ static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
     e->rejected_next += faults->rejected_next;
 }
 
-/* Returns the stage that this connection may reply for; -1: late, not its own, or banned for it. */
+/* Returns the stage that this connection may reply for; -1: late, not its own, or repeated: a
+ * second reply must not overwrite the first. */
 static int stage_of(const struct host *h, const struct connection *connection, uint32_t generation,
                     uint32_t sequence) {
     const struct strait_coordinator *c = &h->coordinator;
-    if (connection->worker < 0 || h->executor == NULL || generation != c->generation ||
-        sequence != c->sequence)
-        return -1;
-    return c->workers[connection->worker].stage;
+    const int is_due = connection->worker >= 0 && h->executor != NULL &&
+                       generation == c->generation && sequence == c->sequence &&
+                       strait_coordinator_awaits(c, connection->worker);
+    return is_due ? strait_coordinator_stage_of(c, connection->worker) : -1;
 }
 
-/* A reply to a command: OPEN in its phase, or what the channel sent while working. */
+/* A reply to OPEN in its phase, or to what the channel sent while working. */
 static strait_err on_reply(struct host *h, struct connection *connection, struct strait_msg **msg) {
     const int is_working = h->coordinator.phase == STRAIT_PHASE_WORK;
     strait_stage_reply reply;
     STRAIT_TRY(strait_stage_reply_peek(*msg, &reply));
     strait_host_count_reply(h, connection);
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
-    /* A second reply must not overwrite the first, which the coordinator has accepted already. */
-    if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
+    if (stage < 0) return STRAIT_OK;
+    const int replica = h->coordinator.workers[connection->worker].replica;
+    const int member = strait_run_plan_member(&h->executor->plan, stage, replica);
     struct evidence e = {
         reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
         0};
     if (is_working) {
-        STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, stage,
-                                             h->work.queue[stage].kind, msg));
-        reply = h->work.channel.replies.items[stage];
+        STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, member,
+                                             h->work.queue[member].kind, msg));
+        reply = h->work.channel.replies.items[member];
     }
     if (!strait_host_check_claims(
             h, connection->worker, &strait_stage_reply_header,
             is_working && reply.err == STRAIT_OK ? strait_stage_reply_layout(reply.kind) : NULL,
             &reply))
         return STRAIT_OK;
-    if (is_working) h->work.channel.replies.items[stage] = reply;
-    if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_GRADIENTS)
-        add_faults(&e, &reply.gradients.faults);
-    if (is_working && reply.err == STRAIT_OK && reply.kind == STRAIT_COMMAND_VALIDATE)
-        add_faults(&e, &reply.validate.faults);
+    const int is_done = is_working && reply.err == STRAIT_OK;
+    if (is_working) h->work.channel.replies.items[member] = reply;
+    if (is_done && reply.kind == STRAIT_COMMAND_GRADIENTS) add_faults(&e, &reply.gradients.faults);
+    if (is_done && reply.kind == STRAIT_COMMAND_VALIDATE) add_faults(&e, &reply.validate.faults);
     report_reply(h, connection, stage, &e);
     return STRAIT_OK;
 }
@@ -204,7 +204,7 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     if (strait_host_audit_reply(h, connection, &reply)) return STRAIT_OK;
     const int stage = stage_of(h, connection, reply.generation, reply.sequence);
     const strait_swarm_phase phase = h->coordinator.phase;
-    if (stage < 0 || !h->coordinator.is_awaited[stage]) return STRAIT_OK; // late or repeated
+    if (stage < 0) return STRAIT_OK;
     /* In phase WAITING, replies of the abandoned generation still arrive, which is not a fault. */
     if (phase != STRAIT_PHASE_WAITING && (int)reply.kind != task_of(phase))
         return STRAIT_FAIL(STRAIT_EPROTO, "unexpected reply to task %d, which is not in progress",

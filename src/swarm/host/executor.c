@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "config/run.h"
 #include "swarm/budget.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 #include "train/pipeline.h"
 
 #include <math.h>
@@ -37,6 +37,7 @@ static void note_times(struct strait_executor *executor, double began) {
     h->pace.step_s = strait_clock_seconds() - began;
     for (int i = 0; i < executor->plan.n_stages; i++)
         h->pace.busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
+    strait_host_note_speeds(h);
 }
 
 /* Notes how long the copies of the latest snapshot took: until a neighbour reported to have them.
@@ -168,6 +169,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
     while (err == STRAIT_EAGAIN) {
         STRAIT_TRY(strait_host_replay_to(executor, step));
         strait_host_rebalance(h, step);
+        strait_host_recruit(h, step);
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
         if (err == STRAIT_OK) note_times(executor, began);
@@ -241,6 +243,7 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
     run.device.threads = 0;
     run.model.vocab = executor->plan.shape.vocab;
     run.stages.microbatch = executor->plan.microbatch;
+    run.stages.replicas = (strait_option_ints){.items = {executor->plan.replicas_limit}, .n = 1};
     run.stages.split.n = executor->plan.n_stages;
     for (int i = 0; i < executor->plan.n_stages; i++)
         run.stages.split.items[i] = executor->plan.stage_layers[i].last -
@@ -291,8 +294,10 @@ static strait_err open_swarm(struct strait_executor *executor) {
     struct swarm *swarm = executor->state;
     const size_t n = (size_t)(executor->plan.microbatch * executor->plan.shape.context);
     h->executor = executor;
+    strait_host_plan_replicas(h, &executor->plan);
     STRAIT_TRY(strait_host_channel_open(h, &executor->plan));
     STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
+    h->pipeline = swarm->pipeline;
     STRAIT_TRY(strait_alloc(2 * n, sizeof *h->ids, "ids", (void **)&h->ids));
     STRAIT_TRY(strait_host_open_claims(h));
     STRAIT_TRY(describe_run(h, executor));
@@ -317,6 +322,7 @@ static void close_swarm(struct strait_executor *executor) {
     struct host *h = host_of(executor);
     struct swarm *swarm = executor->state;
     h->executor = NULL;
+    h->pipeline = NULL;
     strait_alloc_free(h->ids);
     h->ids = NULL;
     strait_pipeline_close(&swarm->pipeline);

@@ -16,7 +16,7 @@ const struct host_step *strait_host_find_step(const struct host *h, int64_t step
 }
 
 static const strait_stage_reply *reply_of(const struct host *h, int stage) {
-    return &h->work.channel.replies.items[stage];
+    return &h->work.channel.replies.items[strait_run_plan_member(&h->executor->plan, stage, 0)];
 }
 
 static double sum_squares(const strait_stage_reply *reply) {
@@ -38,7 +38,7 @@ void strait_host_note_step(struct host *h, int64_t step, const strait_executor_r
                             .is_skipped = !isfinite(report->loss_sum) || !isfinite(report->norm),
                             .factor = NAN,
                             .loss_sum = report->loss_sum};
-    for (int i = 0; i < h->work.channel.n_members; i++) {
+    for (int i = 0; i < h->coordinator.config.n_stages; i++) {
         s->squares[i] = sum_squares(reply_of(h, i));
         kernels_of(h, i, s->kernels[i]);
     }
@@ -88,7 +88,7 @@ static int is_near(double a, double b, double tolerance) {
 /* On CPUs with the same kernels the bits are the same. Other devices round differently, and the
  * difference grows with every step, so later ones are not compared (replay_check.h). */
 static int is_same(const struct host *h, const struct host_step *first, int stage, int64_t start) {
-    const int is_last = stage == h->work.channel.n_members - 1;
+    const int is_last = stage == h->coordinator.config.n_stages - 1;
     const double squares = sum_squares(reply_of(h, stage));
     const double loss_sum = reply_of(h, stage)->gradients.loss_sum;
     char kernels[STRAIT_REPLAY_KERNELS];
@@ -104,7 +104,7 @@ static int is_same(const struct host *h, const struct host_step *first, int stag
 
 int strait_host_find_difference(const struct host *h, int64_t step, int64_t start) {
     const struct host_step *first = strait_host_find_step(h, step);
-    for (int i = 0; first != NULL && i < h->work.channel.n_members; i++)
+    for (int i = 0; first != NULL && i < h->coordinator.config.n_stages; i++)
         if (h->coordinator.replay.is_late[i] && !is_same(h, first, i, start)) return i;
     return -1;
 }

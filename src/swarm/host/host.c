@@ -8,6 +8,7 @@
 #include "swarm/budget.h"
 #include "swarm/coordinator/assign.h"
 #include "swarm/host/access/operator.h"
+#include "swarm/host/replicas.h"
 #include "swarm/host/state.h"
 #include "train/start_from.h"
 
@@ -89,6 +90,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
         h->work.step = h->replay.start = a->step;
         h->work.has_rolled_back = h->work.must_finish = 1;
         h->pace.restored_ns = strait_clock_ns();
+        strait_host_adopt_replicas(h);
         strait_host_keep_owners(h);
         strait_host_routes_work(h);
         strait_host_audit_restored(h, a->step);
@@ -304,9 +306,10 @@ static strait_err prepare(struct host *h, int *is_finished) {
     strait_run_plan plan;
     STRAIT_TRY(strait_loader_open(&h->run, &loader));
     strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
-    if (err == STRAIT_OK && plan.n_members > plan.n_stages)
-        err = STRAIT_FAIL(STRAIT_ECONFIG, "stages.replicas: a swarm has one worker per stage");
     if (err == STRAIT_OK) err = strait_run_plan_check_swarm(&plan);
+    if (err == STRAIT_OK && h->run.stages.speeds.n > 0)
+        err = STRAIT_FAIL(STRAIT_ECONFIG, "stages.speeds: a swarm measures how fast workers are");
+    if (err == STRAIT_OK) strait_host_plan_replicas(h, &plan);
     if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);
     if (err == STRAIT_OK)

@@ -51,6 +51,7 @@ typedef struct strait_host_spec {
     double max_lost_work_s;  // most work that a failure may cost, in seconds
     double lease_s, stall_s; // lease_ns and stall_timeout_ns of coordinator.h
     double rebalance_s;      // between two moves of stages to faster workers; 0: stages do not move
+    int64_t n_spares;        // workers that are kept as spares; others become replicas
     double audit_share;      // of all stage-steps, that spares compute again; 0: none
     strait_session_events session;
     strait_host_events events;

@@ -6,9 +6,10 @@
 
 /* A spare with any fault so far gets a stage only when it is needed, not to save time. */
 static int may_take_over(const strait_swarm_worker *worker) {
-    return worker->is_known && worker->is_connected && worker->stage < 0 && !worker->is_leaving &&
-           !worker->is_unfit && !worker->is_suspect && worker->n_penalties == 0 &&
-           worker->n_violations == 0 && worker->n_disputes == 0;
+    return worker->is_known && worker->is_connected && worker->stage < 0 && worker->helps < 0 &&
+           worker->will_help < 0 && !worker->is_leaving && !worker->is_unfit &&
+           !worker->is_suspect && worker->n_penalties == 0 && worker->n_violations == 0 &&
+           worker->n_disputes == 0;
 }
 
 /* Estimates the cost of a handover: what the last generation took to get ready, and two snapshots.

@@ -66,12 +66,13 @@ strait_err strait_host_check_replay(struct host *h, int64_t step,
 /* ---- stages that compute alone ---- */
 
 static int is_late(const struct host *h, int stage) {
-    return stage >= 0 && stage < h->work.channel.n_members && h->coordinator.replay.is_late[stage];
+    return stage >= 0 && stage < h->coordinator.config.n_stages &&
+           h->coordinator.replay.is_late[stage];
 }
 
 /* A late stage computes, muted towards neighbours that have its crossings; those send it theirs. */
 static strait_stage_command replay_command(const struct host *h, int stage, int64_t step) {
-    const int n = h->work.channel.n_members;
+    const int n = h->coordinator.config.n_stages;
     if (!is_late(h, stage))
         return (strait_stage_command){
             .kind = STRAIT_COMMAND_RESEND,
@@ -89,9 +90,12 @@ static strait_err command_late(struct host *h, const strait_stage_command *comma
                                int is_for_all) {
     struct strait_stage_channel *channel = &h->work.channel;
     const strait_stage_command nothing = {.kind = STRAIT_COMMAND_RESEND, .resend = {step, 0, 0}};
-    for (int i = 0; i < channel->n_members; i++)
+    for (int i = 0; i < channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(&h->executor->plan, i, &stage, &replica);
         STRAIT_TRY(
-            channel->ops->send(channel, i, is_for_all || is_late(h, i) ? command : &nothing));
+            channel->ops->send(channel, i, is_for_all || is_late(h, stage) ? command : &nothing));
+    }
     return channel->ops->gather(channel);
 }
 
@@ -108,13 +112,14 @@ static strait_err fall_back(struct host *h, int64_t step, int stage, const char 
 /* The last stage proposes a basis from the gradients that it has seen, and forgets them: when it
  * computes steps again it does so, too, and its proposal is the one that all have adopted. */
 static strait_err propose(struct host *h, int64_t step) {
-    const int last = h->work.channel.n_members - 1;
+    const int last = h->coordinator.config.n_stages - 1;
+    const int member = strait_run_plan_member(&h->executor->plan, last, 0);
     const strait_stage_command command = {.kind = STRAIT_COMMAND_PROPOSE_BASIS};
     const struct host_basis *known = strait_host_find_basis(h, (uint32_t)step);
     const struct host_step *first = strait_host_find_step(h, step - 1);
     char kernels[STRAIT_REPLAY_KERNELS];
-    STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, last, &command));
-    const strait_floats *basis = &h->work.channel.replies.items[last].propose_basis.basis;
+    STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, member, &command));
+    const strait_floats *basis = &h->work.channel.replies.items[member].propose_basis.basis;
     if (known == NULL) return strait_host_note_basis(h, (uint32_t)step, basis);
     strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[last]].report.device,
                           kernels);
@@ -128,7 +133,7 @@ static strait_err propose(struct host *h, int64_t step) {
 
 /* `step` steps were applied; the basis that follows them, if one is due. */
 static strait_err end_basis(struct host *h, int64_t step, int is_for_all) {
-    const int last = h->work.channel.n_members - 1;
+    const int last = h->coordinator.config.n_stages - 1;
     if (!strait_run_plan_updates_basis(&h->executor->plan, step)) return STRAIT_OK;
     /* A stage that restored this very step has adopted it before. */
     const int computes_again = is_late(h, last) && h->coordinator.replay.from < step;
@@ -146,6 +151,7 @@ strait_err strait_host_replay_alone(struct host *h, int64_t step) {
     const int is_last = step + 1 == h->coordinator.replay.until;
     if (first == NULL || (!first->is_skipped && isnan(first->factor)))
         return fall_back(h, step, 0, "how the step ended is not known any more");
+    /* No stage has further replicas while others compute alone. */
     for (int i = 0; i < channel->n_members; i++) {
         const strait_stage_command command = replay_command(h, i, step);
         STRAIT_TRY(channel->ops->send(channel, i, &command));
@@ -180,7 +186,7 @@ strait_err strait_host_finish_step(struct host *h, int64_t step) {
 static void list_late(const struct host *h, char *out, size_t capacity) {
     size_t n = 0;
     out[0] = '\0';
-    for (int i = 0; i < h->work.channel.n_members && n < capacity; i++)
+    for (int i = 0; i < h->coordinator.config.n_stages && n < capacity; i++)
         if (is_late(h, i))
             n += (size_t)snprintf(out + n, capacity - n, "%s%d", n > 0 ? ", " : "", i);
 }

@@ -84,9 +84,9 @@ struct host_persistence {
 
 /* The commands being executed; channel.c. */
 struct host_work {
-    struct strait_stage_channel channel; // to the workers that own the stages
-    strait_stage_command queue[STRAIT_RUN_STAGES];
-    int is_queued[STRAIT_RUN_STAGES];
+    struct strait_stage_channel channel;            // to the workers that own the stages
+    strait_stage_command queue[STRAIT_RUN_MEMBERS]; // by member: strait_run_plan_member
+    int is_queued[STRAIT_RUN_MEMBERS];
     strait_stage_command_kind kind; // of the commands being executed; 0: none
     int is_done;                    // all stages have replied
     int has_rolled_back;            // instead, the stages were restored to `step`
@@ -96,13 +96,16 @@ struct host_work {
 
 /* Measured durations of steps, snapshots and copies, and the snapshot interval they lead to. */
 struct host_pace {
-    int snapshot_every;                 // steps between snapshots
-    double step_s, snapshot_s, copy_s;  // seconds that each takes
-    double busy_s[STRAIT_RUN_STAGES];   // compute time of each stage in the last step
-    double copied_s[STRAIT_RUN_STAGES]; // what the last copy of each took at most; 0: unknown
-    int is_copied[STRAIT_RUN_STAGES];   // a neighbour has the latest snapshot
-    int64_t kept_step, kept_ns;         // the latest snapshot, and when it was taken
-    int64_t assigned_ns, restored_ns;   // when the stages were assigned, and when ready
+    int snapshot_every;                   // steps between snapshots
+    double step_s, snapshot_s, copy_s;    // seconds that each takes
+    double busy_s[STRAIT_RUN_STAGES];     // compute time of each stage in the last step
+    double load_s[STRAIT_RUN_STAGES];     // that a replica of each did not wait in it, on average
+    double batch_s[STRAIT_SWARM_WORKERS]; // that each worker computes a microbatch; 0: unknown
+    int64_t n_steps;                      // timed since the generation was ready
+    double copied_s[STRAIT_RUN_STAGES];   // what the last copy of each took at most; 0: unknown
+    int is_copied[STRAIT_RUN_STAGES];     // a neighbour has the latest snapshot
+    int64_t kept_step, kept_ns;           // the latest snapshot, and when it was taken
+    int64_t assigned_ns, restored_ns;     // when the stages were assigned, and when ready
 };
 
 /* Which routes between the owners of two neighbouring stages have failed; routes.c. */
@@ -177,6 +180,7 @@ struct host {
     int is_ending;
 
     struct strait_executor *executor; // NULL before it is open
+    struct strait_pipeline *pipeline; // its stages, over the channel
     int windows[STRAIT_RUN_STAGES];   // slots of each stage
     int has_chosen;                   // the layers were split by this host
     int chosen[STRAIT_RUN_STAGES];    // the worker that each stage was made for

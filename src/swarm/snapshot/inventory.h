@@ -36,12 +36,13 @@ typedef struct strait_snapshot_inventory {
 } strait_snapshot_inventory;
 
 typedef enum strait_swarm_source {
-    STRAIT_SWARM_FROM_SEED, // step 0: initial weights, no snapshot needed
-    STRAIT_SWARM_FROM_SELF, // the worker's own snapshot
-    STRAIT_SWARM_FROM_PREV, // a copy that the previous stage's owner sends
-    STRAIT_SWARM_FROM_NEXT, // likewise, of the next stage
-    STRAIT_SWARM_FROM_HOST, // the checkpoint, sent by the coordinator
-    STRAIT_SWARM_FROM_LIVE, // nothing: the stage continues with the state that it has
+    STRAIT_SWARM_FROM_SEED,    // step 0: initial weights, no snapshot needed
+    STRAIT_SWARM_FROM_SELF,    // the worker's own snapshot
+    STRAIT_SWARM_FROM_PREV,    // a copy that the previous stage's owner sends
+    STRAIT_SWARM_FROM_NEXT,    // likewise, of the next stage
+    STRAIT_SWARM_FROM_HOST,    // the checkpoint, sent by the coordinator
+    STRAIT_SWARM_FROM_LIVE,    // nothing: the stage continues with the state that it has
+    STRAIT_SWARM_FROM_REPLICA, // the snapshot of the stage's first replica, which sends it
 } strait_swarm_source;
 
 /* Returns whether the set has the snapshot of `stage` at `step`. */

@@ -25,7 +25,9 @@ static strait_err open_stage(struct worker *w, const strait_task *task) {
         .kind = STRAIT_COMMAND_OPEN,
         .open = {.n_slots = task->audit.n_slots, .may_reuse = !task->audit.from_seed}};
     strait_stage_reply reply;
+    w->replicas = (strait_stage_replicas){.n = {1, 1, 1}, .most = 1};
     STRAIT_TRY(strait_worker_build_stage(w, &assign));
+    STRAIT_TRY(strait_service_set_replicas(w->service, &w->replicas));
     STRAIT_TRY(strait_worker_expect_copies(w));
     strait_service_set_links(w->service, NULL, -1, -1);
     return strait_service_execute(w->service, &open, &reply);

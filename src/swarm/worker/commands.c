@@ -11,7 +11,10 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", w->stage,
                            m->type);
-    w->broken_side = m->peer == w->prev ? -1 : 1;
+    w->broken_side = strait_worker_side_of(w, m->peer);
+    if (w->broken_side == STRAIT_WORKER_BROKEN_SAME)
+        return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to another replica: %.*s",
+                           w->stage, (int)m->size, (const char *)m->body);
     return STRAIT_FAIL(STRAIT_ECLOSED, "stage %d lost its link to stage %d: %.*s", w->stage,
                        w->stage + w->broken_side, (int)m->size, (const char *)m->body);
 }
@@ -42,10 +45,11 @@ static strait_err before(void *user, const strait_stage_command *command) {
     if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE ||
          command->kind == STRAIT_COMMAND_RESEND) &&
         w->broken_side != 0) {
-        strait_service_runner(w->service)->side = w->broken_side;
-        return STRAIT_FAIL(STRAIT_ECLOSED,
-                           "stage %d: the boundary with stage %d failed before the command began",
-                           w->stage, w->stage + w->broken_side);
+        const int side = w->broken_side == STRAIT_WORKER_BROKEN_SAME ? 0 : w->broken_side;
+        strait_service_runner(w->service)->side = side;
+        return STRAIT_FAIL(
+            STRAIT_ECLOSED, "stage %d: the link to %s stage %d failed before the command began",
+            w->stage, side == 0 ? "another replica of" : "a worker of", w->stage + side);
     }
     switch (command->kind) {
     case STRAIT_COMMAND_OPEN: return strait_worker_check_slots(w, command->open.n_slots);

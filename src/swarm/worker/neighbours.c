@@ -71,7 +71,15 @@ strait_err strait_worker_open_mesh(struct worker *w, char address[STRAIT_ADDRESS
     return STRAIT_OK;
 }
 
-/* `side` is -1 for the previous stage, 1 for the next. */
+int strait_worker_side_of(const struct worker *w, int peer) {
+    strait_stage_side side;
+    int replica = 0;
+    if (!strait_stage_links_find(strait_service_links(w->service), peer, &side, &replica)) return 1;
+    return side == STRAIT_SIDE_SAME ? STRAIT_WORKER_BROKEN_SAME
+                                    : (side == STRAIT_SIDE_PREV ? -1 : 1);
+}
+
+/* `side` is -1 for the previous stage, 1 for the next, 0 for our own. */
 static strait_err add_peer(struct worker *w, const strait_task_peer *peer, int dials_now, int side,
                            int *out) {
     const strait_emulate_spec emulate = strait_service_plan(w->service)->emulate;
@@ -106,20 +114,54 @@ static strait_err wait_up(struct worker *w, int peer, int64_t until_ns) {
     return STRAIT_OK;
 }
 
+/* Adds the replicas that are to be added now. */
+static strait_err add_replicas(struct worker *w, const strait_task_replica *replicas, int n,
+                               int dials_now) {
+    for (int i = 0; i < n; i++) {
+        const strait_task_replica *r = &replicas[i];
+        int peer = -1;
+        if (r->peer.must_listen || r->replica >= w->replicas.n[r->side] ||
+            (r->side == STRAIT_SIDE_SAME && r->replica == w->replicas.replica))
+            return STRAIT_FAIL(STRAIT_EPROTO, "the coordinator described a replica that the stage "
+                                              "does not have");
+        STRAIT_TRY(add_peer(w, &r->peer, dials_now, r->side - STRAIT_SIDE_SAME, &peer));
+        strait_service_add_link(w->service, (strait_stage_side)r->side, r->replica, peer);
+        if (peer >= 0 && r->side == STRAIT_SIDE_SAME && r->replica == 0) w->own_first = peer;
+    }
+    return STRAIT_OK;
+}
+
+/* Waits for all replicas but the first ones of the neighbours. */
+static strait_err wait_replicas(struct worker *w, int64_t until_ns) {
+    const strait_stage_links *links = strait_service_links(w->service);
+    for (int side = 0; side < STRAIT_SIDES; side++)
+        for (int i = 0; i < links->n[side]; i++) {
+            w->failed_side = side - STRAIT_SIDE_SAME;
+            STRAIT_TRY(wait_up(w, links->peers[side][i], until_ns));
+        }
+    return STRAIT_OK;
+}
+
 strait_err strait_worker_connect(struct worker *w, const strait_task *task) {
+    strait_task_replica others[STRAIT_TASK_REPLICAS];
+    int n_others = 0;
     const int dials = task->kind == STRAIT_TASK_CONNECT;
     const int64_t until = strait_clock_ns() + task->neighbours.timeout_ms * INT64_C(1000000);
     if (w->service == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to connect before a stage was assigned");
+    STRAIT_TRY(strait_task_replicas_unpack(&task->neighbours.others, others, &n_others));
     STRAIT_TRY(add_peer(w, &task->neighbours.prev, dials, -1, &w->prev));
     STRAIT_TRY(add_peer(w, &task->neighbours.next, dials, 1, &w->next_peer));
     /* Before waiting: a neighbour that is ready describes its codec while we wait for the other. */
-    strait_service_set_links(w->service, w->mesh, w->prev, w->next_peer);
+    strait_service_add_link(w->service, STRAIT_SIDE_PREV, 0, w->prev);
+    strait_service_add_link(w->service, STRAIT_SIDE_NEXT, 0, w->next_peer);
+    STRAIT_TRY(add_replicas(w, others, n_others, dials));
     if (!dials) return STRAIT_OK; // the others dial once all listen
     w->failed_side = -1;
     STRAIT_TRY(wait_up(w, w->prev, until));
     w->failed_side = 1;
     STRAIT_TRY(wait_up(w, w->next_peer, until));
+    STRAIT_TRY(wait_replicas(w, until));
     w->failed_side = 0;
     return strait_service_greet(w->service);
 }

@@ -116,6 +116,10 @@ strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg
     if (!piece.must_keep || is_from_host || piece.stage == w->stage)
         return receive_incoming(w, &piece, is_from_host ? STRAIT_WORKER_FROM_HOST : msg->peer);
     const int is_next = msg->peer == w->next_peer;
+    if (!is_next && msg->peer != w->prev) { // only the first replica of a neighbour has copies
+        ignore_piece(w, &piece);
+        return STRAIT_OK;
+    }
     if (w->snapshots.is_returning_copy) return STRAIT_OK; // what is being sent must not change
     if (piece.stage != w->stage + (is_next ? 1 : -1) || w->snapshots.copy_bytes[is_next] == 0)
         ignore_piece(w, &piece);

@@ -9,10 +9,11 @@ enum {
     RATE_MS = 500 // between measurements of the link
 };
 
-static const double background_share = 0.2; // of the link's rate, for background copies
-static const double first_bps = 8e6;        // assumed until the link is measured
-static const double most_bps = 4e8;         // encrypting more would slow down computing
-static const double burst_s = 0.25;         // of credit that may accumulate
+static const double encrypt_bytes_per_s = 1e9; // of TLS on one core, approximately
+static const double background_share = 0.2;    // of the link's rate, for background copies
+static const double first_bps = 8e6;           // assumed until the link is measured
+static const double most_bps = 4e8;            // encrypting more would slow down computing
+static const double burst_s = 0.25;            // of credit that may accumulate
 static const double piece_s = 0.01; // longest time that a piece may delay an activation or gradient
 static const double piece_bytes = 4096; // the smallest piece, however slow the link
 
@@ -154,6 +155,7 @@ static double background_bps(double bps) {
 /* Returns the neighbour that keeps copies of our snapshots: the next stage; for the last stage the
  * previous one. */
 static int copy_peer(const struct worker *w) {
+    if (w->replicas.replica > 0) return -1;
     return w->next_peer >= 0 ? w->next_peer : w->prev;
 }
 
@@ -202,4 +204,37 @@ void strait_worker_send_copy(struct worker *w) {
     add_credit(w, bps);
     while (w->snapshots.sending != NULL && (w->snapshots.is_urgent || w->snapshots.credit > 0.0))
         if (send_next(w, peer, bps) != STRAIT_OK) return; // the link is full for now
+}
+
+/* ---- taking them ---- */
+
+strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out) {
+    struct strait_snapshot *slot = strait_worker_find_snapshot(
+        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, w->step);
+    if (slot == NULL) {
+        slot = strait_worker_free_snapshot(w);
+        STRAIT_TRY(strait_snapshot_capture(strait_service_runner(w->service), w->step,
+                                           w->generation, slot));
+    }
+    *out = slot;
+    return STRAIT_OK;
+}
+
+strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent) {
+    struct worker_snapshots *s = &w->snapshots;
+    const double began = strait_clock_seconds();
+    struct strait_snapshot *slot = NULL;
+    if (w->service == NULL || strait_service_runner(w->service) == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
+    STRAIT_TRY(strait_worker_current_snapshot(w, &slot));
+    s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s +
+                s->copied_s;
+    s->copied_s = 0.0;
+    s->bytes = slot->bytes;
+    s->is_urgent = is_urgent;
+    if (w->replicas.replica > 0) return STRAIT_OK;          // the first replica has copies
+    if (s->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy is completed first
+    s->sending = slot;
+    s->sent = 0;
+    return STRAIT_OK;
 }

@@ -12,8 +12,6 @@ enum {
     POLL_MS = 20
 };
 
-static const double encrypt_bytes_per_s = 1e9; // of TLS on one core, approximately
-
 void strait_worker_drop_stage(struct worker *w) {
     strait_service_close(&w->service);
     strait_alloc_free(w->ids);
@@ -91,6 +89,7 @@ static strait_err check_stage(struct worker *w, const strait_task *task) {
     strait_run_plan plan;
     w->valid_windows = task->assign.valid_windows;
     STRAIT_TRY(strait_run_plan_init(&w->run, w->run.model.vocab, &plan));
+    strait_run_plan_make_elastic(&plan);
     return check_memory(w, &plan, task->assign.stage,
                         strait_budget_least_slots(&plan, task->assign.stage));
 }
@@ -112,6 +111,7 @@ static strait_err open_service(struct worker *w, const strait_task *task) {
                                       .stage = w->stage,
                                       .counts_frames = 1,
                                       .keeps_crossings = 1,
+                                      .is_elastic = 1,
                                       .hooks = strait_worker_hooks(w)};
     STRAIT_TRY(strait_service_open(&spec, &loader, &w->service));
     const strait_run_plan *plan = strait_service_plan(w->service);
@@ -141,7 +141,7 @@ strait_err strait_worker_build_stage(struct worker *w, const strait_task *task) 
 
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]) {
-    w->prev = w->next_peer = -1;
+    w->prev = w->next_peer = w->own_first = -1;
     w->broken_side = 0;
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
     w->snapshots.sending = NULL;
@@ -149,6 +149,8 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     w->awaits_restore = 1;
     strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
     STRAIT_TRY(strait_worker_build_stage(w, task));
+    STRAIT_TRY(strait_service_set_replicas(w->service, &task->assign.replicas));
+    w->replicas = task->assign.replicas;
     STRAIT_TRY(strait_worker_expect_copies(w));
     STRAIT_TRY(strait_worker_open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
@@ -181,6 +183,28 @@ static strait_err return_copy(struct worker *w, int peer, int stage, int64_t ste
                                                        STRAIT_PRIORITY_GRADIENT);
     w->snapshots.is_returning_copy = 0;
     return err;
+}
+
+/* Sends other replicas of our stage the snapshot of `step` that we took. */
+static strait_err give_replicas(struct worker *w, unsigned replicas, int64_t step) {
+    const strait_stage_links *links = strait_service_links(w->service);
+    struct strait_snapshot *own = strait_worker_find_snapshot(
+        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, step);
+    for (int i = 0; i < links->n[STRAIT_SIDE_SAME]; i++) {
+        const int peer = links->peers[STRAIT_SIDE_SAME][i];
+        if ((replicas >> i & 1u) == 0) continue;
+        if (own == NULL || peer < 0)
+            return STRAIT_FAIL(STRAIT_EPROTO,
+                               "this worker has no snapshot of stage %d at step %lld for replica "
+                               "%d",
+                               w->stage, (long long)step, i);
+        w->snapshots.is_returning_copy = 1;
+        const strait_err err = strait_worker_send_snapshot(w, w->mesh, peer, own,
+                                                           STRAIT_PRIORITY_GRADIENT);
+        w->snapshots.is_returning_copy = 0;
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
 }
 
 /* Asks the coordinator for the tensors of our stage in the checkpoint. */
@@ -275,6 +299,8 @@ static int giver_of(const struct worker *w, strait_swarm_source source) {
     case STRAIT_SWARM_FROM_PREV: return w->prev;
     case STRAIT_SWARM_FROM_NEXT: return w->next_peer;
     case STRAIT_SWARM_FROM_HOST: return STRAIT_WORKER_FROM_HOST;
+    case STRAIT_SWARM_FROM_REPLICA:
+        return w->own_first >= 0 ? w->own_first : STRAIT_WORKER_FROM_NONE;
     default: return STRAIT_WORKER_FROM_NONE;
     }
 }
@@ -286,6 +312,7 @@ static strait_err restore_from(struct worker *w, const strait_task *task) {
     case STRAIT_SWARM_FROM_HOST: STRAIT_TRY(request_checkpoint(w)); break;
     case STRAIT_SWARM_FROM_PREV:
     case STRAIT_SWARM_FROM_NEXT:
+    case STRAIT_SWARM_FROM_REPLICA:
     case STRAIT_SWARM_FROM_LIVE: break;
     }
     return restore_incoming(w, task);
@@ -301,7 +328,7 @@ static strait_err keep_live(struct worker *w, const strait_task *task) {
         if (strait_snapshot_is_complete(&s->own[i]) &&
             (newest == NULL || s->own[i].step > newest->step))
             newest = &s->own[i];
-    s->sending = newest;
+    s->sending = w->replicas.replica == 0 ? newest : NULL; // of replicas the first has copies
     s->sent = 0;
     s->is_urgent = 0;
     w->live_generation = w->generation;
@@ -330,6 +357,9 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     if (task->restore.gives_prev) STRAIT_TRY(return_copy(w, w->prev, w->stage - 1, step));
     w->failed_side = 1;
     if (task->restore.gives_next) STRAIT_TRY(return_copy(w, w->next_peer, w->stage + 1, step));
+    w->failed_side = 0;
+    if (task->restore.gives_replicas != 0)
+        STRAIT_TRY(give_replicas(w, (unsigned)task->restore.gives_replicas, step));
     w->failed_side = task->restore.source == STRAIT_SWARM_FROM_PREV
                          ? -1
                          : task->restore.source == STRAIT_SWARM_FROM_NEXT;
@@ -341,36 +371,4 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                    task->restore.source != STRAIT_SWARM_FROM_HOST;
     STRAIT_TRY(err);
     return end_restore(w, step);
-}
-
-/* ---- snapshots of our stage ---- */
-
-strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out) {
-    struct strait_snapshot *slot = strait_worker_find_snapshot(
-        w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, w->step);
-    if (slot == NULL) {
-        slot = strait_worker_free_snapshot(w);
-        STRAIT_TRY(strait_snapshot_capture(strait_service_runner(w->service), w->step,
-                                           w->generation, slot));
-    }
-    *out = slot;
-    return STRAIT_OK;
-}
-
-strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent) {
-    struct worker_snapshots *s = &w->snapshots;
-    const double began = strait_clock_seconds();
-    struct strait_snapshot *slot = NULL;
-    if (w->service == NULL || strait_service_runner(w->service) == NULL)
-        return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
-    STRAIT_TRY(strait_worker_current_snapshot(w, &slot));
-    s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s +
-                s->copied_s;
-    s->copied_s = 0.0;
-    s->bytes = slot->bytes;
-    s->is_urgent = is_urgent;
-    if (s->sending != NULL && !is_urgent) return STRAIT_OK; // the older copy is completed first
-    s->sending = slot;
-    s->sent = 0;
-    return STRAIT_OK;
 }

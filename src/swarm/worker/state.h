@@ -8,7 +8,8 @@
 #include "swarm/worker/worker.h"
 
 enum {
-    STRAIT_WORKER_COPIES = 2, // of each neighbour: one complete, one being received
+    STRAIT_WORKER_COPIES = 2,      // of each neighbour: one complete, one being received
+    STRAIT_WORKER_BROKEN_SAME = 2, // of broken_side: the link to another replica of our stage
     /* Instead of a peer of the mesh: who sends the snapshot to restore. */
     STRAIT_WORKER_FROM_NONE = -1,
     STRAIT_WORKER_FROM_HOST = -2
@@ -89,18 +90,22 @@ struct worker {
     uint32_t generation; // of the assignment that `has_stage` belongs to
     int has_stage;       // the coordinator assigned us a stage in this generation
     int awaits_restore;  // the stage was not restored yet in this generation
-    int broken_side;     // whose link was lost or broke the protocol: -1 previous, 1 next; 0: none
-    int failed_side;     // the neighbour that the current task concerns, for its reply if it fails
-    int stage;           // assigned last
-    int64_t step;        // steps that our stage has applied
-    uint32_t live_generation; // in which the stage was restored, or kept its state, last
-    struct strait_msg *next;  // the newest command or task, not yet executed; NULL: none
+    /* Whose link was lost or broke the protocol: -1 previous, 1 next, STRAIT_WORKER_BROKEN_SAME; 0:
+     * none. */
+    int broken_side;
+    int failed_side; // the neighbour that the current task concerns, for its reply if it fails
+    int stage;       // assigned last
+    strait_stage_replicas replicas; // of that stage and its neighbours
+    int64_t step;                   // steps that our stage has applied
+    uint32_t live_generation;       // in which the stage was restored, or kept its state, last
+    struct strait_msg *next;        // the newest command or task, not yet executed; NULL: none
 
     struct strait_service *service;     // NULL: no stage was built
     strait_run run;                     // what the service was built from
     char *run_text;                     // the same as received, to detect a change; NULL: none
     struct strait_mesh *mesh;           // to the neighbours, of this generation; NULL: none
-    int prev, next_peer;                // peers of `mesh`; -1: none
+    int prev, next_peer;                // first replicas of the neighbours in `mesh`; -1: none
+    int own_first;                      // that of our own stage; -1: it is us
     int32_t *ids;                       // memory for a microbatch of token ids
     int64_t valid_windows;              // sequences of a validation, as assigned
     unsigned dial_classes;              // kinds of addresses dialled for others (address_class.h)
@@ -149,18 +154,16 @@ strait_err strait_worker_open_mesh(struct worker *w, char address[STRAIT_ADDRESS
 /* LISTEN admits neighbours that will dial; CONNECT dials the others and waits for all. On an error
  * failed_side is the neighbour that did not connect. */
 strait_err strait_worker_connect(struct worker *w, const strait_task *task);
+/* Returns the side of a peer of the mesh: -1 previous, 1 next, STRAIT_WORKER_BROKEN_SAME for
+ * another replica of our stage. */
+int strait_worker_side_of(const struct worker *w, int peer);
 
-/* ---- stage.c: restoring a stage, and its snapshots ---- */
+/* ---- stage.c: restoring a stage ---- */
 /* Restores the stage to the step of a task RESTORE, and sends neighbours their copies first. */
 strait_err strait_worker_restore(struct worker *w, const strait_task *task,
                                  strait_task_reply *reply);
 /* Waits until the snapshot that is expected has arrived, with all of its pieces. */
 strait_err strait_worker_wait_for_snapshot(struct worker *w, int64_t step);
-/* Writes the snapshot of the current step, which is taken unless it exists. */
-strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out);
-/* The same, and begins to copy it to a neighbour. is_urgent: without a rate limit, and before an
- * older one. */
-strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent);
 
 /* ---- snapshots.c: snapshots kept, copied and sent ---- */
 /* Returns the complete snapshot of `stage` at `step`; NULL: there is none. */
@@ -184,6 +187,11 @@ strait_err strait_worker_send_snapshot(struct worker *w, struct strait_mesh *mes
                                        const struct strait_snapshot *snapshot,
                                        strait_priority priority);
 
+/* Writes the snapshot of the current step, which is taken unless it exists. */
+strait_err strait_worker_current_snapshot(struct worker *w, struct strait_snapshot **out);
+/* The same, and begins to copy it to a neighbour. is_urgent: without a rate limit, and before an
+ * older one. */
+strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent);
 /* ---- pieces.c: snapshots received ---- */
 /* Computes the sizes of the snapshots that this stage and its neighbours have. */
 strait_err strait_worker_expect_copies(struct worker *w);
@@ -228,6 +236,8 @@ strait_err strait_worker_take_run_status(struct worker *w, const struct strait_m
 void strait_worker_tell_status(struct worker *w, int is_due);
 /* Counts the bytes of the links to the neighbours before they are closed. */
 void strait_worker_count_traffic(struct worker *w);
+/* Notes which stage the worker serves in this generation, and as which replica. */
+void strait_worker_note_stage(struct worker *w);
 /* A step was applied. */
 void strait_worker_count_step(struct worker *w);
 

@@ -5,24 +5,38 @@
 #include "swarm/budget.h"
 #include "swarm/worker/state.h"
 
+#include <stdio.h>
+
 enum {
     TELL_MS = 1000
 };
 
 static const double hour_s = 3600.0;
 
-/* Adds the counters of the open links to the neighbours. */
+/* Adds the counters of the open links to the neighbours and to other replicas. */
 static void add_neighbours(struct worker *w, strait_link_stats *sum) {
-    const int peers[] = {w->prev, w->next_peer};
-    for (int i = 0; w->mesh != NULL && i < 2; i++) {
+    if (w->mesh == NULL || w->service == NULL) return;
+    const strait_stage_links *links = strait_service_links(w->service);
+    for (int i = 0; i < STRAIT_SIDES * STRAIT_RUN_REPLICAS; i++) {
+        const int side = i / STRAIT_RUN_REPLICAS, replica = i % STRAIT_RUN_REPLICAS;
         strait_link_stats stats;
-        if (peers[i] >= 0 && strait_mesh_stats(w->mesh, peers[i], &stats) == STRAIT_OK)
+        if (replica < links->n[side] && links->peers[side][replica] >= 0 &&
+            strait_mesh_stats(w->mesh, links->peers[side][replica], &stats) == STRAIT_OK)
             strait_stats_add(sum, &stats);
     }
 }
 
 void strait_worker_count_traffic(struct worker *w) {
     add_neighbours(w, &w->account.traffic);
+}
+
+void strait_worker_note_stage(struct worker *w) {
+    const int n = w->replicas.n[STRAIT_SIDE_SAME];
+    char replica[64] = "";
+    if (n > 1)
+        (void)snprintf(replica, sizeof replica, ", replica %d of %d", w->replicas.replica, n);
+    strait_worker_note(w, "generation %u: serving stage %d of %d%s", w->generation, w->stage,
+                       strait_service_plan(w->service)->n_stages, replica);
 }
 
 void strait_worker_count_step(struct worker *w) {
@@ -59,6 +73,8 @@ static void describe_stage(const struct worker *w, strait_worker_status *out) {
     const int n_slots = runner != NULL ? runner->n_slots
                                        : strait_budget_least_slots(plan, w->stage);
     out->stage = w->stage;
+    out->replica = w->replicas.replica;
+    out->n_replicas = w->replicas.n[STRAIT_SIDE_SAME];
     out->bytes_per_step = crossing_bytes(w, plan);
     if (run->tokens_per_s > 0.0 && run->batch_tokens > 0)
         out->bytes_per_hour = out->bytes_per_step * hour_s * run->tokens_per_s /

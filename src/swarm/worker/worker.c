@@ -111,10 +111,11 @@ static strait_err receive_neighbours(struct worker *w) {
     while (w->mesh != NULL && w->service != NULL) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(w->mesh, 0, &msg) != STRAIT_OK) return STRAIT_OK;
-        const int side = msg->peer == w->prev ? -1 : 1;
+        const int side = strait_worker_side_of(w, msg->peer);
         const strait_err err = strait_service_route(w->service, &msg);
         strait_msg_close(&msg);
-        if (err != STRAIT_OK) w->failed_side = w->broken_side = side;
+        if (err != STRAIT_OK) w->broken_side = side;
+        if (err != STRAIT_OK) w->failed_side = side == STRAIT_WORKER_BROKEN_SAME ? 0 : side;
         STRAIT_TRY(err);
     }
     return STRAIT_OK;
@@ -165,8 +166,8 @@ strait_err strait_worker_poll(struct worker *w) {
 /* Closes the links to the neighbours. The stage and its snapshots stay, in case it is assigned to
  * us again. */
 static void release_stage(struct worker *w) {
-    if (w->service != NULL) strait_service_set_links(w->service, NULL, -1, -1);
     strait_worker_count_traffic(w);
+    if (w->service != NULL) strait_service_set_links(w->service, NULL, -1, -1);
     strait_mesh_close(&w->mesh);
     w->snapshots.sending = NULL;
     w->has_stage = 0;
@@ -179,8 +180,7 @@ static strait_err assign(struct worker *w, const strait_task *task,
     if (err != STRAIT_OK && err != STRAIT_EINTERRUPTED)
         strait_worker_note(w, "cannot serve stage %d: %s", task->assign.stage, strait_err_detail());
     STRAIT_TRY(err);
-    strait_worker_note(w, "generation %u: serving stage %d of %d", w->generation, w->stage,
-                       strait_service_plan(w->service)->n_stages);
+    strait_worker_note_stage(w);
     strait_worker_tell_status(w, 1);
     return STRAIT_OK;
 }
@@ -384,7 +384,7 @@ strait_err strait_worker_run(const strait_worker_spec *spec) {
     struct worker *w = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *w, "worker", (void **)&w));
     w->spec = spec;
-    w->prev = w->next_peer = -1;
+    w->prev = w->next_peer = w->own_first = -1;
     (void)snprintf(w->report.name, sizeof w->report.name, "%s", spec->name);
     w->report.is_reachable = !spec->cannot_listen;
     w->up = limit_bandwidth(&w->limits[0], spec->up_bps);

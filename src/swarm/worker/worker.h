@@ -36,6 +36,7 @@ typedef struct strait_worker_status {
     const strait_run_status *run; // as the coordinator tells; NULL: not admitted yet
     int is_connected;             // the link to the coordinator is up
     int stage;                    // that it serves; -1: none, it waits as a spare
+    int replica, n_replicas;      // which of how many of that stage it is
     double need_bytes;            // of memory, for that stage
     double bytes_per_step;        // of crossings, sent and received
     double bytes_per_hour;        // the same, at the pace of the run; 0: not known yet

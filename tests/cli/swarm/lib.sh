@@ -3,6 +3,7 @@
 HOST= # process id of the coordinator
 HOST_LOG=$SCRATCH/host.err
 HOST_INPUT=/dev/null # the coordinator's standard input
+SPARES=1000 # workers that the coordinator keeps as spares; 0: all others become replicas of stages
 
 # draw_from SEED seeds the generator; draw N sets $drawn to a number from 0 to N - 1.
 draw_from() {
@@ -62,7 +63,7 @@ host_start() {
     rm -f "$folder.invite"
     [ -s "$folder.port" ] || { choose_port && echo "$port" >"$folder.port"; }
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host "$run" --out "$folder" \
-        --listen "127.0.0.1:$(cat "$folder.port")" --keys keys-host "$@" \
+        --listen "127.0.0.1:$(cat "$folder.port")" --keys keys-host --spares "$SPARES" "$@" \
         >"$folder.invite" 2>>"$HOST_LOG" <"$HOST_INPUT" &
     HOST=$!
 }

@@ -99,7 +99,7 @@ static void unpacks_restore_task(void **state) {
     msg->body[0] = STRAIT_TASK_KINDS;
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
-    task.restore.source = (strait_swarm_source)(STRAIT_SWARM_FROM_LIVE + 1);
+    task.restore.source = (strait_swarm_source)(STRAIT_SWARM_FROM_REPLICA + 1);
     CHECK_OK(strait_task_pack(pool, &task, &msg));
     assert_int_equal(strait_task_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
@@ -146,6 +146,30 @@ static void unpacks_connect_task(void **state) {
     assert_int_equal(back.neighbours.next.is_present, 0);
     REJECTS_TRUNCATION(msg, strait_task_unpack(msg, &back));
     strait_msg_close(&msg);
+}
+
+static void unpacks_replicas(void **state) {
+    (void)state;
+    static strait_task_replica replicas[STRAIT_TASK_REPLICAS], back[STRAIT_TASK_REPLICAS];
+    static unsigned char memory[sizeof replicas];
+    strait_view view;
+    int n = 0;
+    for (int i = 0; i < STRAIT_TASK_REPLICAS; i++) {
+        replicas[i] = (strait_task_replica){.side = i % 3, .replica = i / 3};
+        memset(replicas[i].peer.key.bytes, i + 1, sizeof replicas[i].peer.key.bytes);
+        (void)snprintf(replicas[i].peer.address, sizeof replicas[i].peer.address, "10.0.0.%d:1", i);
+    }
+    CHECK_OK(
+        strait_task_replicas_pack(replicas, STRAIT_TASK_REPLICAS, memory, sizeof memory, &view));
+    CHECK_OK(strait_task_replicas_unpack(&view, back, &n));
+    assert_int_equal(n, STRAIT_TASK_REPLICAS);
+    assert_memory_equal(back, replicas, sizeof back);
+    view.bytes--; // one that ends early
+    assert_int_equal(strait_task_replicas_unpack(&view, back, &n), STRAIT_EPROTO);
+    assert_int_equal(strait_task_replicas_pack(replicas, 2, memory, 60, &view), STRAIT_EINVAL);
+    replicas[0].replica = STRAIT_SWARM_REPLICAS;
+    CHECK_OK(strait_task_replicas_pack(replicas, 1, memory, sizeof memory, &view));
+    assert_int_equal(strait_task_replicas_unpack(&view, back, &n), STRAIT_EPROTO);
 }
 
 static void unpacks_task_reply(void **state) {
@@ -284,7 +308,7 @@ int main(void) {
         cmocka_unit_test(unpacks_assign_task),    cmocka_unit_test(unpacks_connect_task),
         cmocka_unit_test(unpacks_task_reply),     cmocka_unit_test(unpacks_heartbeat),
         cmocka_unit_test(unpacks_live_state),     cmocka_unit_test(unpacks_narrow_and_wide_ids),
-        cmocka_unit_test(unpacks_snapshot_piece),
+        cmocka_unit_test(unpacks_snapshot_piece), cmocka_unit_test(unpacks_replicas),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,6 +7,7 @@
 #include "train/pipeline.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     STRAYS_MAX = 8,     // replies without a command that broken links can explain
@@ -55,7 +56,8 @@ static strait_claims_limits limits_of(const struct host *h, int stage) {
 int strait_host_check_claims(struct host *h, int worker, const strait_layout *header,
                              const strait_layout *body, void *message) {
     const strait_swarm_worker *sender = &h->coordinator.workers[worker];
-    const strait_claims_limits limits = limits_of(h, sender->stage);
+    const int stage = strait_coordinator_stage_of(&h->coordinator, worker);
+    const strait_claims_limits limits = limits_of(h, stage);
     strait_claims_finding finding = {0};
     strait_claims_check(header, message, &limits, &finding);
     if (body != NULL) strait_claims_check(body, message, &limits, &finding);
@@ -63,12 +65,12 @@ int strait_host_check_claims(struct host *h, int worker, const strait_layout *he
     if (!finding.is_impossible) { // once per generation: it may be so in every step
         if (h->claims.warned[worker] != h->coordinator.generation)
             strait_host_note(h, "%s, stage %d: reported %s = %g, which is too much; using less",
-                             sender->report.name, sender->stage, finding.field, finding.value);
+                             sender->report.name, stage, finding.field, finding.value);
         h->claims.warned[worker] = h->coordinator.generation;
         return 1;
     }
-    strait_host_note(h, "%s, stage %d: reported an impossible %s (%g)", sender->report.name,
-                     sender->stage, finding.field, finding.value);
+    strait_host_note(h, "%s, stage %d: reported an impossible %s (%g)", sender->report.name, stage,
+                     finding.field, finding.value);
     strait_host_feed_coordinator(
         h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = worker});
     return 0;
@@ -85,11 +87,16 @@ void strait_host_count_reply(struct host *h, struct connection *connection) {
 
 /* ---- speeds ---- */
 
+/* Of the first replica of a stage: what all replicas report alike. */
+static const strait_stage_reply *first_reply(const struct host *h, int stage) {
+    return &h->work.channel.replies.items[strait_run_plan_member(&h->executor->plan, stage, 0)];
+}
+
 /* Returns what the claimed speed makes of the time per layer: equal for all workers that claim the
  * truth, larger for those that claim too much; 0: unknown. */
 static double claimed_work(const struct host *h, int stage) {
     const strait_run_plan *plan = &h->executor->plan;
-    const strait_step_times *t = &h->work.channel.replies.items[stage].time_passes.times;
+    const strait_step_times *t = &first_reply(h, stage)->time_passes.times;
     const double layers = plan->stage_layers[stage].last - plan->stage_layers[stage].first +
                           (stage == plan->n_stages - 1);
     const double flops = h->coordinator.workers[h->coordinator.owner[stage]].report.flops;
@@ -140,6 +147,12 @@ static strait_err wait_if_abandoned(struct host *h) {
 
 static strait_err suspect(struct host *h, const struct host_suspicion *what) {
     const int owner = h->coordinator.owner[what->stage];
+    if (h->work.channel.n_members > h->executor->plan.n_stages) {
+        strait_host_note(h, "step %lld, stage %d: values that are non-finite or far from before",
+                         (long long)what->step, what->stage);
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
+        return wait_if_abandoned(h);
+    }
     strait_host_note(h, "%s %lld, stage %d: %s reported %s that is non-finite or far from before",
                      what->is_validation ? "validation after step" : "step", (long long)what->step,
                      what->stage, h->coordinator.workers[owner].report.name,
@@ -181,7 +194,7 @@ static strait_err verify(struct host *h, const struct host_suspicion *what, int 
 }
 
 static const strait_floats *squares_of(const struct host *h, int stage) {
-    return &h->work.channel.replies.items[stage].gradients.squares;
+    return &first_reply(h, stage)->gradients.squares;
 }
 
 static int is_below_most_loss(const struct host *h, double loss) {
@@ -190,8 +203,7 @@ static int is_below_most_loss(const struct host *h, double loss) {
 
 static double step_loss(const struct host *h) {
     const int last = h->executor->plan.n_stages - 1;
-    return h->work.channel.replies.items[last].gradients.loss_sum /
-           (double)h->run.train.batch_tokens;
+    return first_reply(h, last)->gradients.loss_sum / (double)h->run.train.batch_tokens;
 }
 
 static int is_plausible(const struct host *h, int stage) {
@@ -201,9 +213,40 @@ static int is_plausible(const struct host *h, int stage) {
                          strait_claims_is_loss_plausible(&h->claims.loss, step_loss(h))));
 }
 
+/* Replicas compute the squares from the same sum of gradients, with the same kernels. Returns
+ * whether those of one stage differ. GPUs may order sums differently. */
+static int do_replicas_differ(struct host *h, int64_t step) {
+    const strait_run_plan *plan = &h->executor->plan;
+    for (int i = 0; i < plan->n_stages; i++) {
+        const strait_floats *first = squares_of(h, i);
+        char kernels[STRAIT_REPLAY_KERNELS];
+        strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[i]].report.device,
+                              kernels);
+        for (int k = 1; k < plan->replicas[i] && kernels[0] != '\0'; k++) {
+            const strait_floats *other = &h->work.channel.replies
+                                              .items[strait_run_plan_member(plan, i, k)]
+                                              .gradients.squares;
+            if (other->n == first->n &&
+                memcmp(other->data, first->data, (size_t)first->n * sizeof *first->data) == 0)
+                continue;
+            const int slot = strait_coordinator_replica(&h->coordinator, i, k);
+            strait_host_note(h,
+                             "step %lld, stage %d: replica %d (%s) reported other squares of "
+                             "gradients than replica 0; one of the two is at fault",
+                             (long long)step, i, k, h->coordinator.workers[slot].report.name);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
                                    int is_replay) {
     const int n = h->executor->plan.n_stages;
+    if (do_replicas_differ(h, step)) {
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
+        STRAIT_TRY(wait_if_abandoned(h));
+    }
     for (int i = 0; i < n; i++) {
         const struct host_suspicion what = {.step = step, .stage = i};
         /* Non-finite values of one stage make the others' implausible. */

@@ -1,0 +1,226 @@
+/* Further replicas of stages: how they come and go, and that no applied step is repeated. */
+#include "coordinator_rig.h"
+
+enum {
+    STAGES = 2
+};
+
+static int64_t applied; // steps that every worker with a stage has applied
+
+/* A heartbeat of a worker that has the state of `applied` steps; with a snapshot of it, if it
+ * `keeps` one. */
+static void beat(int slot, int keeps) {
+    const int stage = strait_coordinator_stage_of(&c, slot);
+    strait_snapshot_inventory inventory = c.workers[slot].inventory;
+    if (stage >= 0 && c.phase >= STRAIT_PHASE_RESTORE)
+        inventory.live = (strait_live_state){stage, applied, c.generation, 0, 0};
+    if (keeps)
+        inventory.own = (strait_snapshot_set){
+            .stage = stage, .n = 1, .steps = {applied}, .generations = {c.generation}};
+    heartbeat(slot, inventory, 0, 0);
+}
+
+/* Everybody replies, owners and further replicas, until the stages are ready. */
+static void settle(void) {
+    for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_READY; n++)
+        for (int slot = 0; slot < 8; slot++) {
+            if (!c.workers[slot].is_known || !strait_coordinator_awaits(&c, slot)) continue;
+            beat(slot, c.phase == STRAIT_PHASE_SNAPSHOT);
+            reply(slot, STRAIT_OK);
+        }
+    assert_int_equal(c.phase, STRAIT_PHASE_READY);
+}
+
+static void step_once(void) {
+    const int64_t step = applied;
+    do { // as the driver does: replicas may have come instead
+        goal(step, 0);
+        settle();
+    } while (c.goal.is_begin && find(STRAIT_SWARM_RESTORED, -1) != NULL);
+    goal(step, 1);
+    applied = step + 1;
+    settle();
+    assert_int_equal(c.committed, applied);
+}
+
+static void help(int slot, int stage) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = slot, .stage = stage});
+}
+
+/* Two stages, of which each has two replicas after the first steps. */
+static void begin_replicated(void) {
+    begin_with_stages(STAGES, 4);
+    c.config.replicas_limit = 8;
+    applied = 0;
+    for (int i = 0; i < 3; i++)
+        step_once();
+    help(2, 0);
+    help(3, 1);
+    step_once();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
+}
+
+static void lose(int slot) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+}
+
+/* The step that was begun is computed again, and none before it. */
+static void expect_no_step_back(void) {
+    settle();
+    assert_int_equal(c.replay.n_late, 0);
+    assert_int_equal(c.step, applied);
+    assert_int_equal(c.replay.n_stage_steps, 0);
+    step_once();
+}
+
+static void newcomers_get_the_owners_snapshot(void **state) {
+    (void)state;
+    begin_with_stages(STAGES, 3);
+    c.config.replicas_limit = 8;
+    applied = 0;
+    step_once();
+    const uint32_t generation = c.generation;
+    help(2, 1);
+    goal(applied, 0);
+    assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT); // before the step begins
+    for (int n = 0; n < 8 && c.phase != STRAIT_PHASE_RESTORE; n++)
+        for (int slot = 0; slot < 3; slot++)
+            if (c.phase != STRAIT_PHASE_RESTORE && strait_coordinator_awaits(&c, slot)) {
+                beat(slot, c.phase == STRAIT_PHASE_SNAPSHOT);
+                reply(slot, STRAIT_OK);
+            }
+    assert_true(c.generation > generation);
+    const strait_swarm_action *newcomer = find(STRAIT_SWARM_COMMAND, 2);
+    const strait_swarm_action *owner = find(STRAIT_SWARM_COMMAND, c.owner[1]);
+    assert_true(newcomer != NULL && owner != NULL);
+    assert_int_equal(newcomer->stage, 1);
+    assert_int_equal(newcomer->replica, 1);
+    assert_int_equal(newcomer->source, STRAIT_SWARM_FROM_REPLICA);
+    assert_int_equal(newcomer->step, applied);
+    assert_int_equal(owner->source, STRAIT_SWARM_FROM_LIVE);
+    assert_int_equal(owner->gives_replicas, 1 << 1);
+    expect_no_step_back();
+}
+
+static void a_lost_replica_costs_no_step(void **state) {
+    (void)state;
+    for (int is_begun = 0; is_begun < 2; is_begun++)
+        for (int slot = 0; slot < 4; slot++) { // owners and further replicas
+            begin_replicated();
+            const int stage = strait_coordinator_stage_of(&c, slot);
+            if (is_begun) goal(applied, 0);
+            lose(slot);
+            expect_no_step_back();
+            assert_int_equal(strait_coordinator_n_replicas(&c, stage), 1);
+            assert_int_equal(strait_coordinator_n_replicas(&c, !stage), 2);
+            assert_int_not_equal(c.owner[stage], slot);
+        }
+}
+
+static void an_owner_that_comes_back_without_its_state_is_a_spare(void **state) {
+    (void)state;
+    begin_replicated();
+    const int owner = c.owner[1];
+    goal(applied, 0);
+    reply_about(c.owner[0], STRAIT_ECLOSED, 1); // its neighbour notices first
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
+    lose(owner);
+    join(owner, strait_snapshot_inventory_empty());
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_not_equal(c.owner[1], owner);
+    assert_int_equal(c.failed_near, -1); // the loss explained it: nobody else was sent away
+    expect_no_step_back();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+}
+
+static void an_unexplained_failure_sends_replicas_away_first(void **state) {
+    (void)state;
+    begin_replicated();
+    goal(applied, 0);
+    reply_about(c.owner[0], STRAIT_ETIMEDOUT, 1);
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    for (int i = 0; i < STAGES; i++) {
+        assert_int_equal(strait_coordinator_n_replicas(&c, i), 1);
+        assert_int_equal(c.workers[c.owner[i]].suspicion, 0);
+    }
+    expect_no_step_back();
+    assert_false(strait_coordinator_may_help(&c, 2, 0)); // for a while
+    now += 60 * S;
+    beat(2, 0);
+    assert_true(strait_coordinator_may_help(&c, 2, 0));
+    /* What fails then is blamed on those who are left. */
+    goal(applied, 0);
+    reply_about(c.owner[0], STRAIT_ETIMEDOUT, 1);
+    assert_true(c.workers[c.owner[1]].suspicion > 0);
+}
+
+static void doubt_about_values_leaves_one_worker_per_stage(void **state) {
+    (void)state;
+    begin_replicated();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
+    for (int i = 0; i < STAGES; i++)
+        assert_int_equal(strait_coordinator_n_replicas(&c, i), 1);
+    settle();
+    assert_int_equal(c.replay.until, -1); // rolled back: live states may hold such values
+}
+
+static void replicas_with_another_snapshot_are_found(void **state) {
+    (void)state;
+    begin_replicated();
+    const int owner = c.owner[0];
+    beat(owner, 1);
+    strait_snapshot_inventory inventory = c.workers[2].inventory;
+    inventory.own = (strait_snapshot_set){
+        .stage = 0, .n = 1, .steps = {applied}, .generations = {c.generation}};
+    inventory.own.digests[0].bytes[0] = 1;
+    heartbeat(2, inventory, 0, 0);
+    assert_int_equal(c.workers[2].n_disputes, 1);
+    assert_int_equal(c.workers[owner].n_disputes, 1);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 1);
+    assert_false(strait_coordinator_may_help(&c, 2, 0));
+    settle();
+    assert_true(c.step < applied); // what was computed since they agreed does not count
+}
+
+static void a_replica_that_leaves_does_so_before_a_step(void **state) {
+    (void)state;
+    for (int slot = 0; slot < 4; slot++) {
+        begin_replicated();
+        const int stage = strait_coordinator_stage_of(&c, slot);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = slot});
+        assert_true(c.workers[slot].is_connected);
+        step_once();
+        assert_false(c.workers[slot].is_connected);
+        assert_int_equal(strait_coordinator_n_replicas(&c, stage), 1);
+    }
+}
+
+static void the_last_replica_lost_is_recovered_as_before(void **state) {
+    (void)state;
+    begin_replicated();
+    lose(2);
+    expect_no_step_back();
+    lose(c.owner[0]);
+    join(2, strait_snapshot_inventory_empty());
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    settle();
+    assert_int_equal(c.replay.until, -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(newcomers_get_the_owners_snapshot),
+        cmocka_unit_test(a_lost_replica_costs_no_step),
+        cmocka_unit_test(an_owner_that_comes_back_without_its_state_is_a_spare),
+        cmocka_unit_test(an_unexplained_failure_sends_replicas_away_first),
+        cmocka_unit_test(doubt_about_values_leaves_one_worker_per_stage),
+        cmocka_unit_test(replicas_with_another_snapshot_are_found),
+        cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
+        cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
