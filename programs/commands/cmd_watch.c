@@ -35,11 +35,14 @@ static const strait_flag flags[] = {
 
 /* The key is shown because names are chosen by the workers and need not be unique. */
 static void show_worker(const strait_status_worker *m) {
-    char sent[32], received[32], rate[32] = "", stage[24] = "spare", name[STRAIT_NAME_MAX + 16];
+    char sent[32], received[32], rate[32] = "", stage[64] = "spare", name[STRAIT_NAME_MAX + 16];
     strait_text_cell(name, sizeof name, m->name, 16);
     strait_progress_bytes(m->sent_bytes, sent);
     strait_progress_bytes(m->received_bytes, received);
     if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
+    if (m->stage >= 0 && m->n_replicas > 1)
+        (void)snprintf(stage, sizeof stage, "stage %d, replica %d of %d", m->stage, m->replica,
+                       m->n_replicas);
     /* On one machine a link has no rate that means anything. */
     if (m->up_bps < 1e11) (void)snprintf(rate, sizeof rate, "  %8.1f Mb/s", m->up_bps / 1e6);
     if (m->is_connected)

@@ -33,6 +33,9 @@ void strait_join_report_role(const strait_join_report *report, char out[64]) {
     const strait_worker_status *s = &report->now;
     if (!s->is_connected)
         (void)snprintf(out, 64, "%s", report->has_run ? "reconnecting" : "connecting");
+    else if (s->stage >= 0 && s->n_replicas > 1)
+        (void)snprintf(out, 64, "stage %d of %d, replica %d of %d", s->stage, report->run.n_stages,
+                       s->replica, s->n_replicas);
     else if (s->stage >= 0)
         (void)snprintf(out, 64, "stage %d of %d", s->stage, report->run.n_stages);
     else
@@ -57,7 +60,7 @@ static void describe_traffic(const strait_worker_status *s, char out[64]) {
 static void announce(strait_join_report *report) {
     const strait_worker_status *s = &report->now;
     const int has_traffic = s->stage >= 0 && s->bytes_per_hour > 0.0;
-    char memory[32], traffic[64];
+    char memory[32], traffic[64], role[64];
     if (!report->has_run ||
         (s->stage == report->said_stage && (report->said_traffic || !has_traffic)))
         return;
@@ -65,6 +68,7 @@ static void announce(strait_join_report *report) {
     report->said_traffic = has_traffic;
     strait_progress_bytes(s->stage >= 0 ? s->need_bytes : report->run.need_bytes, memory);
     describe_traffic(s, traffic);
+    strait_join_report_role(report, role);
     if (s->stage < 0)
         strait_progress_say(
             &report->progress,
@@ -72,9 +76,8 @@ static void announce(strait_join_report *report) {
             "spare",
             report->run.name, report->run.model, memory);
     else
-        strait_progress_say(&report->progress, "this run: %s, %s, needs %s and %s, stage %d of %d",
-                            report->run.name, report->run.model, memory, traffic, s->stage,
-                            report->run.n_stages);
+        strait_progress_say(&report->progress, "this run: %s, %s, needs %s and %s, %s",
+                            report->run.name, report->run.model, memory, traffic, role);
 }
 
 void strait_join_report_status(strait_join_report *report, const strait_worker_status *status) {

@@ -179,6 +179,8 @@ static void put_swarm(page *p, const json_t *swarm) {
                 "connected");
     put_workers(p, workers, "strait_worker_stage", "gauge", "The worker's stage; -1 for a spare.",
                 "stage");
+    put_workers(p, workers, "strait_worker_replica", "gauge",
+                "Which replica of its stage the worker is; 0 is the first.", "replica");
     put_workers(p, workers, "strait_worker_sent_bytes_total", "counter",
                 "Bytes sent to the worker.", "sent");
     put_workers(p, workers, "strait_worker_received_bytes_total", "counter",

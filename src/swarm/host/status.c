@@ -20,15 +20,19 @@ static void collect_worker(const strait_host_status *from, int slot, strait_stat
     const strait_link_stats *link = &from->links[slot];
     char key[STRAIT_FINGERPRINT_TEXT];
     strait_fingerprint_text(&worker->key, key);
-    *out = (strait_status_worker){.stage = worker->stage,
-                                  .is_connected = worker->is_connected,
-                                  .flops = worker->report.flops,
-                                  .memory_bytes = worker->report.memory_bytes,
-                                  .silence_s = (double)(strait_clock_ns() - worker->seen_ns) * 1e-9,
-                                  .rtt_s = link->rtt_s,
-                                  .up_bps = link->delivery_bps,
-                                  .sent_bytes = (double)link->sent_bytes,
-                                  .received_bytes = (double)link->received_bytes};
+    const int stage = strait_coordinator_stage_of(from->coordinator, slot);
+    *out = (strait_status_worker){
+        .stage = stage,
+        .replica = worker->replica,
+        .n_replicas = stage < 0 ? 0 : strait_coordinator_n_replicas(from->coordinator, stage),
+        .is_connected = worker->is_connected,
+        .flops = worker->report.flops,
+        .memory_bytes = worker->report.memory_bytes,
+        .silence_s = (double)(strait_clock_ns() - worker->seen_ns) * 1e-9,
+        .rtt_s = link->rtt_s,
+        .up_bps = link->delivery_bps,
+        .sent_bytes = (double)link->sent_bytes,
+        .received_bytes = (double)link->received_bytes};
     memcpy(out->name, worker->report.name, sizeof out->name);
     memcpy(out->device, worker->report.device, sizeof out->device);
     (void)snprintf(out->key, sizeof out->key, "%.8s", key);
@@ -57,10 +61,11 @@ void strait_status_collect(const strait_host_status *from, strait_status *out) {
 
 /* Returns NULL when memory is short; the file then lacks this worker until the next second. */
 static json_t *pack_worker(const strait_status_worker *m) {
-    return json_pack("{ss ss ss si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
-                     "device", m->device, "stage", m->stage, "connected", m->is_connected, "flops",
-                     m->flops, "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s,
-                     "rate", m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes);
+    return json_pack("{ss ss ss si si si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
+                     "device", m->device, "stage", m->stage, "replica", m->replica, "replicas",
+                     m->n_replicas, "connected", m->is_connected, "flops", m->flops, "memory",
+                     m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s, "rate", m->up_bps,
+                     "sent", m->sent_bytes, "received", m->received_bytes);
 }
 
 json_t *strait_status_pack(const strait_status *status) {
@@ -107,6 +112,8 @@ static double read_real(const json_t *object, const char *key) {
 static void read_worker(const json_t *object, strait_status_worker *out) {
     *out = (strait_status_worker){
         .stage = (int)json_integer_value(json_object_get(object, "stage")),
+        .replica = (int)json_integer_value(json_object_get(object, "replica")),
+        .n_replicas = (int)json_integer_value(json_object_get(object, "replicas")),
         .is_connected = json_is_true(json_object_get(object, "connected")),
         .flops = read_real(object, "flops"),
         .memory_bytes = read_real(object, "memory"),

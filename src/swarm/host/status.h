@@ -9,6 +9,8 @@
 typedef struct strait_status_worker {
     char name[STRAIT_NAME_MAX], device[64], key[9];
     int stage;        // -1: a spare
+    int replica;      // of the stage; 0: its owner
+    int n_replicas;   // that the stage has; 0 for a spare
     int is_connected; // its link is up
     double flops, memory_bytes;
     double silence_s;     // since its last heartbeat
