@@ -2,6 +2,7 @@
 #include "config/run_plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* One number is for every stage. */
 static int replicas_of(const strait_run *run, int stage) {
@@ -162,7 +163,22 @@ strait_err strait_run_plan_fit_replicas(const strait_run *run, strait_run_plan *
     return check_replicas(run, plan);
 }
 
+/* Replicas that come have the home of the last one that the stage had. */
+static void move_homes(strait_run_plan *plan, const int *replicas,
+                       double rates[STRAIT_RUN_MEMBERS]) {
+    double moved[STRAIT_RUN_MEMBERS];
+    int n = 0;
+    for (int i = 0; i < plan->n_stages; i++)
+        for (int k = 0; k < replicas[i]; k++) {
+            const int last = plan->replicas[i] - 1;
+            moved[n++] = rates[strait_run_plan_member(plan, i, k < last ? k : last)];
+        }
+    memcpy(rates, moved, (size_t)n * sizeof *rates);
+}
+
 void strait_run_plan_set_replicas(strait_run_plan *plan, const int *replicas) {
+    move_homes(plan, replicas, plan->up_bps);
+    move_homes(plan, replicas, plan->down_bps);
     plan->n_members = 0;
     for (int i = 0; i < plan->n_stages; i++) {
         plan->replicas[i] = replicas[i];
@@ -173,7 +189,7 @@ void strait_run_plan_set_replicas(strait_run_plan *plan, const int *replicas) {
 }
 
 void strait_run_plan_make_elastic(strait_run_plan *plan) {
-    int one[STRAIT_RUN_STAGES];
+    int one[STRAIT_RUN_STAGES] = {0};
     plan->replicas_limit = strait_run_plan_replicas_max(plan);
     for (int i = 0; i < plan->n_stages; i++)
         one[i] = 1;
