@@ -132,7 +132,8 @@ static strait_err open_middle(struct strait_lab *lab, strait_codec_spec *spec, s
     m->x = lab->t[0];
     m->y = lab->t[1];
     m->d = lab->t[2];
-    m->at = (strait_crossing){.stream = &lab->stream, .tokens = lab->t[3], .input = m->x};
+    m->at = (strait_crossing){
+        .stream = &lab->stream, .tokens = lab->t[3], .table = m->x, .input = m->x};
     return STRAIT_OK;
 }
 

@@ -147,7 +147,7 @@ static strait_err time_codec(const struct bench *b, const strait_run_plan *plan,
     double best = 0;
     STRAIT_TRY(b->backend->ops->stream_open(b->backend, &stream));
     strait_err err = open_crossing(b, &spec, &c);
-    c.at = (strait_crossing){.stream = &stream, .tokens = tokens_of(b), .input = c.x};
+    c.at = (strait_crossing){.stream = &stream, .tokens = tokens_of(b), .table = c.x, .input = c.x};
     for (int i = 0; i < TRIES && err == STRAIT_OK; i++)
         err = try_crossing(b, &c, &best);
     if (err == STRAIT_OK) *out = best / 2;

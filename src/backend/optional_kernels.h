@@ -105,7 +105,8 @@ struct strait_subspace_kernels {
 /* Token gates of codec strait: a learned factor per token id and column. */
 struct strait_token_gate_kernels {
     /* y = x (1 + table[tokens]), in the first table.cols columns; wider y and x keep their other
-     * columns. The table is f32, y and x of either type; y may be x. */
+     * columns. The table is f32, y and x of either type; y may be x. Without tokens every row has
+     * its own row of the table. */
     strait_err (*apply)(struct strait_stream *s, strait_tensor y, strait_tensor x,
                         strait_tensor table, strait_tensor tokens);
     /* d_x = d_y (1 + table[tokens]), and d_rows = d_y x, which embed_back adds up into the table's

@@ -42,9 +42,9 @@
 #include <stddef.h>
 
 enum {
-    STRAIT_CODEC_NAME = 16,  // bytes of a name or variant, with its terminating zero
-    STRAIT_CODEC_PARAMS = 8, // most parameters, and most copies of parameters, on one side
-    STRAIT_CODEC_STATES = 4  // most state tensors on one side
+    STRAIT_CODEC_NAME = 16,   // bytes of a name or variant, with its terminating zero
+    STRAIT_CODEC_PARAMS = 10, // most parameters, and most copies of parameters, on one side
+    STRAIT_CODEC_STATES = 4   // most state tensors on one side
 };
 
 typedef enum strait_codec_side {
@@ -76,7 +76,9 @@ typedef enum strait_codec_rounding {
     X(int, encodes_input,                                                                          \
       "d") /* strait, context: the first boundary encodes all of y, not y - x */                   \
     X(int, drops_identity, "d") /* resbm: no identity path */                                      \
-    X(int, keeps_fixed, "d")    /* subspace: T_fixed crosses with the rest of the stream */
+    X(int, keeps_fixed, "d")    /* subspace: T_fixed crosses with the rest of the stream */        \
+    X(int64_t, gate_width,                                                                         \
+      PRId64) /* strait, context: hidden units of gates computed from a token table; 0: none */
 
 /* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
  * asks for the codec's default. */
@@ -126,6 +128,7 @@ enum strait_codec_trait {
     STRAIT_CODEC_TOKENS = 1 << 5,   // crossings need the token ids of the microbatch
     STRAIT_CODEC_INPUT = 1 << 6,    // the sender needs the stage's input, and input_grad
     STRAIT_CODEC_CODE = 1 << 7,     // x and y are [rows x keep]: the model computes the code
+    STRAIT_CODEC_TABLE = 1 << 9,    // crossings need the token table of their stage
     STRAIT_CODEC_CARRIES = 1 << 8,  // a crossing depends on earlier ones, or an update on what the
                                     // crossings of this side measured: replicas cannot share it
 };
@@ -151,6 +154,8 @@ typedef struct strait_crossing {
     strait_tensor tokens; // [rows x 1] i32, for STRAIT_CODEC_TOKENS; all below vocab
     strait_tensor input;  // [rows x cols], for STRAIT_CODEC_INPUT, act_pack only: the input of the
                           // first block of this stage
+    strait_tensor table;  // [vocab x cols], for STRAIT_CODEC_TABLE: what this stage knows of a
+                          // token; read only, no gradient goes to it
     int is_evaluation;    // forward only: changes no state and no metric except `rejected`
     int64_t past;         // with is_stepwise: tokens of the sequence that crossed before this one
 } strait_crossing;
@@ -282,6 +287,11 @@ const char *strait_codec_default_variant(const char *name);
  * cols, boundary, n_boundaries and n_slots, and vocab where the codec wants tokens. Checking a
  * checked spec changes nothing. */
 strait_err strait_codec_check(strait_codec_spec *spec);
+
+/* Sets keep, or rank, to the widest code that takes at most so many bytes per token in each
+ * direction; a scale per message is not counted. STRAIT_ECONFIG says what the codec needs
+ * at least. The spec is complete as for strait_codec_check, and is not checked afterwards. */
+strait_err strait_codec_fit(strait_codec_spec *spec, double bytes_per_token);
 
 /* Properties of a checked spec. */
 unsigned strait_codec_traits(const strait_codec_spec *spec);

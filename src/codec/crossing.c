@@ -24,6 +24,9 @@ static strait_err check(const struct strait_codec *c, strait_codec_side side,
     if (traits & STRAIT_CODEC_TOKENS && (at->tokens.data == NULL || at->tokens.rows != spec->rows))
         return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs one token id per row",
                            spec->boundary, spec->name);
+    if (traits & STRAIT_CODEC_TABLE && (at->table.data == NULL || at->table.cols != spec->cols))
+        return STRAIT_FAIL(STRAIT_EINVAL, "boundary %d: codec %s needs the stage's token table",
+                           spec->boundary, spec->name);
     return STRAIT_OK;
 }
 

@@ -61,6 +61,7 @@ static strait_optim_spec make_optim(const strait_run *run) {
             {[STRAIT_ROLE_MATRIX] = matrices_at(run, run->train.learning_rate),
              [STRAIT_ROLE_RESIDUAL_OUT] = matrices_at(run, run->train.residual_out_learning_rate),
              [STRAIT_ROLE_BOUNDARY] = matrices_at(run, run->train.boundary_learning_rate),
+             [STRAIT_ROLE_GATE] = matrices_at(run, run->train.gate_learning_rate),
              [STRAIT_ROLE_ENCODER_BASIS] = matrices_at(run, run->train.encoder_basis_learning_rate),
              [STRAIT_ROLE_VALUES] = {.learning_rate = (float)run->train.value_learning_rate,
                                      .weight_decay = table_decay},
@@ -137,67 +138,6 @@ static strait_schedule_kind make_schedule(const strait_run *run) {
     return run->train.recompute ? STRAIT_SCHEDULE_WINDOW : STRAIT_SCHEDULE_SPLIT;
 }
 
-strait_err strait_run_plan_fit_codec(strait_run_plan *plan) {
-    const strait_codec_spec *codec = &plan->codec;
-    strait_codec_requirements needs = {0};
-    if (plan->n_stages > 1) STRAIT_TRY(strait_codec_get_requirements(codec, &needs));
-    if (needs.has_code_stream)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "link.codec.variant \"%s\" of %s needs a model that keeps its residual "
-                           "stream in coordinates, and no model of this program does; choose "
-                           "another variant",
-                           codec->variant, codec->name);
-    plan->shape.subspace = (int)needs.subspace;
-    plan->shape.bottleneck = (int)needs.bottleneck;
-    plan->shape.drops_identity = needs.drops_identity;
-    const char *part = strait_parts_option(&plan->shape);
-    if (needs.is_closed && part != NULL)
-        return STRAIT_FAIL(
-            STRAIT_ECONFIG,
-            "codec %s keeps the residual stream in a subspace, which %s would leave: %s",
-            codec->name, part, strait_parts_remedy(&plan->shape));
-    return strait_shape_check(&plan->shape);
-}
-
-/* How an option of a kind is copied: numbers by assignment, texts byte by byte. */
-#define ASSIGN(to, from)        ((to) = (__typeof__(to))(from))
-#define PRINT(to, from)         ((void)snprintf((to), sizeof(to), "%s", (from)))
-#define COPY_INT(min, max)      ASSIGN
-#define COPY_REAL(min, max)     ASSIGN
-#define COPY_BOOL               ASSIGN
-#define COPY_CHOICE(type, name) ASSIGN
-#define COPY_TEXT(bytes)        PRINT
-
-/* Copies every option that the table names a member of the spec for. */
-static void copy_codec(const strait_run *run, strait_codec_spec *codec) {
-#define CODEC(key, member, saved, kind, initial, help) \
-    COPY_##kind(codec->member, run->link.codec.key);
-#include "config/run_options.def"
-}
-
-static strait_err make_codec(const strait_run *run, strait_run_plan *plan) {
-    strait_codec_spec codec = {
-        .rows = plan->microbatch * plan->shape.context,
-        .cols = plan->shape.width,
-        .vocab = plan->shape.vocab,
-        .seq_len = plan->shape.context,
-        .widest = plan->shape.ffn > strait_shape_attention_cols(&plan->shape)
-                      ? plan->shape.ffn
-                      : strait_shape_attention_cols(&plan->shape),
-        .n_boundaries = plan->n_stages - 1,
-        .n_slots = 1,
-        .precision = plan->shape.precision,
-        .can_defer = plan->schedule == STRAIT_SCHEDULE_SPLIT,
-        .seed = (uint64_t)run->train.seed,
-    };
-    copy_codec(run, &codec);
-    if (codec.encodes_input < 0)
-        codec.encodes_input = plan->n_stages > 1 && !plan->shape.has_token_tables;
-    if (plan->n_stages > 1) STRAIT_TRY(strait_codec_check(&codec));
-    plan->codec = codec;
-    return strait_run_plan_fit_codec(plan);
-}
-
 /* Attention alone is told where a document begins: whatever else reads earlier tokens would read
  * those of another document. */
 static strait_err check_packing(const strait_run *run, strait_run_plan *plan) {
@@ -234,7 +174,7 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
                            "%lld microbatches in a step are more than %d: raise stages.microbatch",
                            (long long)plan->n_microbatches, MICROBATCHES_MAX);
     STRAIT_TRY(assign_layers(run, plan));
-    STRAIT_TRY(make_codec(run, plan));
+    STRAIT_TRY(strait_run_plan_make_codec(run, plan));
     STRAIT_TRY(check_packing(run, plan));
     return strait_run_plan_fit_replicas(run, plan);
 }

@@ -64,6 +64,10 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
  * this program can serve. */
 strait_err strait_run_plan_fit_codec(strait_run_plan *plan);
 
+/* Fills in the codec from the run's options, as strait_run_plan_init does, whose first parts must
+ * be known: shape, stages, microbatch and schedule. */
+strait_err strait_run_plan_make_codec(const strait_run *run, strait_run_plan *plan);
+
 /* The number of trained parameters, codecs included. */
 strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out);
 

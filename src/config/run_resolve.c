@@ -99,6 +99,7 @@ static strait_err resolve_train(strait_run *run) {
                       run->train.gain_learning_rate));
     if (run->train.residual_out_learning_rate == 0) run->train.residual_out_learning_rate = rate;
     if (run->train.boundary_learning_rate == 0) run->train.boundary_learning_rate = rate;
+    if (run->train.gate_learning_rate == 0) run->train.gate_learning_rate = rate;
     STRAIT_TRY(derive("train.encoder_basis_learning_rate", &run->train.encoder_basis_learning_rate,
                       run->train.boundary_learning_rate));
     if (run->train.value_learning_rate == 0)

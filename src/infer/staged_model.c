@@ -141,7 +141,9 @@ static strait_err cross(struct strait_staged_model *m, int i, const strait_cross
     at.stream = strait_stage_stream(m->stages[i].stage);
     at.microbatch = m->n_crossings++;
     at.is_evaluation = 1;
+    at.table = strait_stage_token_table(m->stages[i].stage);
     STRAIT_TRY(strait_codec_act_pack(m->stages[i].sender, &at, m->wire, output));
+    at.table = strait_stage_token_table(m->stages[i + 1].stage);
     return strait_codec_act_unpack(m->stages[i + 1].receiver, &at, next, m->wire);
 }
 

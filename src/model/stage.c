@@ -218,6 +218,14 @@ strait_param *strait_stage_params(struct strait_stage *stage, int *n) {
     return stage->weights.params;
 }
 
+strait_tensor strait_stage_token_table(const struct strait_stage *stage) {
+    const strait_role role = stage->spec.layers.first == 0 ? STRAIT_ROLE_EMBEDDING
+                                                           : STRAIT_ROLE_TOKEN_TABLE;
+    for (int i = 0; i < stage->weights.n_params; i++)
+        if (stage->weights.params[i].role == role) return stage->weights.params[i].compute;
+    return (strait_tensor){0};
+}
+
 struct strait_stream *strait_stage_stream(struct strait_stage *stage) {
     return &stage->stream;
 }

@@ -27,7 +27,8 @@ static int accepts(const strait_param *param) {
     const strait_role role = param->role;
     return param->value.rows > 1 && param->value.cols > 1 &&
            (role == STRAIT_ROLE_MATRIX || role == STRAIT_ROLE_RESIDUAL_OUT ||
-            role == STRAIT_ROLE_BOUNDARY || role == STRAIT_ROLE_ENCODER_BASIS);
+            role == STRAIT_ROLE_BOUNDARY || role == STRAIT_ROLE_ENCODER_BASIS ||
+            role == STRAIT_ROLE_GATE);
 }
 
 /* Muon's update has a fixed size per singular value and AdamW's per weight, so that the learning

@@ -20,6 +20,7 @@ typedef enum strait_role {
     STRAIT_ROLE_TOKEN_TABLE,   // one row per token id, added to the stream where a stage begins
     STRAIT_ROLE_BOUNDARY,      // a matrix of a codec
     STRAIT_ROLE_ENCODER_BASIS, // projects what a stage added to the stream onto a code
+    STRAIT_ROLE_GATE,          // a matrix that computes token gates from a token table
     STRAIT_ROLE_BIAS,          // a vector added to a projection: no weight decay
     STRAIT_ROLE_COUNT,
 } strait_role;

@@ -73,6 +73,23 @@ static const codec_case listed[] = {
      {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .has_gates = 1},
      0},
     {"context gates 4", {.name = "strait", .variant = "context", .has_gates = 1}, 0},
+    {"context computed gates",
+     {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .gate_width = 8},
+     0},
+    {"context computed gates deferred",
+     {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .gate_width = 16},
+     0},
+    {"context padded computed gates",
+     {.name = "strait", .variant = "context", .bits = 32, .gate_width = 8, .is_padded = 1},
+     0},
+    {"context padded computed gates deferred",
+     {.name = "strait",
+      .variant = "context",
+      .bits = 32,
+      .can_defer = 1,
+      .gate_width = 8,
+      .is_padded = 1},
+     0},
     {"subspace padded",
      {.name = "subspace", .bits = 32, .grassmann_every = 10, .is_padded = 1},
      1e-6},
@@ -239,6 +256,7 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
         chain->d_sent[b] = rig_act_output(rig, CHAIN_ROWS, chain->cols);
     chain->v = rig_act(rig, CHAIN_ROWS, chain->cols, 99);
     chain->tokens = rig_tokens(rig, CHAIN_ROWS, CHAIN_VOCAB, 5);
+    chain->table = rig_act(rig, CHAIN_VOCAB, chain->cols, 77);
 }
 
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which) {
@@ -260,7 +278,8 @@ strait_crossing chain_at(struct chain *chain, int slot) {
                              .step = chain->step,
                              .microbatch = slot,
                              .slot = slot,
-                             .tokens = chain->tokens};
+                             .tokens = chain->tokens,
+                             .table = chain->table};
 }
 
 enum {

@@ -49,7 +49,7 @@ struct chain {
         d_sent[CHAIN_BOUNDARIES]; // what a receiver packed: it must stay until param_grads
     strait_tensor v;              // the loss is <y, v>
     strait_tensor wire[CHAIN_BOUNDARIES][2]; // by direction
-    strait_tensor tokens;
+    strait_tensor tokens, table;             // the table stands for the stage's token table
     int64_t step;
     void (*on_wire)(struct chain *chain, int b); // optional: changes activations on the wire
 };

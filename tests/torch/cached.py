@@ -28,6 +28,8 @@ LENGTH = 24
 ADDITIONS = "conv: 3, anchors: true, value_tables: true"
 CASES = {  # codec, and additions to the model
     "strait context": ("{name: strait, variant: context}", ADDITIONS + ", qkv_conv: true"),
+    "computed gates": ("{name: strait, variant: context, gains: false, gate_width: 8}",
+                       ADDITIONS + ", qkv_conv: true"),
     "strait plain": ("{name: strait, variant: tied}", ADDITIONS),
     "resbm a": ("{name: resbm, variant: a}", ADDITIONS),
     "resbm b": ("{name: resbm, variant: b}", "conv: 3, inner_conv: true"),

@@ -48,14 +48,19 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
     return STRAIT_OK;
 }
 
+/* The row of the table that gates row n. */
+static int64_t gate_of(strait_tensor tokens, int64_t n) {
+    return tokens.data == NULL ? n : strait_cpu_i32(tokens)[n];
+}
+
 /* y = x (1 + table[token]): a table of zeros is the identity, which is how training starts. */
 static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
     (void)s;
-    assert(y.rows == tokens.rows && x.rows == tokens.rows);
+    assert(y.rows == x.rows && (tokens.data == NULL ? table : tokens).rows == x.rows);
     assert(y.cols >= table.cols && x.cols >= table.cols);
-    for (int64_t n = 0; n < tokens.rows; n++) {
-        const float *gain = strait_cpu_f32(table) + strait_cpu_i32(tokens)[n] * table.cols;
+    for (int64_t n = 0; n < x.rows; n++) {
+        const float *gain = strait_cpu_f32(table) + gate_of(tokens, n) * table.cols;
         for (int64_t c = 0; c < table.cols; c++)
             strait_cpu_f32(y)[n * y.cols + c] = strait_cpu_f32(x)[n * x.cols + c] * (1 + gain[c]);
     }
@@ -68,9 +73,10 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
                                  strait_tensor tokens) {
     (void)s;
     assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
-    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols);
+    assert((tokens.data == NULL ? table : tokens).rows == x.rows);
     for (int64_t i = 0; i < strait_cpu_count(x); i++) {
-        const int64_t row = strait_cpu_i32(tokens)[i / x.cols];
+        const int64_t row = gate_of(tokens, i / x.cols);
         const float d = strait_cpu_f32(d_y)[i], value = strait_cpu_f32(x)[i];
         strait_cpu_f32(d_x)[i] = d * (1 + strait_cpu_f32(table)[row * table.cols + i % x.cols]);
         strait_cpu_f32(d_rows)[i] = d * value;

@@ -83,12 +83,12 @@ struct gates {
     const float *table;
     const act *x, *also;
     act *y, *d_rows;
-    const int32_t *ids;
+    const int32_t *ids; // NULL: row n has gate n
     int64_t n_ids, cols, x_cols, y_cols, rows;
 };
 
 static void gate_row(const struct gates *g, int64_t n) {
-    const float *gain = g->table + g->ids[n] * g->cols;
+    const float *gain = g->table + (g->ids == NULL ? n : g->ids[n]) * g->cols;
     const act *x = g->x + n * g->x_cols;
     act *y = g->y + n * g->y_cols;
     if (g->d_rows == NULL) {
@@ -118,8 +118,8 @@ static void gate_task(void *arg, int task) {
 static strait_err run_gates(const struct strait_stream *s, struct gates g, strait_tensor table,
                             strait_tensor tokens) {
     g.table = strait_cpu_f32(table);
-    g.ids = strait_cpu_i32(tokens);
-    g.n_ids = tokens.rows;
+    g.ids = tokens.data == NULL ? NULL : strait_cpu_i32(tokens);
+    g.n_ids = tokens.data == NULL ? table.rows : tokens.rows;
     g.cols = table.cols;
     g.rows = task_rows(table.cols);
     strait_pool_run(strait_cpu_pool(s), (int)pieces(g.n_ids, g.rows), gate_task, &g);
@@ -128,7 +128,7 @@ static strait_err run_gates(const struct strait_stream *s, struct gates g, strai
 
 static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
-    assert(y.rows == tokens.rows && x.rows == tokens.rows);
+    assert(y.rows == x.rows && (tokens.data == NULL ? table : tokens).rows == x.rows);
     assert(y.cols >= table.cols && x.cols >= table.cols);
     return run_gates(
         s, (struct gates){.y = act_of(y), .x = act_of(x), .y_cols = y.cols, .x_cols = x.cols},
@@ -139,7 +139,8 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
     assert(strait_cpu_same_shape(d_x, d_y) && strait_cpu_same_shape(d_rows, x));
-    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    assert(strait_cpu_same_shape(d_y, x) && x.cols == table.cols);
+    assert((tokens.data == NULL ? table : tokens).rows == x.rows);
     return run_gates(s,
                      (struct gates){.y = act_of(d_x),
                                     .d_rows = act_of(d_rows),

@@ -108,7 +108,8 @@ static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, str
 
 static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
                             strait_tensor table, strait_tensor tokens) {
-    assert(y.rows == tokens.rows && x.rows == tokens.rows && y.dtype == x.dtype);
+    assert(y.rows == x.rows && (tokens.data == NULL ? table : tokens).rows == x.rows);
+    assert(y.dtype == x.dtype);
     assert(y.cols >= table.cols && x.cols >= table.cols && table.dtype == STRAIT_F32);
     const strait_cuda_args args = STRAIT_CUDA_ARGS(y.data, x.data, table.data, tokens.data, x.rows,
                                                    y.cols, x.cols, table.cols);
@@ -121,7 +122,8 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
                                  strait_tensor d_y, strait_tensor x, strait_tensor table,
                                  strait_tensor tokens) {
     assert(strait_cuda_same_shape(d_x, d_y) && strait_cuda_same_shape(d_rows, x));
-    assert(strait_cuda_same_shape(d_y, x) && x.cols == table.cols && x.rows == tokens.rows);
+    assert(strait_cuda_same_shape(d_y, x) && x.cols == table.cols);
+    assert((tokens.data == NULL ? table : tokens).rows == x.rows);
     assert(d_x.dtype == x.dtype && d_rows.dtype == x.dtype && d_y.dtype == x.dtype);
     const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_rows.data, d_y.data, x.data,
                                                    table.data, tokens.data, x.rows, x.cols);

@@ -75,11 +75,16 @@ template <typename T> struct gate_args {
     int64_t rows, y_cols, x_cols, cols;
 };
 
+/* The row of the table that gates a row: that of its token, or its own. */
+__device__ __forceinline__ int64_t gate_of(const int32_t *tokens, int64_t row) {
+    return tokens == nullptr ? row : tokens[row];
+}
+
 /* Columns beyond `cols` are padding and are left as they are. */
 template <typename T, int W> __device__ __forceinline__ void gate(const gate_args<T> &a) {
     over_rows<W>(a.rows, a.cols, [=](int64_t row, int64_t c) {
         float table_value[W], v[W];
-        take_floats<W>(table_value, a.table + a.tokens[row] * a.cols + c);
+        take_floats<W>(table_value, a.table + gate_of(a.tokens, row) * a.cols + c);
         take<T, W>(v, a.x + row * a.x_cols + c);
 #pragma unroll
         for (int i = 0; i < W; i++)
@@ -96,7 +101,7 @@ __device__ __forceinline__ void gate_back(T *d_x, T *d_rows, const T *d_y, const
                                           int64_t cols) {
     over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
         float table_value[W], d[W], v[W];
-        take_floats<W>(table_value, table + tokens[row] * cols + c);
+        take_floats<W>(table_value, table + gate_of(tokens, row) * cols + c);
         take<T, W>(d, d_y + row * cols + c);
         take<T, W>(v, x + row * cols + c);
 #pragma unroll

@@ -11,9 +11,9 @@
  *   receiver   dv = g dx;  da = (dv W) silu'(a)
  *              dz = du M + back(dv D) + rms_back(back(da V))
  *
- * y is the stage's output for x. g and h are the token gates, 1 + the token's row of a table: both
- * sides know the token, so the meaning of a code may depend on it. Without spec.has_gates they
- * are 1. back() returns to each code the gradients of the later tokens that read it.
+ * y is the stage's output for x. g and h are the token gates, which depend on the token alone
+ * (context_gates.c): both sides know it, so the meaning of a code may depend on it. Without gates
+ * they are 1. back() returns to each code the gradients of the later tokens that read it.
  *
  * Matrices are [outputs x inputs]. On the first stage there is no receiver, z is 0 and there is no
  * M; on the last there is no sender and du is 0. With spec.encodes_input the first sender encodes y
@@ -32,6 +32,7 @@ struct inner {
 };
 
 struct context_state {
+    struct strait_context_gates gates;
     struct inner inner;
     /* sender */
     strait_tensor delta, gated, y; // slots [d]: y - x, h (y - x), y
@@ -62,7 +63,13 @@ static strait_err check(strait_codec_spec *spec) {
             "codec strait: a microbatch of %lld tokens is not made of whole sequences of "
             "%lld",
             (long long)spec->rows, (long long)spec->seq_len);
-    if (spec->has_gates) STRAIT_TRY(strait_codec_need_vocab(spec));
+    if (strait_context_has_gates(spec)) STRAIT_TRY(strait_codec_need_vocab(spec));
+    if (spec->has_gates && spec->gate_width > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "link.codec.gains and link.codec.gate_width exclude "
+                                           "each other");
+    if (spec->gate_width % 8 != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "link.codec.gate_width: %lld is not a multiple of 8",
+                           (long long)spec->gate_width);
     STRAIT_TRY(strait_codec_refuse_feedback(spec));
     return strait_payload_check(spec, 4);
 }
@@ -76,14 +83,16 @@ int strait_context_encodes_input(const struct strait_codec *c) {
 }
 
 static unsigned traits(const strait_codec_spec *spec) {
-    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT | (spec->has_gates ? STRAIT_CODEC_TOKENS : 0u);
+    return STRAIT_CODEC_TRAINED | STRAIT_CODEC_INPUT |
+           (strait_context_has_gates(spec) ? STRAIT_CODEC_TOKENS : 0u) |
+           (spec->gate_width > 0 ? STRAIT_CODEC_TABLE : 0u);
 }
 
 static unsigned kernels(const strait_codec_spec *spec) {
     const int has_log_scale = strait_codec_bits(spec, STRAIT_FORWARD) == 4 ||
                               strait_codec_bits(spec, STRAIT_BACKWARD) == 4;
     return STRAIT_NEEDS_AUTOENCODER | (has_log_scale ? STRAIT_NEEDS_LOG_SCALE : 0u) |
-           (spec->has_gates ? STRAIT_NEEDS_TOKEN_GATES : 0u);
+           (strait_context_has_gates(spec) ? STRAIT_NEEDS_TOKEN_GATES : 0u);
 }
 
 static strait_err plan_inner(struct strait_codec *c, int64_t rows, int64_t inputs, int64_t width) {
@@ -160,6 +169,7 @@ static strait_err start_basis(struct strait_codec *c, struct strait_stream *s) {
 static strait_err start(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     STRAIT_TRY(start_basis(c, s));
+    STRAIT_TRY(strait_context_start_gates(c, s));
     if (c->side == STRAIT_SENDER) {
         STRAIT_TRY(strait_codec_draw(c, s, &c->params[A], sqrt(0.33 / (double)spec->cols)));
         return spec->boundary > 0 ? strait_codec_set_identity(s, c->params[M].value) : STRAIT_OK;

@@ -24,16 +24,32 @@ strait_err strait_context_send(struct strait_codec *c, const strait_crossing *at
 strait_err strait_context_receive(struct strait_codec *c, const strait_crossing *at,
                                   strait_tensor x, strait_tensor wire);
 
-/* Token gates: y = (1 + G[t]) x, column by column, with one trained row of G per token id. Without
- * spec.has_gates y is x, d_x is d_y, and nothing is planned or added. */
+/* Token gates: y = (1 + g) x, column by column. g is the token's row of a trained table G
+ * (spec.has_gates), or silu(rms(T[t]) P^T) Q^T (spec.gate_width), where T is the token table of the
+ * stage, which gets no gradient from here. Without either y is x, d_x is d_y, and nothing is
+ * planned or added. */
+static inline int strait_context_has_gates(const strait_codec_spec *spec) {
+    return spec->has_gates || spec->gate_width > 0;
+}
+
+/* Computed gates, recomputed in every pass. The first member of a codec's state. */
+struct strait_context_gates {
+    strait_tensor rows, normed, rstd; // [N x d] of the stream's type, twice; [N x 1]
+    strait_tensor a, h, d_h;          // [N x r] of the stream's type
+    strait_tensor gate;               // [N x d] f32
+    strait_tensor p, q;               // copies of the parameters, where the codec is padded
+};
+
 strait_err strait_context_plan_gates(struct strait_codec *c);
+/* Q starts at 0: g is 1. */
+strait_err strait_context_start_gates(struct strait_codec *c, struct strait_stream *s);
 strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
                                strait_tensor x);
-/* d_x = (1 + G[t]) d_y; d_x may be d_y. x is overwritten by x d_y, whose rows gate_grads then adds
- * to the gradient of G. */
+/* d_x = (1 + g) d_y; d_x may be d_y. x is overwritten by x d_y, the gradient of g, which gate_grads
+ * then passes on. */
 strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor d_y, strait_tensor x);
-/* Adds the gradient of G for a slot, after gate_back has prepared `slots`. */
+/* Adds the gradients of G, or of P and Q, for a slot, after gate_back has prepared `slots`. */
 strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor slots);
 

@@ -1,34 +1,119 @@
-/* context_gates.c - token gates: a value is multiplied by 1 + the token's row of a table, column by
- * column. The table is the last parameter of its side. */
+/* context_gates.c - token gates: a value is multiplied by 1 + g, column by column, where g depends
+ * on the token alone: its row of a table, or what two matrices make of its row of the stage's token
+ * table. The parameters are the last ones of their side. */
 #include "codec/strait/context.h"
 
-static strait_param gates_of(const struct strait_codec *c) {
+#include <math.h>
+
+static strait_param table_of(const struct strait_codec *c) {
     return c->params[c->n_params - 1];
 }
 
-/* The name "G" is part of checkpoints. */
+static strait_param *matrix_p(struct strait_codec *c) {
+    return &c->params[c->n_params - 2];
+}
+
+static strait_param *matrix_q(struct strait_codec *c) {
+    return &c->params[c->n_params - 1];
+}
+
+/* Copies of P and Q in the stream's type. */
+static strait_err plan_copies(struct strait_codec *c, struct strait_context_gates *g) {
+    const int64_t r = c->spec.gate_width, d = c->spec.cols;
+    const strait_codec_tensor copies[] = {{&g->p, r, d}, {&g->q, d, r}};
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.precision, copies, STRAIT_COUNT(copies)));
+    STRAIT_TRY(strait_codec_add_copy(c, &matrix_p(c)->value, &g->p, 0, strait_codec_whole(d)));
+    return strait_codec_add_copy(c, &matrix_q(c)->value, &g->q, 0, strait_codec_whole(r));
+}
+
+static strait_err plan_computed(struct strait_codec *c) {
+    struct strait_context_gates *g = c->state;
+    const int64_t n = c->spec.rows, d = c->spec.cols, r = c->spec.gate_width;
+    const strait_codec_tensor typed[] = {
+        {&g->rows, n, d}, {&g->normed, n, d}, {&g->a, n, r}, {&g->h, n, r}, {&g->d_h, n, r}};
+    const strait_codec_tensor wide[] = {{&g->rstd, n, 1}, {&g->gate, n, d}};
+    STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_GATE, r, d));
+    STRAIT_TRY(strait_codec_add_param(c, "Q", STRAIT_ROLE_GATE, d, r));
+    STRAIT_TRY(strait_codec_add_typed(c, c->spec.is_padded ? c->spec.precision : STRAIT_F32, typed,
+                                      STRAIT_COUNT(typed)));
+    STRAIT_TRY(strait_codec_add(c, wide, STRAIT_COUNT(wide)));
+    return c->spec.is_padded ? plan_copies(c, g) : STRAIT_OK;
+}
+
+/* The names "G", "P" and "Q" are part of checkpoints. */
 strait_err strait_context_plan_gates(struct strait_codec *c) {
+    if (c->spec.gate_width > 0) return plan_computed(c);
     if (!c->spec.has_gates) return STRAIT_OK;
     return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, c->spec.vocab, c->spec.cols);
+}
+
+strait_err strait_context_start_gates(struct strait_codec *c, struct strait_stream *s) {
+    if (c->spec.gate_width == 0) return STRAIT_OK;
+    return strait_codec_draw(c, s, matrix_p(c), sqrt(0.33 / (double)c->spec.cols));
+}
+
+/* The hidden units h, with what its gradient needs. */
+static strait_err compute_hidden(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_context_gates *g = c->state;
+    const strait_tensor absent = {0};
+    STRAIT_TRY(k->embed(at->stream, g->rows, at->table, at->tokens));
+    STRAIT_TRY(k->rmsnorm(at->stream, g->normed, absent, g->rstd, g->rows, absent,
+                          (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
+    STRAIT_TRY(k->matmul(at->stream, g->a, g->normed, c->spec.is_padded ? g->p : matrix_p(c)->value,
+                         strait_abt));
+    return k->autoencoder->silu_cols(at->stream, g->h, g->a, 0, absent);
+}
+
+static strait_err compute_gate(struct strait_codec *c, const strait_crossing *at) {
+    const struct strait_context_gates *g = c->state;
+    STRAIT_TRY(compute_hidden(c, at));
+    return c->backend->kernels->matmul(at->stream, g->gate, g->h,
+                                       c->spec.is_padded ? g->q : matrix_q(c)->value, strait_abt);
 }
 
 strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
                                strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
-    if (!c->spec.has_gates) return k->cast(at->stream, y, x);
-    return k->token_gates->apply(at->stream, y, x, gates_of(c).value, at->tokens);
+    if (!strait_context_has_gates(&c->spec)) return k->cast(at->stream, y, x);
+    if (c->spec.has_gates)
+        return k->token_gates->apply(at->stream, y, x, table_of(c).value, at->tokens);
+    STRAIT_TRY(compute_gate(c, at));
+    return k->token_gates->apply(at->stream, y, x, ((struct strait_context_gates *)c->state)->gate,
+                                 (strait_tensor){0});
 }
 
 strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossing *at,
                                     strait_tensor d_x, strait_tensor d_y, strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
-    if (!c->spec.has_gates) return d_x.data == d_y.data ? STRAIT_OK : k->cast(at->stream, d_x, d_y);
-    return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, gates_of(c).value, at->tokens);
+    if (!strait_context_has_gates(&c->spec))
+        return d_x.data == d_y.data ? STRAIT_OK : k->cast(at->stream, d_x, d_y);
+    if (c->spec.has_gates)
+        return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, table_of(c).value,
+                                          at->tokens);
+    STRAIT_TRY(compute_gate(c, at));
+    return k->token_gates->apply_back(at->stream, d_x, x, d_y, x,
+                                      ((struct strait_context_gates *)c->state)->gate,
+                                      (strait_tensor){0});
+}
+
+/* d is the gradient of g: through Q, silu and P. */
+static strait_err computed_grads(struct strait_codec *c, const strait_crossing *at,
+                                 strait_tensor d) {
+    const struct strait_kernels *k = c->backend->kernels;
+    const struct strait_context_gates *g = c->state;
+    STRAIT_TRY(compute_hidden(c, at));
+    STRAIT_TRY(
+        k->matmul(at->stream, g->d_h, d, c->spec.is_padded ? g->q : matrix_q(c)->value, strait_ab));
+    STRAIT_TRY(k->matmul(at->stream, matrix_q(c)->grad, d, g->h, strait_add_atb));
+    STRAIT_TRY(k->autoencoder->silu_cols_back(at->stream, g->h, g->d_h, g->a, 0));
+    return k->matmul(at->stream, matrix_p(c)->grad, g->h, g->normed, strait_add_atb);
 }
 
 strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossing *at,
                                      strait_tensor slots) {
-    if (!c->spec.has_gates) return STRAIT_OK;
-    return c->backend->kernels->embed_back(at->stream, gates_of(c).grad,
-                                           strait_codec_slot(c, slots, at->slot), at->tokens);
+    if (!strait_context_has_gates(&c->spec)) return STRAIT_OK;
+    const strait_tensor d = strait_codec_slot(c, slots, at->slot);
+    if (c->spec.gate_width > 0) return computed_grads(c, at, d);
+    return c->backend->kernels->embed_back(at->stream, table_of(c).grad, d, at->tokens);
 }

@@ -103,8 +103,8 @@ static strait_err plan_sender(struct strait_codec *c) {
                                          {&st->delta, slots, d}};
     const strait_codec_tensor wide[] = {
         {&st->y_rstd, slots, 1}, {&st->u, n, kp}, {&st->scratch, kp, d + w + kp}};
-    STRAIT_TRY(
-        plan_types(c, typed, STRAIT_COUNT(typed) - !c->spec.has_gates, wide, STRAIT_COUNT(wide)));
+    STRAIT_TRY(plan_types(c, typed, STRAIT_COUNT(typed) - !strait_context_has_gates(&c->spec), wide,
+                          STRAIT_COUNT(wide)));
     return copy_params(c, st);
 }
 
@@ -132,7 +132,7 @@ static strait_err plan_receiver(struct strait_codec *c) {
                                         {&st->d_z, n, kp},
                                         {&st->scratch, larger(d, m), nk + m}};
     STRAIT_TRY(plan_types(c, typed, STRAIT_COUNT(typed), wide, STRAIT_COUNT(wide)));
-    if (spec->has_gates)
+    if (strait_context_has_gates(spec))
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, gated, STRAIT_COUNT(gated)));
     else if (spec->can_defer)
         STRAIT_TRY(strait_codec_add_typed(c, spec->precision, &kept, 1));
@@ -171,10 +171,11 @@ static strait_err act_pack(struct strait_codec *c, const strait_crossing *at, st
     const strait_tensor b = strait_codec_slot(c, st->b, at->slot);
     strait_tensor z = {0};
     if (c->peer != NULL) z = strait_codec_slot(c->peer, padded_of(c->peer)->z, at->slot);
-    const strait_tensor delta = c->spec.has_gates ? strait_codec_slot(c, st->delta, at->slot)
-                                                  : seen;
+    const strait_tensor delta = strait_context_has_gates(&c->spec)
+                                    ? strait_codec_slot(c, st->delta, at->slot)
+                                    : seen;
     STRAIT_TRY(subtract_norm(c, at, delta, y));
-    if (c->spec.has_gates) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
+    if (strait_context_has_gates(&c->spec)) STRAIT_TRY(strait_context_gate(c, at, seen, delta));
     STRAIT_TRY(k->matmul(at->stream, b, normed, st->half_a, strait_abt));
     STRAIT_TRY(k->autoencoder->silu_cols(at->stream, seen, b, y.cols, z));
     STRAIT_TRY(k->matmul(at->stream, st->u, seen, st->ebm, strait_abt));
@@ -199,7 +200,8 @@ static strait_err act_unpack(struct strait_codec *c, const strait_crossing *at, 
                                            window_of(&c->spec)));
     STRAIT_TRY(k->matmul(at->stream, a, normeds, st->half_v, strait_abt));
     STRAIT_TRY(k->autoencoder->silu_cols(at->stream, both, a, normeds.cols, (strait_tensor){0}));
-    if (!c->spec.has_gates) return k->matmul(at->stream, x, both, st->dw, strait_abt);
+    if (!strait_context_has_gates(&c->spec))
+        return k->matmul(at->stream, x, both, st->dw, strait_abt);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot);
     STRAIT_TRY(k->matmul(at->stream, wide, both, st->dw, strait_abt));
     return strait_context_gate(c, at, x, wide);
@@ -210,7 +212,7 @@ static strait_err delta_back(struct strait_codec *c, const strait_crossing *at, 
                              strait_tensor d_delta) {
     const struct strait_kernels *k = c->backend->kernels;
     STRAIT_TRY(k->matmul(at->stream, d_delta, d_u, padded_of(c)->half_e, strait_ab));
-    if (!c->spec.has_gates) return STRAIT_OK;
+    if (!strait_context_has_gates(&c->spec)) return STRAIT_OK;
     const strait_tensor delta = strait_codec_slot(c, padded_of(c)->delta, at->slot);
     return strait_context_gate_back(c, at, d_delta, d_delta, delta);
 }
@@ -246,7 +248,8 @@ static strait_err input_grad(struct strait_codec *c, const strait_crossing *at, 
  * param_grads. */
 static strait_err wide_back(struct strait_codec *c, const strait_crossing *at, strait_tensor *d) {
     padded *st = padded_of(c);
-    if (!c->spec.has_gates) return strait_codec_save_grad(c, at, &st->saved_grad, *d);
+    if (!strait_context_has_gates(&c->spec))
+        return strait_codec_save_grad(c, at, &st->saved_grad, *d);
     const strait_tensor wide = strait_codec_slot(c, st->wide, at->slot), d_x = *d;
     *d = strait_codec_grad_slot(c, st->d_wide, at->slot);
     return strait_context_gate_back(c, at, *d, d_x, wide);
@@ -295,8 +298,9 @@ static strait_err receiver_grads(struct strait_codec *c, const strait_crossing *
     const strait_param *p = c->params;
     const strait_codec_spec *spec = &c->spec;
     const strait_regroup_params codes = strait_codec_padded(spec->context, spec->keep);
-    const strait_tensor d = spec->has_gates ? strait_codec_grad_slot(c, st->d_wide, at->slot)
-                                            : strait_codec_saved_grad_at(c, at, &st->saved_grad);
+    const strait_tensor d = strait_context_has_gates(spec)
+                                ? strait_codec_grad_slot(c, st->d_wide, at->slot)
+                                : strait_codec_saved_grad_at(c, at, &st->saved_grad);
     const strait_tensor product = {st->scratch.data, STRAIT_F32, spec->cols, st->both.cols};
     STRAIT_TRY(strait_context_gate_grads(c, at, st->wide));
     STRAIT_TRY(c->backend->kernels->matmul(at->stream, product, d,

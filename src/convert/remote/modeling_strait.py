@@ -186,9 +186,17 @@ class Boundary(nn.Module):
             tail = dict(D=(d, n * k), V=(m, n * k), W=(d, m))
             if index: head["M"] = (k, k)
             if i("codec.gains"): head["G"] = tail["G"] = (v, d)
+            r = i("codec.gate_width")
+            if r: head["P"] = tail["P"] = (r, d)
+            if r: head["Q"] = tail["Q"] = (d, r)
         self.head, self.tail = Holder(head), Holder(tail)
 
-    def send(self, y, x, z, tokens):
+    def gate(self, side, tokens, table):
+        """What a side multiplies by; table is the token table of its stage."""
+        if hasattr(side, "Q"): return 1 + F.silu(rms(table[tokens], 1e-6) @ side.P.T) @ side.Q.T
+        return 1 + side.G[tokens] if hasattr(side, "G") else 1
+
+    def send(self, y, x, z, tokens, table):
         """The code of a stage: its output y, its input x, the code z that it received."""
         h = self.head
         if self.name == "resbm" and self.variant == "a":
@@ -200,12 +208,11 @@ class Boundary(nn.Module):
             u = (y - x) @ h.E.T
             return payload(u if z is None else z + u, self.bits)
         added = y if self.encodes_input else y - x
-        if hasattr(h, "G"): added = added * (1 + h.G[tokens])
-        u = added @ h.E.T + F.silu(rms(y, 1e-6) @ h.A.T) @ h.B.T
+        u = (added * self.gate(h, tokens, table)) @ h.E.T + F.silu(rms(y, 1e-6) @ h.A.T) @ h.B.T
         if z is not None: u = u + z @ h.M.T
         return log_scale(u) if self.bits == 4 else payload(u, self.bits)
 
-    def receive(self, z, tokens, past):
+    def receive(self, z, tokens, past, table):
         """The input of the next stage."""
         t = self.tail
         if self.name == "resbm" and self.variant == "a":
@@ -217,7 +224,7 @@ class Boundary(nn.Module):
         rows, n = past.rows(z, self.n - 1), z.shape[1]
         x = last(rows, self.n, n) @ t.D.T
         x = x + F.silu(last(rms(rows, 1e-6), self.n, n) @ t.V.T) @ t.W.T
-        return x * (1 + t.G[tokens]) if hasattr(t, "G") else x
+        return x * self.gate(t, tokens, table)
 
 
 class StraitForCausalLM(PreTrainedModel, GenerationMixin):
@@ -253,6 +260,11 @@ class StraitForCausalLM(PreTrainedModel, GenerationMixin):
         z = F.silu(o) @ block.enc.T
         return z + a[..., : z.shape[-1]] if keeps_identity else z
 
+    def table_of(self, stage):
+        """The token table that a stage has, the first of its blocks; the embedding on stage 0."""
+        tables = [self.blocks[i].anchor for i in stage if hasattr(self.blocks[i], "anchor")]
+        return self.embed.table if stage[0] == 0 else tables[0] if tables else None
+
     def new_cache(self, cache, use_cache):
         """The cache to use: None, the one that is given, or a new one, which grows by the layers of
         Past; generate() gives one that has only as many as there are blocks."""
@@ -270,15 +282,16 @@ class StraitForCausalLM(PreTrainedModel, GenerationMixin):
         past = Past(cache, c.num_hidden_layers)
         angles = rope_angles(c, past.length, tokens.shape[1], tokens.device)
         y = self.embed.table[tokens]
-        for s, stage in enumerate(c.stages()):
+        stages = c.stages()
+        for s, stage in enumerate(stages):
             x = None
             for i in stage:
                 y = self.blocks[i].prepare(y, tokens, past)
                 x = y if x is None else x
                 y = self.run_block(self.blocks[i], y, tokens, angles, past)
             if s < len(self.boundary):
-                z = self.boundary[s].send(y, x, z, tokens)
-                y = self.boundary[s].receive(z, tokens, past)
+                z = self.boundary[s].send(y, x, z, tokens, self.table_of(stages[s]))
+                y = self.boundary[s].receive(z, tokens, past, self.table_of(stages[s + 1]))
         table = self.embed.table if c.integer("tied") else self.head.out
         y = rms(y, c.number("norm_epsilon"), self.head.norm)
         if logits_to_keep: y = y[:, -logits_to_keep:]

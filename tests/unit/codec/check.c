@@ -20,6 +20,32 @@ static strait_codec_spec spec_of(const char *name) {
     return spec;
 }
 
+static void fits_bytes(void **state) {
+    (void)state;
+    strait_codec_spec spec = spec_of("strait");
+    spec.cols = 1024;
+    CHECK_OK(strait_codec_fit(&spec, 16));
+    assert_int_equal(spec.keep, 31);
+    CHECK_OK(strait_codec_fit(&spec, 32));
+    assert_int_equal(spec.keep, 63);
+    spec = spec_of("resbm");
+    CHECK_OK(strait_codec_fit(&spec, 8));
+    CHECK_OK(strait_codec_check(&spec));
+    assert_int_equal(spec.keep, 4); // 16 bits each
+    spec = spec_of("lowrank");
+    CHECK_OK(strait_codec_fit(&spec, 64));
+    CHECK_OK(strait_codec_check(&spec));
+    const size_t bytes = strait_codec_wire_bytes(&spec, STRAIT_FORWARD);
+    assert_true(bytes <= 64 * 8 + 4);
+    spec.rank++;
+    assert_true(strait_codec_wire_bytes(&spec, STRAIT_FORWARD) > 64 * 8 + 4);
+    spec = spec_of("int8");
+    CHECK_OK(strait_codec_fit(&spec, 128));
+    assert_int_equal(strait_codec_fit(&spec, 16), STRAIT_ECONFIG);
+    spec = spec_of("strait");
+    assert_int_equal(strait_codec_fit(&spec, 0.1), STRAIT_ECONFIG);
+}
+
 static void fills_in_defaults(void **state) {
     (void)state;
     strait_codec_spec spec = spec_of("strait");
@@ -123,6 +149,7 @@ static void each_codec_has_one_default_variant(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fills_in_defaults),
+        cmocka_unit_test(fits_bytes),
         cmocka_unit_test(check_is_idempotent),
         cmocka_unit_test(rejects_impossible_specs),
         cmocka_unit_test(rejects_unknown_names),
