@@ -77,7 +77,7 @@ static strait_err parse_string(struct strait_parser *p, strait_node *node) {
         if (c == '\\') {
             c = *++p->at;
             c = c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
-            if (strchr("uxN0", *p->at) != NULL && *p->at != '\0')
+            if (*p->at == '\0' || strchr("ntr\\'\"", *p->at) == NULL)
                 return STRAIT_FAIL(STRAIT_ENOTSUP,
                                    "chat template: the escape \\%c is not supported", *p->at);
         }

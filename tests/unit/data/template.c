@@ -193,6 +193,7 @@ static void names_what_it_does_not_support(void **state) {
             "filter selectattr");
     refuses("{{ {'a': 1} }}", "[]", STRAIT_ENOTSUP, "dictionaries");
     refuses("{% for k, v in x %}{% endfor %}", "[]", STRAIT_ENOTSUP, "several variables");
+    refuses("{{ '\\u00e9' }}", "[]", STRAIT_ENOTSUP, "escape \\u");
     refuses("{{ 1.5 }}", "[]", STRAIT_ENOTSUP, "point");
     refuses("{% if x %}", "[]", STRAIT_EDATA, "expected endif");
     refuses("{{ 'a }}", "[]", STRAIT_EDATA, "does not end");
