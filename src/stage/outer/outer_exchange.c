@@ -15,11 +15,13 @@ int strait_outer_count_bits(uint64_t bits) {
     return n;
 }
 
+/* An exchange has members, of which begin makes sure; without any, everything would be our own. */
 int strait_outer_owner(const struct strait_outer *o, int chunk) {
-    int k = chunk % strait_outer_count_bits(o->exchange.members);
+    const int n = strait_outer_count_bits(o->exchange.members);
+    int k = n > 0 ? chunk % n : 0;
     for (int r = 0; r < o->spec.n_replicas; r++)
         if (strait_outer_has(o->exchange.members, r) && k-- == 0) return r;
-    return -1;
+    return o->spec.replica;
 }
 
 /* What does not cross a link loses nothing. */

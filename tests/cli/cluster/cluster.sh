@@ -40,6 +40,14 @@ runs_ranks 3 train run.yaml --out late-ranks $four --set train.staleness=1
 same_metrics late late-ranks
 same_weights late late-ranks
 
+# Replicas that train on their own and average their weights.
+outer="--set stages.count=2 --set stages.replicas=2 --set train.outer.sync_every=6 --set train.outer.bits=4
+    --set train.outer.fragments=2 --set train.outer.overlap=2"
+runs train run.yaml --out outer $outer --set link.transport=inproc
+runs_ranks 3 train run.yaml --out outer-ranks $outer
+same_metrics outer outer-ranks
+same_weights outer outer-ranks
+
 # Errors are those of rank 0, and every rank ends.
 refuses_ranks 2 '3 ranks for 2 stages: start at most 2, or set stages.count ' \
     3 train run.yaml --out more --set stages.count=2
