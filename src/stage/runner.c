@@ -6,10 +6,6 @@
 #include "config/dry_run.h"
 #include "stage/staging.h"
 
-enum {
-    TRACE_SPANS = 1 << 16 // only the newest are kept
-};
-
 static strait_outer_spec outer_spec(const strait_run_plan *plan, int stage, int replica) {
     return (strait_outer_spec){.stage = stage,
                                .replica = replica,
@@ -319,19 +315,6 @@ void strait_runner_connect(struct strait_runner *runner, const strait_stage_link
 
 void strait_runner_count_ids(struct strait_runner *runner, uint64_t bytes) {
     if (runner->receiver != NULL) strait_boundary_add_bytes(runner->receiver, bytes);
-}
-
-strait_err strait_runner_trace_begin(struct strait_runner *runner) {
-    strait_trace_close(&runner->trace); // a second begin starts over
-    return strait_trace_open(TRACE_SPANS, &runner->trace);
-}
-
-/* The trace is closed even if it could not be written, so that a full disk does not slow later
- * steps. */
-strait_err strait_runner_trace_end(struct strait_runner *runner, const char *path) {
-    const strait_err err = strait_trace_save(runner->trace, path);
-    strait_trace_close(&runner->trace);
-    return err;
 }
 
 strait_err strait_runner_zero_gradients(struct strait_runner *runner) {
