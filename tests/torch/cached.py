@@ -120,6 +120,8 @@ def compare(folder, expected):
     model.load_state_dict(load(f"{folder}/model.safetensors"))
     model.eval()
     tokens = expected["tokens"].long()[None]
+    del model.config.use_cache  # as in transformers 5.17
+    assert model(input_ids=tokens[:, :2]).past_key_values.get_seq_length() == 2
     whole = model(input_ids=tokens, use_cache=False).logits
     parts, cache = [], None
     for n in [9, 1, 3] + [1] * (LENGTH - 13):

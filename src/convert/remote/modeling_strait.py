@@ -268,7 +268,8 @@ class StraitForCausalLM(PreTrainedModel, GenerationMixin):
     def new_cache(self, cache, use_cache):
         """The cache to use: None, the one that is given, or a new one, which grows by the layers of
         Past; generate() gives one that has only as many as there are blocks."""
-        if use_cache is None: use_cache = self.config.use_cache and not self.training
+        if use_cache is None:  # not every version of transformers keeps it in the configuration
+            use_cache = getattr(self.config, "use_cache", True) and not self.training
         if not use_cache: return None
         is_fixed = cache is not None and len(cache.layers) > 0 and cache.get_seq_length() == 0
         return DynamicCache() if cache is None or is_fixed else cache

@@ -38,16 +38,21 @@ static strait_value strip(const strait_value *v, const strait_value *set, int le
     return strait_value_cut(v, first, end - first);
 }
 
+/* Whether byte i becomes a capital letter; mode: upper, lower, title or capitalize. */
+static int is_capital(const strait_value *v, size_t i, char mode) {
+    if (mode == 'u' || mode == 'l') return mode == 'u';
+    return i == 0 || (mode == 't' && !isalnum((unsigned char)v->text[i - 1]));
+}
+
 /* ASCII alone, as templates need it for roles. */
-static strait_err change_case(struct strait_render *r, const strait_value *v, int mode,
+static strait_err change_case(struct strait_render *r, const strait_value *v, char mode,
                               strait_value *out) {
     char *text = NULL;
     STRAIT_TRY(strait_arena_alloc(&r->arena, v->n + 1, (void **)&text));
     for (size_t i = 0; i < v->n; i++) {
         const int c = (unsigned char)v->text[i];
-        const int is_up = mode == 'u' || (mode == 'c' && i == 0) ||
-                          (mode == 't' && (i == 0 || !isalnum((unsigned char)v->text[i - 1])));
-        text[i] = (char)(c >= 128 ? c : is_up ? toupper(c) : tolower(c));
+        const int changed = is_capital(v, i, mode) ? toupper(c) : tolower(c);
+        text[i] = c < 128 ? (char)changed : v->text[i];
     }
     *out = strait_value_text(text, v->n);
     out->marks = v->marks;
@@ -151,7 +156,7 @@ static strait_err to_json(struct strait_render *r, const strait_value *v, strait
     strait_err err = strait_arena_alloc(&r->arena, n + 1, (void **)&copy);
     if (err == STRAIT_OK) err = strait_arena_alloc(&r->arena, n + 1, (void **)&marks);
     if (err == STRAIT_OK) {
-        memcpy(copy, text, n);
+        memcpy(copy, text, n + 1);
         memset(marks, 1, n);
         *out = strait_value_text(copy, n);
         out->marks = marks;

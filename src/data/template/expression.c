@@ -75,11 +75,12 @@ static strait_err parse_string(struct strait_parser *p, strait_node *node) {
     for (; p->at < end; p->at++) {
         char c = *p->at;
         if (c == '\\') {
-            c = *++p->at;
-            c = c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
-            if (*p->at == '\0' || strchr("ntr\\'\"", *p->at) == NULL)
+            static const char letters[] = "ntr\\'\"", meanings[] = "\n\t\r\\'\"";
+            const char *found = *++p->at != '\0' ? strchr(letters, *p->at) : NULL;
+            if (found == NULL)
                 return STRAIT_FAIL(STRAIT_ENOTSUP,
                                    "chat template: the escape \\%c is not supported", *p->at);
+            c = meanings[found - letters];
         }
         text[n++] = c;
     }

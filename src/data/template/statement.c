@@ -28,7 +28,7 @@ static const char *find_tag(const char *at, const char *end) {
 
 /* Where a tag that begins at `at` is closed: strings may contain what closes it. NULL: nowhere. */
 static const char *find_close(const char *at, const char *end, char kind) {
-    const char last = kind == '{' ? '}' : kind;
+    const int last = kind == '{' ? '}' : kind;
     char quote = '\0';
     for (at += 2; at + 1 < end; at++) {
         if (quote != '\0') {
@@ -49,7 +49,7 @@ static const char *find_close(const char *at, const char *end, char kind) {
 static strait_err add_text(struct source *s, const char *tag, strait_node ***last) {
     const char *from = s->at, *to = tag;
     const int is_block = tag < s->end && tag[1] != '{';
-    const char control = tag + 2 < s->end ? tag[2] : '\0';
+    const int control = tag + 2 < s->end ? tag[2] : 0;
     while (s->trims && from < to && is_space(*from))
         from++;
     if (tag < s->end && control == '-') {
