@@ -102,10 +102,13 @@ static strait_err choose_windows(const strait_run *run, strait_plan_outlook *o) 
     const int64_t n = strait_run_plan_slots_max(&o->plan);
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
     STRAIT_TRY(strait_window_fit(&o->pipe, o->plan.schedule, NULL, 0.02, o->windows));
-    strait_limits_widen(&o->plan, NULL, o->windows);
     const strait_plan_view view = view_of(o);
-    if (wanted == 0 && strait_limits_needs_members(&o->plan))
+    if (wanted == 0 && strait_limits_needs_members(&o->plan)) {
+        strait_limits_divide_windows(&o->plan, o->windows);
         STRAIT_TRY(strait_plan_members_windows(&view));
+    } else {
+        strait_limits_widen(&o->plan, NULL, o->windows);
+    }
     if (wanted == 0 || o->plan.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
     for (int i = 0; i < o->pipe.n_stages; i++)
         o->windows[i] = (int)wanted;

@@ -28,7 +28,7 @@ enum {
 
 enum {
     STRAIT_RUN_REPLICAS = 64, // most replicas of a stage
-    STRAIT_RUN_MEMBERS = 256  // most replicas of all stages together
+    STRAIT_RUN_MEMBERS = 512  // most replicas of all stages together
 };
 
 enum {

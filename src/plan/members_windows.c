@@ -1,6 +1,17 @@
 #include "base/alloc.h"
 #include "plan/members.h"
 
+/* The most microbatches of any replica of a stage: more slots would stay empty. */
+static int largest_share(const strait_members_spec *spec, int stage) {
+    int n[STRAIT_GROUPS_MAX] = {0}, most = 1;
+    for (int i = 0; i < spec->groups.n_groups; i++) {
+        int *of = &n[spec->owners[stage].replica[i]];
+        *of += strait_groups_first(&spec->groups, i + 1) - strait_groups_first(&spec->groups, i);
+        if (*of > most) most = *of;
+    }
+    return most;
+}
+
 strait_err strait_members_fit_windows(const strait_members_spec *spec, strait_members_stage *stages,
                                       const int *caps, double slack) {
     int *widest, *windows;
@@ -13,7 +24,7 @@ strait_err strait_members_fit_windows(const strait_members_spec *spec, strait_me
     windows = widest + spec->n_stages;
     for (int i = 0; i < spec->n_stages; i++) {
         windows[i] = stages[i].window;
-        widest[i] = spec->groups.n_microbatches;
+        widest[i] = largest_share(spec, i);
         if (caps != NULL && caps[i] < widest[i]) widest[i] = caps[i];
         if (widest[i] < windows[i]) widest[i] = windows[i];
         stages[i].window = widest[i];

@@ -44,6 +44,9 @@ double strait_limits_links(const strait_run_plan *plan, int boundary);
  * rates. Otherwise plan/simulate.h knows all. */
 int strait_limits_needs_members(const strait_run_plan *plan);
 
+/* Divides windows of stages among their replicas, as a start for strait_members_fit_windows. */
+void strait_limits_divide_windows(const strait_run_plan *plan, int *windows);
+
 /* The replicas of a run as plan/members.h takes them. */
 typedef struct strait_limits_members {
     strait_members_spec spec; // points into the others

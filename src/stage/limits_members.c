@@ -13,6 +13,11 @@ int strait_limits_needs_members(const strait_run_plan *plan) {
     return plan->n_members > plan->n_stages;
 }
 
+void strait_limits_divide_windows(const strait_run_plan *plan, int *windows) {
+    for (int i = 0; i < plan->n_stages; i++)
+        windows[i] = (windows[i] + plan->replicas[i] - 1) / plan->replicas[i];
+}
+
 /* Packets have headers, also those of gradients. With outer averaging no gradients are summed. */
 static double gradient_bytes(const strait_run_plan *plan, int64_t n_values) {
     if (strait_run_plan_has_outer(plan)) return 0.0;
