@@ -285,9 +285,9 @@ static strait_err host(const strait_run *run, const char *folder,
     if (err == STRAIT_OK) strait_progress_log_done(&log.progress);
     log_event(&log, err == STRAIT_OK ? "done" : strait_err_detail());
     if (log.file != NULL) (void)fclose(log.file);
+    strait_progress_log_close(&log.progress);
     if (err == STRAIT_EINTERRUPTED && log.progress.began > 0.0)
         fprintf(stderr, "to resume: the same command again; the workers reconnect\n");
-    strait_progress_log_close(&log.progress);
     if (is_new) (void)rmdir(folder); // only if it is still empty
     return err;
 }

@@ -167,9 +167,9 @@ static strait_err train(const struct strait_run *run, const char *folder) {
     strait_page_close(&page, err);
     err = hint_at_force(err);
     const int is_lost = strait_err_scope(err) == STRAIT_SCOPE_LINK || err == STRAIT_ETIMEDOUT;
-    if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0)) print_resume_command(folder);
     if (err == STRAIT_OK) strait_progress_log_done(&log);
     strait_progress_log_close(&log);
+    if (err == STRAIT_EINTERRUPTED || (is_lost && log.began > 0.0)) print_resume_command(folder);
     return err;
 }
 

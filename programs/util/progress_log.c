@@ -207,6 +207,8 @@ strait_err strait_progress_log_init(strait_progress_log *log, const struct strai
 }
 
 void strait_progress_log_close(strait_progress_log *log) {
+    if (log->progress.is_open) fputc('\n', stderr); // what follows begins a line
+    log->progress.is_open = 0;
     if (log->progress.log != NULL) (void)fclose(log->progress.log);
     log->progress.log = NULL;
 }

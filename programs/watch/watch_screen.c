@@ -30,7 +30,7 @@ static void fit(char *text, const strait_watch_look *look, int columns) {
     char *to = text;
     strait_text_tame(text);
     for (const char *c = text; !look->is_utf8 && *c != '\0'; c++)
-        if (((unsigned char)*c & 0xc0) != 0x80) *to++ = (unsigned char)*c < 0x80 ? *c : '?';
+        if (((unsigned char)*c & 0xc0) != 0x80) *to++ = (char)((unsigned char)*c < 0x80 ? *c : '?');
     if (!look->is_utf8) *to = '\0';
     text[strait_text_fit(text, columns)] = '\0';
 }

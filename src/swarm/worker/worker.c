@@ -127,8 +127,10 @@ static void leave_if_asked(struct worker *w) {
     if (w->has_left || w->spec->events.must_stop(w->spec->events.user) == 0) return;
     w->has_left = 1;
     w->left_ns = strait_clock_ns();
-    strait_worker_note(w, "leaving: handing the stage over first (interrupt again to leave at "
-                          "once)");
+    strait_worker_note(w, w->has_stage
+                              ? "leaving: handing the stage over first (interrupt again to "
+                                "leave at once)"
+                              : "leaving");
     if (strait_msg_open(strait_mesh_pool(w->control.mesh), STRAIT_MSG_LEAVE, 0, &msg) == STRAIT_OK)
         strait_worker_send(w, &msg);
 }
