@@ -191,10 +191,7 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                               plan->schedule == STRAIT_SCHEDULE_SPLIT;
     STRAIT_TRY(strait_window_fit(&pipeline.pipe, plan->schedule, is_adjustable ? caps : NULL,
                                  max_slowdown, windows));
-    if (is_adjustable && strait_limits_needs_members(plan) && wanted == 0)
-        strait_limits_divide_windows(plan, windows); // fit_members widens them
-    else if (is_adjustable)
-        strait_limits_widen(plan, caps, windows);
+    if (is_adjustable) strait_limits_widen(plan, caps, windows);
     const int pipeline_max = strait_pipe_in_flight(&pipeline.pipe);
     for (int i = 0; wanted > 0 && i < plan->n_stages; i++) {
         const int window = plan->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
