@@ -64,7 +64,7 @@ strait options li|link
 strait help toke|tokenizer tokenize
 strait help sta|
 strait manual ru|run
-strait train run.yaml --set train.st|train.steps=
+strait train run.yaml --set train.st|train.staleness= train.steps=
 strait train run.yaml -s link.codec.k|link.codec.keep=
 strait train ask.b|ask.bash
 strait train --out ask.f|ask.fish

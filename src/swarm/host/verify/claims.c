@@ -100,6 +100,11 @@ static const struct {
     {"validate.faults.rejected_prev", COUNT},
     {"validate.faults.rejected_next", COUNT},
     {"propose_basis.basis", BASIS},
+    {"outer.is_complete", MATCHED}, // a swarm sends no such command and takes no answer to one
+    {"outer.missing", MATCHED},
+    {"outer.distance", COUNT},
+    {"outer.size", COUNT},
+    {"outer.bytes", CROSSING},
     /* replies to tasks */
     {"assign.address", SHOWN},
     {"restore.is_source_bad", MATCHED},
