@@ -45,14 +45,22 @@ static int is_capital(const strait_value *v, size_t i, char mode) {
 }
 
 /* ASCII alone, as templates need it for roles. */
+static char with_case(char c, int is_upper) {
+    static const char lower[] = "abcdefghijklmnopqrstuvwxyz",
+                      upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const char *from = is_upper ? lower : upper, *to = is_upper ? upper : lower;
+    const char *at = c != '\0' ? strchr(from, c) : NULL;
+    if (at == NULL) return c;
+    return to[at - from];
+}
+
 static strait_err change_case(struct strait_render *r, const strait_value *v, char mode,
                               strait_value *out) {
     char *text = NULL;
     STRAIT_TRY(strait_arena_alloc(&r->arena, v->n + 1, (void **)&text));
     for (size_t i = 0; i < v->n; i++) {
-        const int c = (unsigned char)v->text[i];
-        const int changed = is_capital(v, i, mode) ? toupper(c) : tolower(c);
-        text[i] = c < 128 ? (char)changed : v->text[i];
+        const int is_upper = is_capital(v, i, mode);
+        text[i] = with_case(v->text[i], is_upper);
     }
     *out = strait_value_text(text, v->n);
     out->marks = v->marks;

@@ -18,18 +18,6 @@ static struct strait_envelope_link *state_of(struct strait_link *link) {
     return link->state;
 }
 
-strait_err strait_envelope_init(struct strait_transport *t, const struct strait_endpoint_ops *ops) {
-    struct strait_envelope_transport *self = t->state;
-    self->ops = ops;
-    return ops->open(&t->config, &self->endpoint);
-}
-
-strait_err strait_envelope_listen(struct strait_transport *t, const char *address,
-                                  char out[STRAIT_ADDRESS_MAX]) {
-    const struct strait_envelope_transport *self = t->state;
-    return self->ops->bind(self->endpoint, address, out);
-}
-
 /* ---- sending ---- */
 
 /* When bytes that are ready now may be received; 0 without emulation: at once. */
@@ -159,16 +147,6 @@ void strait_envelope_fini(struct strait_transport *t) {
         retire(link, STRAIT_OK);
     }
     if (self->endpoint != NULL) self->ops->close(&self->endpoint);
-}
-
-void strait_envelope_pause(struct strait_link *link, int is_paused) {
-    state_of(link)->is_paused = is_paused; // progress() delivers what was received meanwhile
-    if (!is_paused) strait_envelope_wake(link->transport);
-}
-
-void strait_envelope_stats(struct strait_link *link, strait_link_stats *out) {
-    *out = state_of(link)->stats;
-    out->queued_bytes = state_of(link)->out.n_bytes;
 }
 
 /* ---- receiving ---- */
@@ -403,9 +381,4 @@ strait_err strait_envelope_progress(struct strait_transport *t, int timeout_ms) 
         strait_msg_close(&envelope.msg);
     }
     return STRAIT_OK;
-}
-
-void strait_envelope_wake(struct strait_transport *t) {
-    const struct strait_envelope_transport *self = t->state;
-    self->ops->wake(self->endpoint);
 }

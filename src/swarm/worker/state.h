@@ -230,6 +230,10 @@ strait_err strait_worker_audit(struct worker *w, const strait_task *task);
 strait_err strait_worker_audit_crossing(struct worker *w, struct strait_msg **msg);
 
 /* ---- status.c: what people are told ---- */
+
+/* That the coordinator cannot be reached, and that it can be again. */
+void strait_worker_say_lost(struct worker *w, const struct strait_msg *msg);
+void strait_worker_say_reached(struct worker *w);
 /* The status of the run arrived. STRAIT_ENOMEM: no stage of it fits this machine. */
 strait_err strait_worker_take_run_status(struct worker *w, const struct strait_msg *msg);
 /* Calls events.status, at most once a second unless `is_due`. */

@@ -124,3 +124,25 @@ strait_err strait_worker_take_run_status(struct worker *w, const struct strait_m
     strait_worker_tell_status(w, is_first);
     return STRAIT_OK;
 }
+
+/* A worker that leaves is disconnected once its stage was handed over: nothing was lost. */
+void strait_worker_say_lost(struct worker *w, const struct strait_msg *msg) {
+    const double limit_s = (double)w->spec->give_up_ms * 1e-3;
+    char limit[64] = "";
+    if (w->has_left) return;
+    if (limit_s > 0.0) (void)snprintf(limit, sizeof limit, " for up to %.0f s", limit_s);
+    w->account.n_lost++;
+    strait_worker_note(
+        w,
+        "lost the connection to the coordinator (%.*s): trying again%s; this machine "
+        "continues once the coordinator is back",
+        (int)msg->size, (const char *)msg->body, limit);
+}
+
+void strait_worker_say_reached(struct worker *w) {
+    if (w->account.n_lost == 0)
+        strait_worker_note(w, "reached the coordinator: asking to join");
+    else
+        strait_worker_note(w, "connected again after %.0f s: asking to join",
+                           (double)(strait_clock_ns() - w->control.down_ns) * 1e-9);
+}

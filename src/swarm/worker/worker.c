@@ -19,34 +19,12 @@ enum {
 
 /* ---- receiving ---- */
 
-/* A worker that leaves is disconnected once its stage was handed over: nothing was lost. */
-static void say_lost(struct worker *w, const struct strait_msg *msg) {
-    const double limit_s = (double)w->spec->give_up_ms * 1e-3;
-    char limit[64] = "";
-    if (w->has_left) return;
-    if (limit_s > 0.0) (void)snprintf(limit, sizeof limit, " for up to %.0f s", limit_s);
-    w->account.n_lost++;
-    strait_worker_note(
-        w,
-        "lost the connection to the coordinator (%.*s): trying again%s; this machine "
-        "continues once the coordinator is back",
-        (int)msg->size, (const char *)msg->body, limit);
-}
-
-static void say_reached(struct worker *w) {
-    if (w->account.n_lost == 0)
-        strait_worker_note(w, "reached the coordinator: asking to join");
-    else
-        strait_worker_note(w, "connected again after %.0f s: asking to join",
-                           (double)(strait_clock_ns() - w->control.down_ns) * 1e-9);
-}
-
 /* The mesh dials again by itself, unless the coordinator refused us. */
 static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
     struct worker_control *c = &w->control;
     if (c->down_ns == 0) {
         c->down_ns = strait_clock_ns();
-        say_lost(w, msg);
+        strait_worker_say_lost(w, msg);
     }
     c->is_joined = 0;
     if (msg->why != STRAIT_EAUTH && msg->why != STRAIT_EPROTO) return STRAIT_OK;
@@ -74,7 +52,7 @@ static strait_err take_ids(struct worker *w, const struct strait_msg *msg) {
 static strait_err dispatch(struct worker *w, struct strait_msg **msg) {
     switch ((*msg)->type) {
     case STRAIT_MSG_UP:
-        say_reached(w);
+        strait_worker_say_reached(w);
         strait_worker_send_join(w);
         return STRAIT_OK;
     case STRAIT_MSG_DOWN: return on_down(w, *msg);

@@ -2,7 +2,7 @@
 # homes.sh - a stage at 10 Mb/s between neighbours at 80 Mb/s, each direction of a home shared by all of
 # its links: two replicas of it must give 1.8 times the tokens per second, four 3.4 times, and what
 # `strait plan` predicts must be within 10% of each. Prints a table.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../lib.sh"
 
 make_corpus
 # 16 MB cross the narrow home in each direction, and its stage computes for some hundredths of a second.
