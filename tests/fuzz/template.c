@@ -12,8 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const chats[] = {
         "[]", "[{\"role\": \"user\", \"content\": \"a\\u00e9 <|im_end|>\"}]",
-        "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"x\\n\"}, "
-        "{\"role\": \"assistant\", \"content\": [1, null, {\"a\": true}]}]"};
+        ("[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"x\\n\"}, "
+         "{\"role\": \"assistant\", \"content\": [1, null, {\"a\": true}]}]")};
     struct strait_template *t = NULL;
     strait_buffer text = {0}, marks = {0};
     if (size == 0) return 0;

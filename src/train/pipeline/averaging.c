@@ -100,7 +100,7 @@ static double take_bytes(struct strait_pipeline *p) {
 static strait_err command_phase(struct strait_pipeline *p, strait_outer_phase phase,
                                 int is_resent) {
     const strait_stage_command command = {.kind = STRAIT_COMMAND_OUTER,
-                                          .outer = {.phase = phase,
+                                          .outer = {.phase = (int)phase,
                                                     .step = p->outer.sent_at,
                                                     .fragment = p->outer.fragment,
                                                     .attempt = p->outer.attempt,

@@ -54,7 +54,7 @@ static void unpacks_join(void **state) {
                                    .memory_bytes = 8e9,
                                    .flops = 3e11,
                                    .is_reachable = 1},
-                        .inventory = {own, none, own}};
+                        .inventory = {.own = own, .prev = none, .next = own}};
     strait_join back;
     memset(join.token, 0xab, sizeof join.token);
     CHECK_OK(strait_join_pack(pool, &join, &msg));
@@ -195,8 +195,9 @@ static void unpacks_task_reply(void **state) {
 static void unpacks_heartbeat(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
-    const strait_heartbeat heartbeat = {
-        .inventory = {none, own, none}, .progress = 4000000000u, .waits_for = 1};
+    const strait_heartbeat heartbeat = {.inventory = {.own = none, .prev = own, .next = none},
+                                        .progress = 4000000000u,
+                                        .waits_for = 1};
     strait_heartbeat back;
     CHECK_OK(strait_heartbeat_pack(pool, &heartbeat, &msg));
     CHECK_OK(strait_heartbeat_unpack(msg, &back));
