@@ -56,6 +56,13 @@ host_kill
 for i in 2 3 4; do kill_join $i; done
 SPARES=0
 
+# all_compute FOLDER N: as has_replicas, and they have the state of their stage: one that has not could not go on
+# alone.
+all_compute() {
+    has_replicas "$1" "$2" && awk '/becomes a further replica/ { ready = 0 } /all stages ready/ { ready = 1 }
+        END { exit !ready }' "$1/events.log"
+}
+
 # Kills a worker as soon as all six compute, FAULTS times; it comes back. Every second one kills itself at a point
 # of a step that is drawn from the seed, if it comes to serve that stage.
 points="begin forward backward norm update applied snapshot commit restore"
@@ -71,7 +78,7 @@ kill_run() {
     draw 6
     victim=$((drawn + 1))
     for fault in $(seq "$FAULTS"); do
-        wait_until 60 'all workers compute' has_replicas "$name" 4 || return
+        wait_until 60 'all workers compute' all_compute "$name" 4 || return
         draw 400
         sleep_ms "$drawn"
         is_running || fail "$name ended before its last fault: give it more steps"
