@@ -33,9 +33,10 @@ strait_err strait_codec_fit(strait_codec_spec *spec, double bytes_per_token) {
     strait_codec_spec checked = *spec;
     STRAIT_TRY(strait_codec_check(&checked));
     const double bytes = bytes_per_token * (double)spec->rows + PER_MESSAGE;
-    const size_t one = bytes_at(&checked, 0, 1), two = bytes_at(&checked, 0, 2);
-    const size_t rank_one = bytes_at(&checked, 1, 1), rank_two = bytes_at(&checked, 1, 2);
-    const int has_keep = one != two, has_rank = rank_one != rank_two;
+    /* Narrow codes of few bits may share a byte, so the widest one is compared. */
+    const size_t one = bytes_at(&checked, 0, 1), rank_one = bytes_at(&checked, 1, 1);
+    const int has_keep = one != bytes_at(&checked, 0, spec->cols);
+    const int has_rank = rank_one != bytes_at(&checked, 1, spec->cols);
     if (!has_keep && !has_rank) {
         if ((double)one <= bytes) return STRAIT_OK;
         return STRAIT_FAIL(STRAIT_ECONFIG,

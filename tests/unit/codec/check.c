@@ -28,6 +28,9 @@ static void fits_bytes(void **state) {
     assert_int_equal(spec.keep, 31);
     CHECK_OK(strait_codec_fit(&spec, 32));
     assert_int_equal(spec.keep, 63);
+    spec = spec_of("strait/tied"); // 4 bits: one value and two take as many bytes
+    CHECK_OK(strait_codec_fit(&spec, 16));
+    assert_int_equal(spec.keep, 30);
     spec = spec_of("resbm");
     CHECK_OK(strait_codec_fit(&spec, 8));
     CHECK_OK(strait_codec_check(&spec));
