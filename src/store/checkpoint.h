@@ -25,8 +25,8 @@ typedef struct strait_checkpoint_stage_file {
     int stage;
     int is_state; // optimizer and codec state, not weights
     int replica;  // from 1: state of a replica that trains on its own; 0: of the stage
-    const strait_safetensors_item *items;
     int n_items;
+    const strait_safetensors_item *items;
     strait_err (*load)(void *user, int i, const void **out); // as in strait_safetensors_content
     void *user;
 } strait_checkpoint_stage_file;

@@ -15,7 +15,8 @@ const strait_layout strait_task_replica_layout = STRAIT_LAYOUT("replica", fields
 strait_err strait_task_replicas_pack(const strait_task_replica *replicas, int n,
                                      unsigned char *memory, size_t capacity, strait_view *out) {
     const strait_layout *layout = &strait_task_replica_layout;
-    strait_writer w = {memory, capacity, 0};
+    strait_writer w = {.left = capacity};
+    w.at = memory;
     for (int i = 0; i < n; i++)
         strait_layout_write(layout, &replicas[i], &w);
     *out = (strait_view){memory, capacity - w.left};
