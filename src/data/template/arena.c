@@ -18,7 +18,7 @@ struct strait_arena_chunk {
 strait_err strait_arena_alloc(struct strait_arena *arena, size_t bytes, void **out) {
     struct strait_arena_chunk *chunk = arena->chunks;
     if (bytes > arena->limit || arena->limit - bytes < arena->used)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "the chat template takes more than %zu MiB",
+        return STRAIT_FAIL(STRAIT_EDATA, "the chat template takes more than %zu MiB",
                            arena->limit >> 20);
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (chunk == NULL || chunk->capacity - chunk->used < bytes) {

@@ -12,7 +12,7 @@ struct strait_arena {
     size_t used, limit; // bytes; in all
 };
 
-/* Zeroed bytes. STRAIT_ENOMEM beyond the limit. */
+/* Zeroed bytes. STRAIT_EDATA beyond the limit; STRAIT_ENOMEM: the machine has no memory left. */
 strait_err strait_arena_alloc(struct strait_arena *arena, size_t bytes, void **out);
 void strait_arena_fini(struct strait_arena *arena);
 

@@ -48,7 +48,8 @@ static strait_err put(struct strait_template_state *s, const strait_value *v) {
     static const unsigned char none[256];
     STRAIT_TRY(strait_render_count(&s->r, 1 + (int64_t)(v->n / 64)));
     if (s->text->n + v->n > RENDER_BYTES)
-        return STRAIT_FAIL(STRAIT_ENOMEM, "the chat template writes more than %d MiB",
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "the chat template writes more than %d MiB with these messages",
                            RENDER_BYTES >> 20);
     STRAIT_TRY(strait_buffer_append(s->text, v->text, v->n));
     if (v->marks != NULL) return strait_buffer_append(s->marks, v->marks, v->n);

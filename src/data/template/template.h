@@ -31,8 +31,8 @@ typedef struct strait_template_input {
 
 /* Appends the text of the messages and the beginning of an answer to `text`, and for each byte 1 to
  * `marks` if it comes from a message. STRAIT_EDATA: the template rejects the messages
- * (raise_exception), or an operation does not fit its values. STRAIT_ENOMEM: it takes more than 64
- * MiB or a few million operations. Any number of threads may render one template. */
+ * (raise_exception), an operation does not fit its values, or it takes more than 64 MiB or a few
+ * million operations with these messages. Any number of threads may render one template. */
 strait_err strait_template_render(const struct strait_template *tmpl,
                                   const strait_template_input *input, strait_buffer *text,
                                   strait_buffer *marks);

@@ -6,7 +6,8 @@
 strait_err strait_render_count(struct strait_render *r, int64_t n) {
     r->n_left -= n;
     if (r->n_left >= 0) return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ENOMEM, "the chat template takes too many operations");
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "the chat template takes too many operations with these messages");
 }
 
 strait_value strait_value_bool(int is_true) {

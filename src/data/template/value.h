@@ -32,7 +32,7 @@ struct strait_render {
     int64_t n_left; // operations
 };
 
-/* Counts one operation. STRAIT_ENOMEM: there were too many. */
+/* Counts one operation. STRAIT_EDATA: there were too many. */
 strait_err strait_render_count(struct strait_render *r, int64_t n);
 
 strait_value strait_value_bool(int is_true);

@@ -164,9 +164,12 @@ serve
 ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}]}'
 answers 501 '.error.message | contains("{% macro %}")'
 stop
-serve --chat-template '{{ raise_exception("never") }}'
+# What a template refuses, or takes too long for, is the request's fault: trying again would not help.
+serve --chat-template '{% if messages | length > 1 %}{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}{% endif %}{{ raise_exception("never") }}'
 ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}]}'
 answers 400 '.error.message | contains("never")'
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "the sea"}, {"role": "user", "content": "was"}]}'
+answers 400 '.error.message | contains("the chat template takes")'
 stop
 refuses 2 "filter nothing is not supported" serve one --listen 127.0.0.1:0 --chat-template '{{ a | nothing }}'
 model=one
