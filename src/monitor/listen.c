@@ -144,7 +144,9 @@ static strait_err start(struct strait_listener *l, const strait_listener_spec *s
                         const struct addrinfo *where) {
     char why[128] = "";
     const unsigned v6 = where->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0;
-    l->connections.most = spec->n_connections;
+    const double most_s = STRAIT_LISTENER_HEADER_S;
+    const double header_s = spec->header_s > 0 && spec->header_s < most_s ? spec->header_s : most_s;
+    STRAIT_TRY(strait_connections_init(&l->connections, spec->n_connections, header_s));
     l->completed = spec->completed;
     l->user = spec->user;
     errno = 0;
@@ -170,6 +172,12 @@ strait_err strait_listener_open(struct strait_listener *l, const strait_listener
     if (err == STRAIT_OK) compose_url(l, where->ai_addr);
     freeaddrinfo(where);
     return err;
+}
+
+void strait_listener_close(struct strait_listener *l) {
+    if (l->daemon != NULL) MHD_stop_daemon(l->daemon);
+    l->daemon = NULL;
+    strait_connections_fini(&l->connections);
 }
 
 /* Compares without revealing by its duration how many characters agree. */

@@ -124,6 +124,7 @@ static void serve_once(struct strait_monitor *m, int epoll_fd, int timeout) {
     (void)poll(wait, 2, m->has_resumed ? 0 : timeout);
     m->has_resumed = 0;
     if ((wait[1].revents & POLLIN) != 0) (void)!read(m->wake_fd, &n, sizeof n);
+    strait_connections_expire(&m->listener.connections);
     (void)MHD_run(m->listener.daemon);
 }
 
@@ -137,8 +138,7 @@ static void say_farewell(struct strait_monitor *m, int epoll_fd) {
     m->is_ended = 1;
     strait_stream_resume_all(m);
     (void)MHD_run(m->listener.daemon);
-    MHD_stop_daemon(m->listener.daemon);
-    m->listener.daemon = NULL;
+    strait_listener_close(&m->listener);
 }
 
 static void *serve(void *user) {
@@ -211,7 +211,7 @@ void strait_monitor_close(struct strait_monitor **monitor, const char *reason) {
         wake(m);
         (void)pthread_join(m->thread, NULL);
     }
-    if (m->listener.daemon != NULL) MHD_stop_daemon(m->listener.daemon);
+    strait_listener_close(&m->listener);
     strait_message_release(&m->latest);
     json_decref(m->sent);
     json_decref(m->swarm);

@@ -170,6 +170,7 @@ static enum MHD_Result begin(struct strait_serve *s, struct MHD_Connection *c, c
     const int is_chat = strcmp(url, "/v1/chat/completions") == 0;
     const unsigned refused = strait_listener_refuses(&s->listener, c);
     struct strait_job *job = NULL;
+    strait_connections_header(c);
     if (refused != 0)
         return refuse(s, c, refused,
                       refused == MHD_HTTP_UNAUTHORIZED

@@ -143,8 +143,10 @@ static void start_jobs(struct strait_serve *s) {
     }
 }
 
-/* Suspended connections notice that their client has gone only when they go on. */
+/* Suspended connections notice that their client has gone only when they go on. Headers that
+ * arrive too slowly are nobody else's to notice. */
 static void sweep(struct strait_serve *s) {
+    strait_connections_expire(&s->listener.connections);
     (void)pthread_mutex_lock(&s->lock);
     for (struct strait_job *job = s->jobs; job != NULL; job = job->next)
         if (job->state == STRAIT_JOB_QUEUED || job->state == STRAIT_JOB_RUNNING)
@@ -239,6 +241,7 @@ static strait_err open_into(struct strait_serve *s) {
                                 .page = strait_serve_files[0].text,
                                 .flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC,
                                 .n_connections = CONNECTIONS,
+                                .header_s = spec->timeout_s,
                                 .answer = strait_serve_answer,
                                 .completed = strait_serve_completed,
                                 .user = s});
@@ -261,7 +264,7 @@ void strait_serve_close(struct strait_serve **serve) {
     struct strait_serve *s = *serve;
     if (s == NULL) return;
     if (s->has_lock) end_jobs(s, 1, "the server is stopping");
-    if (s->listener.daemon != NULL) MHD_stop_daemon(s->listener.daemon);
+    strait_listener_close(&s->listener);
     strait_engine_close(&s->engine);
     strait_encoder_close(&s->encoder);
     strait_chat_template_close(&s->chat);

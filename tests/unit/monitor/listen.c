@@ -1,0 +1,110 @@
+/* listen.c - how long a listener waits for the header of a request, and for its body. */
+#include "monitor/listen.h"
+
+#include "base/clock.h"
+#include "check.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const double header_s = 0.5, patience_s = 120.0;
+
+/* Answers 200 once the body has come. */
+// NOLINTNEXTLINE(readability-function-size,readability-non-const-parameter): the library's type
+static enum MHD_Result answer(void *user, struct MHD_Connection *c, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_bytes, void **request) {
+    static int is_begun;
+    (void)url, (void)method, (void)version, (void)upload;
+    if (*request == NULL) {
+        strait_connections_header(c);
+        *request = &is_begun;
+        return MHD_YES;
+    }
+    if (*upload_bytes > 0) {
+        *upload_bytes = 0;
+        return MHD_YES;
+    }
+    return strait_listener_reply(
+        user, c, MHD_HTTP_OK, "text/plain",
+        MHD_create_response_from_buffer(2, (void *)"ok", MHD_RESPMEM_PERSISTENT));
+}
+
+static void listen_on(struct strait_listener *l) {
+    const strait_listener_spec spec = {.address = "127.0.0.1:0",
+                                       .page = "<style></style><script></script>",
+                                       .flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC,
+                                       .n_connections = 8,
+                                       .header_s = header_s,
+                                       .answer = answer,
+                                       .user = l};
+    CHECK_OK(strait_listener_open(l, &spec));
+}
+
+static int connect_to(const struct strait_listener *l) {
+    const long port = strtol(strrchr(l->url, ':') + 1, NULL, 10);
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && connect(fd, (const struct sockaddr *)(const void *)&to, sizeof to) == 0);
+    return fd;
+}
+
+static void put(int fd, const char *text) {
+    CHECK(send(fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text));
+}
+
+/* Every byte of the header comes in time for the limit of an idle connection. */
+static void test_closes_headers_that_trickle_in(void **state) {
+    (void)state;
+    struct strait_listener l = {0};
+    listen_on(&l);
+    const int fd = connect_to(&l);
+    const double began = strait_clock_seconds();
+    char byte = 0;
+    ssize_t n = -1;
+    put(fd, "GET / HTTP/1.1\r\nHost: localhost\r\nX: ");
+    while (n != 0 && strait_clock_seconds() - began < patience_s) {
+        (void)send(fd, "x", 1, MSG_NOSIGNAL);
+        (void)poll(NULL, 0, 20);
+        strait_connections_expire(&l.connections);
+        n = recv(fd, &byte, 1, MSG_DONTWAIT);
+        if (n < 0 && errno == ECONNRESET) n = 0;
+    }
+    CHECK(n == 0 && strait_clock_seconds() - began > header_s);
+    (void)close(fd);
+    strait_listener_close(&l);
+}
+
+static void test_waits_longer_for_bodies(void **state) {
+    (void)state;
+    struct strait_listener l = {0};
+    listen_on(&l);
+    const int fd = connect_to(&l);
+    const double began = strait_clock_seconds();
+    char got[16] = "";
+    put(fd, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na");
+    while (strait_clock_seconds() - began < 3.0 * header_s) {
+        (void)poll(NULL, 0, 20);
+        strait_connections_expire(&l.connections);
+    }
+    put(fd, "bc");
+    CHECK(recv(fd, got, 12, MSG_WAITALL) == 12);
+    assert_string_equal(got, "HTTP/1.1 200");
+    (void)close(fd);
+    strait_listener_close(&l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_closes_headers_that_trickle_in),
+        cmocka_unit_test(test_waits_longer_for_bodies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
