@@ -197,7 +197,7 @@ static int count_failed(const struct strait_queue *queue) {
 static strait_err merge_results(struct strait_results *results) {
     for (int i = 0; i < merges.n; i++) {
         int n_new = 0;
-        STRAIT_TRY(strait_results_merge(results, merges.items[i], &n_new));
+        STRAIT_TRY(strait_results_merge(results, merges.items[i], is_dry, &n_new));
         fprintf(stderr, "%s: %d new result%s\n", merges.items[i], n_new,
                 strait_progress_plural(n_new));
     }
@@ -244,7 +244,7 @@ static strait_err run_in(const strait_study *study, const char *folder) {
     struct strait_queue *queue = NULL;
     STRAIT_TRY(strait_file_path(path, "%s/results.jsonl", folder));
     STRAIT_TRY(strait_results_open(path, &results));
-    strait_err err = is_dry ? STRAIT_OK : merge_results(results);
+    strait_err err = merge_results(results);
     if (err == STRAIT_OK) err = strait_queue_open(study, results, &queue);
     if (err == STRAIT_OK && is_dry)
         print_jobs(queue);

@@ -114,7 +114,8 @@ strait_err strait_results_add(struct strait_results *results, json_t *record) {
     return err;
 }
 
-strait_err strait_results_merge(struct strait_results *results, const char *path, int *n_new) {
+strait_err strait_results_merge(struct strait_results *results, const char *path, int is_dry,
+                                int *n_new) {
     json_t *other = json_object();
     strait_err err = read_file(path, other);
     const char *key = NULL;
@@ -122,7 +123,7 @@ strait_err strait_results_merge(struct strait_results *results, const char *path
     *n_new = 0;
     json_object_foreach(other, key, record) {
         if (err != STRAIT_OK || strait_results_find(results, key) != NULL) continue;
-        err = strait_results_add(results, record);
+        err = is_dry ? remember(results->by_key, record) : strait_results_add(results, record);
         if (err == STRAIT_OK) (*n_new)++;
     }
     json_decref(other);

@@ -20,5 +20,7 @@ const json_t *strait_results_find(const struct strait_results *results, const ch
 /* Appends a record, which has a member "key", as one synced line. Takes its own reference. */
 strait_err strait_results_add(struct strait_results *results, json_t *record);
 
-/* Appends the results of another file that are not known here; *n_new says how many. */
-strait_err strait_results_merge(struct strait_results *results, const char *path, int *n_new);
+/* Takes over the results of another file that are not known here; *n_new says how many. They are
+ * appended to the file too, unless `is_dry`. */
+strait_err strait_results_merge(struct strait_results *results, const char *path, int is_dry,
+                                int *n_new);

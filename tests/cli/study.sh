@@ -86,6 +86,9 @@ runs study tiny.yaml --out out
 [ "$(cksum <out/results.jsonl)" = "$sum" ] || fail "a finished study trained again"
 mkdir elsewhere
 cp tiny.yaml train.bin train.json tokenizer.json test.bin test.json elsewhere/
+runs study elsewhere/tiny.yaml --out carried --merge out/results.jsonl --dry-run
+says "$OUT" "int8, seed 2 +done" "to do: 0 TFLOP"
+[ ! -e carried ] || fail "a dry run wrote the results that it took over"
 runs study elsewhere/tiny.yaml --out carried --merge out/results.jsonl
 says "$ERR" "out/results.jsonl: 8 new results"
 ls carried/runs/*/metrics.jsonl >/dev/null 2>&1 && fail "results of another folder were trained again"

@@ -73,12 +73,18 @@ static void test_merge_adds_what_is_new(void **state) {
     strait_results_close(&results);
     CHECK_OK(strait_results_open(scratch_at(&dir, "mine.jsonl"), &results));
     add(results, "a", 1.0);
-    CHECK_OK(strait_results_merge(results, other, &n_new));
+    CHECK_OK(strait_results_merge(results, other, 1, &n_new)); // dry: the file stays as it is
+    CHECK(n_new == 1);
+    CHECK_NEAR(loss_of(results, "b"), 2.0, 0);
+    strait_results_close(&results);
+    CHECK_OK(strait_results_open(scratch_at(&dir, "mine.jsonl"), &results));
+    CHECK(strait_results_find(results, "b") == NULL);
+    CHECK_OK(strait_results_merge(results, other, 0, &n_new));
     CHECK(n_new == 1);
     CHECK_NEAR(loss_of(results, "a"), 1.0, 0); // its own stays
     CHECK_NEAR(loss_of(results, "b"), 2.0, 0);
     CHECK_OK(strait_file_write(other, "{}\n", 3));
-    CHECK_FAILS(strait_results_merge(results, other, &n_new), STRAIT_EDATA, "other.jsonl:1");
+    CHECK_FAILS(strait_results_merge(results, other, 0, &n_new), STRAIT_EDATA, "other.jsonl:1");
     strait_results_close(&results);
     scratch_close(&dir);
 }
