@@ -72,11 +72,14 @@ static strait_err print_json(const json_t *answer) {
 /* Names come from workers and may be long; the key beside them is what kick and ban take. */
 static void print_worker(const json_t *worker) {
     const long long stage = int_of(worker, "stage");
-    char role[32] = "spare", name[NAME_BYTES];
+    char role[64] = "spare", name[NAME_BYTES];
     if (stage >= 0) (void)snprintf(role, sizeof role, "stage %lld", stage);
+    if (stage >= 0 && int_of(worker, "replicas") > 1)
+        (void)snprintf(role, sizeof role, "stage %lld, replica %lld of %lld", stage,
+                       int_of(worker, "replica"), int_of(worker, "replicas"));
     strait_text_cell(name, sizeof name, text_of(worker, "name"), NAME_COLUMNS);
-    printf("  %s %s  %-8s  %s\n", name, text_of(worker, "key"), role,
-           json_is_true(json_object_get(worker, "connected")) ? "connected" : "gone");
+    printf("  %s %s  %-9s  %s\n", name, text_of(worker, "key"),
+           json_is_true(json_object_get(worker, "connected")) ? "connected" : "gone", role);
 }
 
 static void print_status(const json_t *answer) {

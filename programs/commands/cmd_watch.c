@@ -33,29 +33,38 @@ static const strait_flag flags[] = {
 
 /* ---- once ---- */
 
-/* The key is shown because names are chosen by the workers and need not be unique. */
-static void show_worker(const strait_status_worker *m) {
-    char sent[32], received[32], rate[32] = "", stage[64] = "spare", name[STRAIT_NAME_MAX + 16];
+/* The key is shown because names are chosen by the workers and need not be unique. The column of
+ * the stage has `columns`. */
+static void show_worker(const strait_status_worker *m, int columns) {
+    char sent[32], received[32], tokens[32], rate[32] = "", stage[64] = "spare";
+    char name[STRAIT_NAME_MAX + 16];
     strait_text_cell(name, sizeof name, m->name, 16);
     strait_progress_bytes(m->sent_bytes, sent);
     strait_progress_bytes(m->received_bytes, received);
+    strait_progress_count(m->tokens, tokens);
     if (m->stage >= 0) (void)snprintf(stage, sizeof stage, "stage %d", m->stage);
     if (m->stage >= 0 && m->n_replicas > 1)
         (void)snprintf(stage, sizeof stage, "stage %d, replica %d of %d", m->stage, m->replica,
                        m->n_replicas);
     /* On one machine a link has no rate that means anything. */
-    if (m->up_bps < 1e11) (void)snprintf(rate, sizeof rate, "  %8.1f Mb/s", m->up_bps / 1e6);
+    if (m->up_bps < 2e10) (void)snprintf(rate, sizeof rate, "  %8.1f Mb/s", m->up_bps / 1e6);
     if (m->is_connected)
-        printf("  %s %s  %-8s  %6.1f GFLOP/s  rtt %6.1f ms%s  sent %s  got %s\n", name, m->key,
-               stage, m->flops / 1e9, 1e3 * m->rtt_s, rate, sent, received);
+        printf("  %s %s  %-*s  %6.1f GFLOP/s  rtt %6.1f ms%s  sent %s  got %s  %s tokens "
+               "contributed\n",
+               name, m->key, columns, stage, m->flops / 1e9, 1e3 * m->rtt_s, rate, sent, received,
+               tokens);
     else
-        printf("  %s %s  %-8s  gone\n", name, m->key, stage);
+        printf("  %s %s  %-*s  gone\n", name, m->key, columns, stage);
 }
 
 /* Workers with a stage come first, in the order of the pipeline; spares follow. */
 static void show_swarm(const strait_watch *w) {
     const strait_status *s = &w->swarm;
     char ids[32];
+    int columns = 8, most = 1;
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->workers[i].n_replicas > most) most = s->workers[i].n_replicas;
+    if (most > 1) columns = sizeof "stage 10, replica 1 of 2" - 1;
     strait_progress_bytes(s->ids_bytes, ids);
     printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
            "connections refused\n",
@@ -65,11 +74,12 @@ static void show_swarm(const strait_watch *w) {
         printf("  audits: %lld intervals right, %lld wrong (their workers are banned), %lld "
                "unsettled\n",
                (long long)s->approved, (long long)s->convicted, (long long)s->unsettled);
-    for (int stage = 0; stage < s->n_stages; stage++)
+    for (int place = 0; place < s->n_stages * most; place++)
         for (int i = 0; i < s->n_workers; i++)
-            if (s->workers[i].stage == stage) show_worker(&s->workers[i]);
+            if (s->workers[i].stage == place / most && s->workers[i].replica == place % most)
+                show_worker(&s->workers[i], columns);
     for (int i = 0; i < s->n_workers; i++)
-        if (s->workers[i].stage < 0) show_worker(&s->workers[i]);
+        if (s->workers[i].stage < 0) show_worker(&s->workers[i], columns);
 }
 
 /* A running host rewrites swarm.json every second: an old file means that nothing shown is live. */

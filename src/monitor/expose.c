@@ -181,6 +181,8 @@ static void put_swarm(page *p, const json_t *swarm) {
                 "stage");
     put_workers(p, workers, "strait_worker_replica", "gauge",
                 "Which replica of its stage the worker is; 0 is the first.", "replica");
+    put_workers(p, workers, "strait_worker_tokens_total", "counter",
+                "Tokens that the worker has computed a stage for, since it joined.", "tokens");
     put_workers(p, workers, "strait_worker_sent_bytes_total", "counter",
                 "Bytes sent to the worker.", "sent");
     put_workers(p, workers, "strait_worker_received_bytes_total", "counter",

