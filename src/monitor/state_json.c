@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "monitor/state.h"
+#include "monitor/waits.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,33 +36,36 @@ static json_t *pack_memory(const strait_trainer_memory *m) {
                      (json_int_t)m->program, "total", (json_int_t)m->total);
 }
 
-static json_t *pack_stages(const strait_state *s) {
+static json_t *pack_stages(const strait_state *s, const strait_waits *waits) {
     json_t *array = json_array();
     for (int i = 0; i < s->info.n_stages; i++) {
         const strait_trainer_stage *plan = &s->info.stages[i];
         const strait_trainer_stage_step *step = &s->stages[i];
         (void)json_array_append_new(
-            array, json_pack("{si si si sf sI sI so so so so so}", "layers", plan->layers, "slots",
-                             plan->slots, "replicas", plan->replicas, "reduce_bytes", plan->reduced,
-                             "planned_bytes", (json_int_t)plan->planned, "used_bytes",
-                             (json_int_t)plan->used, "forward_s", real(step->forward_s),
-                             "backward_s", real(step->backward_s), "codec_s", real(step->codec_s),
-                             "wait_s", real(step->wait_s), "wall_s", real(step->wall_s)));
+            array, json_pack("{si si si sf sI sI so so so so so so so}", "layers", plan->layers,
+                             "slots", plan->slots, "replicas", plan->replicas, "reduce_bytes",
+                             plan->reduced, "planned_bytes", (json_int_t)plan->planned,
+                             "used_bytes", (json_int_t)plan->used, "forward_s",
+                             real(step->forward_s), "backward_s", real(step->backward_s), "codec_s",
+                             real(step->codec_s), "wait_s", real(step->wait_s), "wait_prev_s",
+                             real(step->wait_s * waits->prev[i]), "wait_next_s",
+                             real(step->wait_s * waits->next[i]), "wall_s", real(step->wall_s)));
     }
     return array;
 }
 
-static json_t *pack_boundaries(const strait_state *s) {
+static json_t *pack_boundaries(const strait_state *s, const strait_waits *waits) {
     json_t *array = json_array();
     for (int i = 0; i + 1 < s->info.n_stages; i++)
         (void)json_array_append_new(
-            array,
-            json_pack("{so so so so so so}", "forward_bytes", real(s->stages[i].forward_bytes),
-                      "backward_bytes", real(s->stages[i].backward_bytes), "residual_forward",
-                      real(s->residual_forward[i]), "residual_backward",
-                      real(s->residual_backward[i]), "total_forward_bytes",
-                      real(s->sums[i].forward_bytes), "total_backward_bytes",
-                      real(s->sums[i].backward_bytes)));
+            array, json_pack("{so so so so so so si si}", "forward_bytes",
+                             real(s->stages[i].forward_bytes), "backward_bytes",
+                             real(s->stages[i].backward_bytes), "residual_forward",
+                             real(s->residual_forward[i]), "residual_backward",
+                             real(s->residual_backward[i]), "total_forward_bytes",
+                             real(s->sums[i].forward_bytes), "total_backward_bytes",
+                             real(s->sums[i].backward_bytes), "forward_queue",
+                             waits->forward_queue[i], "backward_queue", waits->backward_queue[i]));
     return array;
 }
 
@@ -96,7 +100,9 @@ static json_t *pack_step(const strait_state *s) {
 
 json_t *strait_state_pack(const strait_state *s, json_t *swarm) {
     char advice[512];
+    strait_waits waits;
     strait_state_advise(s, advice, sizeof advice);
+    strait_waits_find(s->spans, s->n_spans, s->info.n_stages, &waits);
     return json_pack(
         "{ss ss so sf so so so so so so so so sI so so}", "version", "1", "phase", s->phase,
         "reason", text(s->reason), "now", strait_clock_date(), "run", pack_run(s), "step",
@@ -104,9 +110,9 @@ json_t *strait_state_pack(const strait_state *s, json_t *swarm) {
         s->has_valid ? json_pack("{sI so}", "step", (json_int_t)s->valid_step, "valid_loss",
                                  real(s->valid_loss))
                      : json_null(),
-        "memory", pack_memory(&s->info.memory), "stages", pack_stages(s), "boundaries",
-        pack_boundaries(s), "advice", text(advice), "n_events", (json_int_t)s->n_events, "events",
-        pack_events(s), "swarm", swarm != NULL ? json_incref(swarm) : json_null());
+        "memory", pack_memory(&s->info.memory), "stages", pack_stages(s, &waits), "boundaries",
+        pack_boundaries(s, &waits), "advice", text(advice), "n_events", (json_int_t)s->n_events,
+        "events", pack_events(s), "swarm", swarm != NULL ? json_incref(swarm) : json_null());
 }
 
 json_t *strait_state_pack_timeline(const strait_state *s) {
