@@ -36,7 +36,8 @@ deps:
 build:
 	@tools/install-packages --check build
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release --target program -j $(JOBS)
+	@if [ -t 1 ]; then quiet=; else quiet="-- --quiet"; echo "building build/strait, which takes minutes the first time"; fi; \
+	cmake --build --preset release --target program -j $(JOBS) $$quiet
 
 install: build
 	@cmake --install build --prefix $(PREFIX)
@@ -52,8 +53,8 @@ soak: deps
 	@cmake --build --preset release -j $(JOBS)
 	@tools/soak build
 
-demo: deps
-	@tools/install-packages demo
+demo:
+	@tools/install-packages build demo
 	@$(MAKE) --no-print-directory build
 	@tools/demo build/strait
 
