@@ -2,7 +2,7 @@
  * codecs that compress about 100 and 128 times. The stage unpacks what it receives and packs what
  * it sends, forward and backward; the sum is compared with the stage's own work. */
 #include "bench.h"
-#include "stage_times.h"
+#include "train/outlook/stage_times.h"
 
 #include <stdio.h>
 #include <string.h>

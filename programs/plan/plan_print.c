@@ -1,11 +1,12 @@
-#include "plan_outlook.h"
+#include "plan_print.h"
+
 #include "progress.h"
 
 #include <math.h>
 #include <stdio.h>
 
 /* The sum that the machine of this stage must provide. */
-static double memory_of(const strait_plan_outlook *o, int stage) {
+static double memory_of(const strait_outlook *o, int stage) {
     const strait_runner_memory *m = &o->memory[stage];
     return (double)m->weights + (double)m->gradients + (double)m->sums + (double)m->optimizer +
            (double)m->activations + (double)m->codecs + (double)m->data +
@@ -13,24 +14,25 @@ static double memory_of(const strait_plan_outlook *o, int stage) {
 }
 
 /* Compression ratio: 2 bytes per value, divided by the bytes on the link. */
-static double ratio(const strait_plan_outlook *o, double bytes) {
+static double ratio(const strait_outlook *o, double bytes) {
     return 2.0 * o->plan.shape.width * o->pipe.microbatch_tokens / bytes;
 }
 
 /* Memory is that of the busiest moment: slots and queued messages included. */
-static void print_stages(const strait_plan_outlook *o) {
+static void print_stages(const strait_run *run, const strait_outlook *o) {
     printf("stage  layers      memory  slots  work/microbatch  idle  device\n");
     for (int i = 0; i < o->pipe.n_stages; i++) {
         char bytes[32];
         strait_progress_bytes(memory_of(o, i), bytes);
-        printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%  %s\n", i,
+        printf("%5d  %6d  %10s  %5d  %12.2f ms  %3.0f%%  %s:%d\n", i,
                o->plan.stage_layers[i].last - o->plan.stage_layers[i].first, bytes, o->windows[i],
-               1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble, o->devices[i]);
+               1e3 * strait_pipe_work_s(&o->pipe, i), 100 * o->seen[i].bubble, run->device.kind,
+               strait_run_ordinal(run, i));
     }
 }
 
 /* The most of any stage: crossings for neighbours that are replaced (stage/crossing_log.h). */
-static void print_kept(const strait_plan_outlook *o) {
+static void print_kept(const strait_outlook *o) {
     char bytes[32];
     size_t most = 0;
     for (int i = 0; i < o->pipe.n_stages; i++)
@@ -42,7 +44,7 @@ static void print_kept(const strait_plan_outlook *o) {
                bytes);
 }
 
-static void print_links(const strait_plan_outlook *o) {
+static void print_links(const strait_outlook *o) {
     if (o->pipe.n_stages < 2) return;
     printf("link  bytes/token forward  backward       ratio      wire busy\n");
     for (int i = 0; i < o->pipe.n_stages - 1; i++) {
@@ -56,7 +58,7 @@ static void print_links(const strait_plan_outlook *o) {
 }
 
 /* What averages of weights cost (train.outer). */
-static void print_average(const strait_plan_outlook *o, int stage) {
+static void print_average(const strait_outlook *o, int stage) {
     const strait_outer_schedule *outer = &o->plan.outer.schedule;
     const strait_runner_memory *m = &o->memory[stage];
     const int n = o->plan.replicas[stage];
@@ -71,7 +73,7 @@ static void print_average(const strait_plan_outlook *o, int stage) {
 }
 
 /* What replicas cost and who has them. */
-static void print_replicas(const strait_plan_outlook *o) {
+static void print_replicas(const strait_outlook *o) {
     const int averages = strait_run_plan_has_outer(&o->plan);
     for (int i = 0; i < o->pipe.n_stages; i++) {
         char bytes[32];
@@ -89,7 +91,7 @@ static void print_replicas(const strait_plan_outlook *o) {
 }
 
 /* How busy the wires of homes are: the busiest replica of each stage. */
-static void print_homes(const strait_plan_outlook *o) {
+static void print_homes(const strait_outlook *o) {
     for (int i = 0, member = 0; i < o->pipe.n_stages; i++) {
         const int first = member;
         double up_s = 0.0, down_s = 0.0;
@@ -104,7 +106,7 @@ static void print_homes(const strait_plan_outlook *o) {
     }
 }
 
-static void print_more(const strait_plan_outlook *o) {
+static void print_more(const strait_outlook *o) {
     if (o->more.stage >= 0 && o->more.gain >= 1.005)
         printf("more   one more machine, as a replica of stage %d: %.2f times the speed, %.0f "
                "tokens/s\n",
@@ -115,21 +117,21 @@ static void print_more(const strait_plan_outlook *o) {
 
 /* Stages that share this machine's cores compute one after the other, however the schedule orders
  * them: their work adds up. */
-static double shared_seconds(const strait_plan_outlook *o) {
+static double shared_seconds(const strait_outlook *o) {
     double work = 0.0;
     for (int i = 0; i < o->pipe.n_stages; i++)
         work += strait_pipe_work_s(&o->pipe, i) * o->pipe.n_microbatches + o->stages[i].update_s;
     return work > o->result.seconds ? work : o->result.seconds;
 }
 
-static void print_shared(const strait_plan_outlook *o) {
+static void print_shared(const strait_outlook *o) {
     if (o->pipe.n_stages < 2) return;
     const double seconds = shared_seconds(o);
     printf("here   %.4g s, %.0f tokens/s at most if all stages share one such device\n", seconds,
            o->pipe.microbatch_tokens * o->pipe.n_microbatches / seconds);
 }
 
-static void print_limit(const strait_plan_outlook *o) {
+static void print_limit(const strait_outlook *o) {
     const strait_limit *l = &o->limit;
     printf("limit  %s", strait_limit_name(l->kind));
     const int is_stage = strait_limits_needs_members(&o->plan) &&
@@ -144,7 +146,7 @@ static void print_limit(const strait_plan_outlook *o) {
                k + 1 < STRAIT_LIMIT_KINDS ? "," : "\n");
 }
 
-void strait_plan_print(const char *path, const strait_plan_outlook *o) {
+void strait_plan_print(const char *path, const strait_run *run, const strait_outlook *o) {
     const strait_run_plan *r = &o->plan;
     printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens%s\n", path, r->n_stages,
            strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
@@ -152,7 +154,7 @@ void strait_plan_print(const char *path, const strait_plan_outlook *o) {
            o->pipe.microbatch_tokens, r->staleness > 0 ? ", updates one step late" : "");
     printf("each %s on a device of its own: %s\n\n",
            r->n_members > r->n_stages ? "replica of a stage" : "stage", o->times.device);
-    print_stages(o);
+    print_stages(run, o);
     print_links(o);
     printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed with infinitely fast links\n",
            o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
@@ -168,7 +170,7 @@ void strait_plan_print(const char *path, const strait_plan_outlook *o) {
 }
 
 /* The same figures as the text, without rounding for people. */
-void strait_plan_print_json(const strait_plan_outlook *o) {
+void strait_plan_print_json(const strait_run *run, const strait_outlook *o) {
     printf("{\"seconds\": %.6g, \"tokens_per_s\": %.6g, \"bubble\": %.4f, \"of_unlimited\": %.4f, "
            "\"limit\": \"%s\", \"where\": %d, \"meter_seconds\": %.6g, "
            "\"more\": {\"stage\": %d, \"gain\": %.4f}, \"stages\": [",
@@ -177,10 +179,11 @@ void strait_plan_print_json(const strait_plan_outlook *o) {
            o->metered_s, o->more.stage, o->more.gain);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
-               "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f, \"device\": \"%s\"}",
+               "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f, \"device\": \"%s:%d\"}",
                i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
                memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble,
-               o->plan.replicas[i], o->memory[i].reduced, o->devices[i]);
+               o->plan.replicas[i], o->memory[i].reduced, run->device.kind,
+               strait_run_ordinal(run, i));
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

@@ -1,4 +1,4 @@
-#include "stage_times.h"
+#include "train/outlook/stage_times.h"
 
 #include "backend/slab.h"
 #include "base/clock.h"
@@ -164,33 +164,65 @@ static double above(double a, double b) {
 }
 
 /* The head is what the last layer with it takes longer than a layer without. */
-static strait_err measure(struct bench *b, const strait_run *run, const strait_run_plan *plan,
-                          strait_stage_times *out) {
-    strait_stage_times t = {0};
+static strait_err time_model(struct bench *b, const strait_run_plan *plan,
+                             strait_stage_times *out) {
     strait_pipe_stage last;
+    STRAIT_TRY(time_part(b, plan, 0, &out->block));
+    STRAIT_TRY(time_part(b, plan, 1, &last));
+    out->head = (strait_pipe_stage){.forward_s = above(last.forward_s, out->block.forward_s),
+                                    .input_s = above(last.input_s, out->block.input_s),
+                                    .weights_s = above(last.weights_s, out->block.weights_s),
+                                    .update_s = above(last.update_s, out->block.update_s)};
+    (void)snprintf(out->device, sizeof out->device, "%s: %s", b->backend->ops->name,
+                   b->backend->ops->describe(b->backend));
+    return STRAIT_OK;
+}
+
+static strait_err measure(struct bench *b, const strait_run *run, const strait_run_plan *plan,
+                          int has_model, strait_stage_times *out) {
+    strait_stage_times t = *out;
     STRAIT_TRY(strait_backend_open(strait_run_plan_backend(run, 0), &b->backend));
     b->rows = plan->microbatch * plan->shape.context;
     STRAIT_TRY(b->backend->ops->alloc(b->backend, (size_t)b->rows * sizeof(int32_t), &b->tokens));
-    STRAIT_TRY(time_part(b, plan, 0, &t.block));
-    STRAIT_TRY(time_part(b, plan, 1, &last));
-    t.head = (strait_pipe_stage){.forward_s = above(last.forward_s, t.block.forward_s),
-                                 .input_s = above(last.input_s, t.block.input_s),
-                                 .weights_s = above(last.weights_s, t.block.weights_s),
-                                 .update_s = above(last.update_s, t.block.update_s)};
+    if (has_model) STRAIT_TRY(time_model(b, plan, &t));
     if (plan->n_stages > 1) STRAIT_TRY(time_codec(b, plan, &t.codec_s));
-    (void)snprintf(t.device, sizeof t.device, "%s: %s", b->backend->ops->name,
-                   b->backend->ops->describe(b->backend));
     *out = t;
     return STRAIT_OK;
 }
 
-strait_err strait_stage_times_measure(const strait_run *run, const strait_run_plan *plan,
-                                      strait_stage_times *out) {
+static strait_err measure_here(const strait_run *run, const strait_run_plan *plan, int has_model,
+                               strait_stage_times *out) {
     struct bench b = {0};
-    const strait_err err = measure(&b, run, plan, out);
+    const strait_err err = measure(&b, run, plan, has_model, out);
     if (b.backend != NULL) b.backend->ops->release(b.backend, b.tokens);
     strait_backend_close(&b.backend);
     return err;
+}
+
+strait_err strait_stage_times_measure(const strait_run *run, const strait_run_plan *plan,
+                                      strait_stage_times *out) {
+    strait_stage_times times = {0};
+    STRAIT_TRY(measure_here(run, plan, 1, &times));
+    *out = times;
+    return STRAIT_OK;
+}
+
+strait_err strait_stage_times_measure_codec(const strait_run *run, const strait_run_plan *plan,
+                                            strait_stage_times *times) {
+    return measure_here(run, plan, 0, times);
+}
+
+static void scale(strait_pipe_stage *cost, double factor) {
+    cost->forward_s *= factor;
+    cost->input_s *= factor;
+    cost->weights_s *= factor;
+    cost->update_s *= factor;
+}
+
+void strait_stage_times_scale(strait_stage_times *times, double factor) {
+    scale(&times->block, factor);
+    scale(&times->head, factor);
+    times->codec_s *= factor;
 }
 
 /* A training step has three products per weight, so each pass is a third. Recomputing adds another

@@ -18,6 +18,13 @@ typedef struct strait_stage_times {
 strait_err strait_stage_times_measure(const strait_run *run, const strait_run_plan *plan,
                                       strait_stage_times *out);
 
+/* Measures codec_s alone, for another codec of the same model. */
+strait_err strait_stage_times_measure_codec(const strait_run *run, const strait_run_plan *plan,
+                                            strait_stage_times *times);
+
+/* Multiplies all times, for stages that share their device with others. */
+void strait_stage_times_scale(strait_stage_times *times, double factor);
+
 /* Estimates from a speed in operations per second, for devices that are not present: a third of the
  * work of a microbatch for the forward pass, for input gradients and for weight gradients each.
  * Codecs count with their matrix products. */

@@ -1,39 +1,40 @@
-/* plan_members.h - what strait plan says of replicas and homes: the speed of a run whose stages
+/* outlook_members.h - the outlook of replicas and homes: the speed of a run whose stages
  * have several members, what limits it, and what one more machine would bring. */
 #pragma once
 
 #include "stage/limits.h"
 
 /* A run as the planner knows it before replicas are looked at one by one. All are borrowed. */
-typedef struct strait_plan_view {
+typedef struct strait_outlook_view {
     const strait_run_plan *plan;
     const strait_pipe *pipe; // stages as fast as all of their replicas together
     const int64_t *n_values; // gradients of each stage
     int *windows;            // of each replica of a stage
-} strait_plan_view;
+} strait_outlook_view;
 
-typedef struct strait_plan_members {
+typedef struct strait_outlook_members {
     double seconds;                             // of a step
     double reduce_s;                            // of it, after the last microbatch
     strait_members_use use[STRAIT_RUN_MEMBERS]; // by member
-} strait_plan_members;
+} strait_outlook_members;
 
 /* The stage whose new replica would bring most. */
-typedef struct strait_plan_more {
+typedef struct strait_outlook_more {
     int stage;   // -1: none can have another replica
     double gain; // by which the speed is multiplied
-} strait_plan_more;
+} strait_outlook_more;
 
 /* Widens the windows of a run with replicas or homes as training does. */
-strait_err strait_plan_members_windows(const strait_plan_view *view);
+strait_err strait_outlook_members_windows(const strait_outlook_view *view);
 
 /* Simulates a step. */
-strait_err strait_plan_members_predict(const strait_plan_view *view, strait_plan_members *out);
+strait_err strait_outlook_members_predict(const strait_outlook_view *view,
+                                          strait_outlook_members *out);
 
 /* What limits the step, by simulating it without each cost. `where` is a stage for compute and for
  * serialisation. */
-strait_err strait_plan_members_limit(const strait_plan_view *view, strait_limit *out);
+strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out);
 
 /* What one more machine like the first of a stage would bring, as a replica of the stage for which
  * that is most. */
-strait_err strait_plan_members_more(const strait_plan_view *view, strait_plan_more *out);
+strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out);

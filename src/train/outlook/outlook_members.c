@@ -1,4 +1,4 @@
-#include "plan_members.h"
+#include "train/outlook/outlook_members.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,12 +10,12 @@ static strait_err simulate(const strait_limits_members *members, strait_members_
     return strait_members_simulate(&members->spec, use, seconds);
 }
 
-static void describe(const strait_plan_view *view, strait_limits_members *out) {
+static void describe(const strait_outlook_view *view, strait_limits_members *out) {
     strait_limits_members_init(view->plan, view->pipe, view->windows, view->n_values, out);
 }
 
-strait_err strait_plan_members_windows(const strait_plan_view *view) {
-    static strait_limits_members members;
+strait_err strait_outlook_members_windows(const strait_outlook_view *view) {
+    strait_limits_members members;
     describe(view, &members);
     STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
     for (int i = 0; i < view->plan->n_stages; i++)
@@ -23,8 +23,9 @@ strait_err strait_plan_members_windows(const strait_plan_view *view) {
     return STRAIT_OK;
 }
 
-strait_err strait_plan_members_predict(const strait_plan_view *view, strait_plan_members *out) {
-    static strait_limits_members members;
+strait_err strait_outlook_members_predict(const strait_outlook_view *view,
+                                          strait_outlook_members *out) {
+    strait_limits_members members;
     double computed = 0.0, reduced = 0.0;
     describe(view, &members);
     STRAIT_TRY(simulate(&members, out->use, &out->seconds));
@@ -71,13 +72,13 @@ static void remove_cost(strait_limits_members *m, strait_limit_kind kind) {
     if (kind == STRAIT_LIMIT_SERIALISATION) m->spec.up_bps = m->spec.down_bps = unlimited;
 }
 
-strait_err strait_plan_members_limit(const strait_plan_view *view, strait_limit *out) {
+strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out) {
     static const strait_limit_kind kinds[] = {STRAIT_LIMIT_COMPUTE, STRAIT_LIMIT_SERIALISATION,
                                               STRAIT_LIMIT_PROPAGATION, STRAIT_LIMIT_CODEC};
-    static strait_limits_members members;
-    static strait_plan_members all;
+    strait_limits_members members;
+    strait_outlook_members all;
     strait_limit found = {0};
-    STRAIT_TRY(strait_plan_members_predict(view, &all));
+    STRAIT_TRY(strait_outlook_members_predict(view, &all));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         double without = 0.0;
         describe(view, &members);
@@ -110,9 +111,9 @@ static int add_replica(const strait_run_plan *plan, int stage, strait_run_plan *
     return 1;
 }
 
-static strait_err seconds_with(const strait_plan_view *view, int stage, double *out) {
-    static strait_run_plan plan;
-    static strait_limits_members members;
+static strait_err seconds_with(const strait_outlook_view *view, int stage, double *out) {
+    strait_run_plan plan;
+    strait_limits_members members;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe pipe = *view->pipe;
     if (!add_replica(view->plan, stage, &plan)) return STRAIT_OK;
@@ -122,22 +123,22 @@ static strait_err seconds_with(const strait_plan_view *view, int stage, double *
     stages[stage].input_s *= share;
     stages[stage].weights_s *= share;
     pipe.stages = stages;
-    const strait_plan_view wider = {&plan, &pipe, view->n_values, view->windows};
+    const strait_outlook_view wider = {&plan, &pipe, view->n_values, view->windows};
     describe(&wider, &members);
     STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
     return simulate(&members, NULL, out);
 }
 
 /* A stage that is not among the busiest gains nothing by another replica. */
-strait_err strait_plan_members_more(const strait_plan_view *view, strait_plan_more *out) {
-    static strait_plan_members now;
+strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out) {
+    strait_outlook_members now;
     const strait_run_plan *plan = view->plan;
     double best = INFINITY, most = 0.0;
-    *out = (strait_plan_more){.stage = -1, .gain = 1.0};
+    *out = (strait_outlook_more){.stage = -1, .gain = 1.0};
     if (plan->staleness > 0) return STRAIT_OK; // the simulation of members knows no late updates
     if (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
         return STRAIT_OK;
-    STRAIT_TRY(strait_plan_members_predict(view, &now));
+    STRAIT_TRY(strait_outlook_members_predict(view, &now));
     for (int i = 0; i < plan->n_members; i++)
         most = fmax(most, load_of(&now.use[i]));
     for (int i = 0; i < plan->n_stages; i++) {
@@ -146,7 +147,7 @@ strait_err strait_plan_members_more(const strait_plan_view *view, strait_plan_mo
         STRAIT_TRY(seconds_with(view, i, &seconds));
         if (seconds >= best) continue;
         best = seconds;
-        *out = (strait_plan_more){.stage = i, .gain = now.seconds / seconds};
+        *out = (strait_outlook_more){.stage = i, .gain = now.seconds / seconds};
     }
     return STRAIT_OK;
 }
