@@ -155,24 +155,28 @@ strait_err strait_run_default(struct strait_run **out) {
     return strait_run_parse("run", "", 0, NULL, 0, out);
 }
 
-/* The run is written as text and read again with the new value: what the user did not set is then
+/* The run is written as text and read again with the new values: what the user did not set is then
  * derived anew, by the same rules as for a file. */
-strait_err strait_run_set(struct strait_run *run, const char *key, const char *value) {
-    char set[STRAIT_OPTION_TEXT_MAX];
+strait_err strait_run_change(strait_run *run, const char *const *sets, int n_sets) {
     char here[STRAIT_PATH_MAX];
-    const int length = snprintf(set, sizeof set, "%s=%s", key, value);
-    if (length < 0 || (size_t)length >= sizeof set)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%.80s: the value is too long", key);
-    STRAIT_TRY(current_folder(here));
     char *text = NULL;
-    const char *const sets[] = {set};
+    STRAIT_TRY(current_folder(here));
     strait_options_source source = {
-        .name = run->name, .sets = sets, .n_sets = 1, .set_folder = here};
+        .name = run->name, .sets = sets, .n_sets = n_sets, .set_folder = here};
     STRAIT_TRY(strait_run_render(run, &text, &source.bytes));
     source.text = text;
     const strait_err err = load(&source, run);
     strait_alloc_free(text);
     return err;
+}
+
+strait_err strait_run_set(struct strait_run *run, const char *key, const char *value) {
+    char set[STRAIT_OPTION_TEXT_MAX];
+    const char *const sets[] = {set};
+    const int length = snprintf(set, sizeof set, "%s=%s", key, value);
+    if (length < 0 || (size_t)length >= sizeof set)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%.80s: the value is too long", key);
+    return strait_run_change(run, sets, 1);
 }
 
 /* The row of a key; NULL, with the error described, for a key that does not exist. */

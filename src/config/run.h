@@ -135,6 +135,14 @@ strait_err strait_run_init_options(const char *name, const char *const *sets, in
  * without a name its name. */
 strait_err strait_run_resolve(const char *path, strait_run *run);
 
+/* strait_run_set for several keys at once: "train.steps=5". */
+strait_err strait_run_change(strait_run *run, const char *const *sets, int n_sets);
+
+/* Reads rates such as "80mbit,10mbit" into `out`, at most STRAIT_RUN_MEMBERS of them, and their
+ * number. STRAIT_ECONFIG names `key`. */
+strait_err strait_run_read_rates(const char *key, const char *text, double out[STRAIT_RUN_MEMBERS],
+                                 int *n);
+
 /* Replicas of all stages together. */
 int strait_run_members(const strait_run *run);
 

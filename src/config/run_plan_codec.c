@@ -1,5 +1,6 @@
 /* run_plan_codec.c - the codec of a run plan: from the options of a run, and what it asks of the
  * model. */
+#include "config/run_auto.h"
 #include "config/run_plan.h"
 #include "model/parts/parts.h"
 
@@ -43,11 +44,17 @@ static void copy_codec(const strait_run *run, strait_codec_spec *codec) {
 #include "config/run_options.def"
 }
 
+/* A run whose codec is not chosen yet is planned with codec none. */
+static void set_first(strait_codec_spec *codec) {
+    int n = 0;
+    (void)snprintf(codec->name, sizeof codec->name, "%s", strait_codec_ladder(&n)->name);
+}
+
 /* The width of the code that a ratio asks for. Token ids cross with the codes in a swarm only and
  * are not part of the ratio. */
 static strait_err fit_codec(const strait_run *run, strait_codec_spec *codec) {
     const double ratio = run->link.codec.ratio, bytes = run->link.codec.bytes_per_token;
-    if (ratio == 0 && bytes == 0) return STRAIT_OK;
+    if (strait_run_is_auto(run) || (ratio == 0 && bytes == 0)) return STRAIT_OK;
     if ((ratio > 0) + (bytes > 0) + (codec->keep > 0 || codec->rank > 0) > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "link.codec: ratio, bytes_per_token and keep (or rank) "
                                            "exclude each other");
@@ -90,6 +97,7 @@ strait_err strait_run_plan_make_codec(const strait_run *run, strait_run_plan *pl
         .seed = (uint64_t)run->train.seed,
     };
     copy_codec(run, &codec);
+    if (strait_run_is_auto(run)) set_first(&codec);
     if (codec.encodes_input < 0)
         codec.encodes_input = plan->n_stages > 1 && !plan->shape.has_token_tables;
     if (plan->n_stages > 1) {

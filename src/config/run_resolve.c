@@ -1,6 +1,6 @@
 /* Deriving the options that the user left out, and checking that all options fit together. */
 #include "backend/backend.h"
-#include "config/run.h"
+#include "config/run_auto.h"
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -165,6 +165,7 @@ static strait_err check_parts(const strait_run *run) {
     if (err != STRAIT_OK) strait_err_prefix("device.kind");
     STRAIT_TRY(err);
     STRAIT_TRY(check_ordinals(run));
+    if (strait_run_is_auto(run)) return STRAIT_OK;
     return strait_codec_check_name(run->link.codec.name, run->link.codec.variant);
 }
 
@@ -178,6 +179,7 @@ strait_err strait_run_resolve(const char *path, strait_run *run) {
     STRAIT_TRY(resolve_train(run));
     STRAIT_TRY(check_schedule(run));
     STRAIT_TRY(check_lora(run));
+    STRAIT_TRY(strait_run_resolve_codec(run));
     STRAIT_TRY(check_parts(run));
     return check_batch(run);
 }

@@ -134,3 +134,7 @@ done:
     strait_alloc_free(l.links);
     return err;
 }
+
+int strait_limit_is_off_path(double seconds, double infinite_s) {
+    return seconds <= 1.03 * infinite_s;
+}

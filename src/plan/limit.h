@@ -38,3 +38,7 @@ const char *strait_limit_name(strait_limit_kind kind);
  * strait_simulate. */
 strait_err strait_limit_find(const strait_pipe *pipe, const strait_simulate_params *params,
                              strait_limit *out);
+
+/* Whether the wires are off the critical path: a step takes at most 3% longer than the same step at
+ * infinite rate. */
+int strait_limit_is_off_path(double seconds, double infinite_s);

@@ -55,10 +55,18 @@ static void single_stage_is_limited_by_compute(void **state) {
     CHECK_NEAR(l.saved[STRAIT_LIMIT_BUBBLE], 0, 1e-12);
 }
 
+static void wire_is_off_the_path_up_to_three_percent(void **state) {
+    (void)state;
+    CHECK(strait_limit_is_off_path(1.0, 1.0));
+    CHECK(strait_limit_is_off_path(1.03, 1.0));
+    CHECK(!strait_limit_is_off_path(1.0300001, 1.0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_each_limit),
         cmocka_unit_test(single_stage_is_limited_by_compute),
+        cmocka_unit_test(wire_is_off_the_path_up_to_three_percent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
