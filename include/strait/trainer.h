@@ -144,8 +144,17 @@ typedef struct strait_trainer_report {
     const strait_trainer_span *spans;
 } strait_trainer_report;
 
-/* Computes sizes and memory of a run without allocating it. Opens the data. STRAIT_ECONFIG: the run
- * cannot be trained; the detail names the key. */
+/* Chooses the codec of a run whose link.codec.name is auto (docs/codecs.md) and replaces it; other
+ * runs are left as they are. Measures how fast this machine computes, which takes seconds, minutes
+ * for a large model on a CPU. `folder`: of the run, or NULL; if it holds a run already, the codec
+ * of that is taken instead. `out` receives lines for people about the choice, at most `capacity`
+ * bytes; empty: there was nothing to choose. strait_trainer_open and strait_session_run do the same
+ * themselves. STRAIT_ECONFIG, STRAIT_EDATA, STRAIT_EDEVICE: the run cannot be planned. */
+STRAIT_API strait_err strait_trainer_choose_codec(struct strait_run *run, const char *folder,
+                                                  char *out, size_t capacity);
+
+/* Computes sizes and memory of a run without allocating it. A codec that is not chosen yet counts
+ * as none. Opens the data. STRAIT_ECONFIG: the run cannot be trained; the detail names the key. */
 STRAIT_API strait_err strait_trainer_plan(const struct strait_run *run, strait_trainer_info *out);
 
 /* Compares the memory of a run with what is free: on this machine, in its control group (cgroup),

@@ -364,6 +364,7 @@ static strait_err run_host(int n_args, const char **args) {
     STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
     STRAIT_TRY(strait_run_init_file(source.file, sets.items, sets.n, &run));
     STRAIT_TRY(strait_run_source_name(&source, run.name));
+    STRAIT_TRY(strait_codec_choose(&run, source.folder, 1));
     strait_codec_note(&run);
     strait_err err = strait_keys_open_host(key_folder, &identity);
     if (err != STRAIT_OK) strait_err_prefix("--keys DIR");

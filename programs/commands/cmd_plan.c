@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "plan_print.h"
 #include "progress.h"
+#include "train/outlook/choose.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,17 @@ static const strait_flag flags[] = {
     {0},
 };
 
+/* Each stage has a device of its own here, also where training would share one. */
+static strait_err choose_codec(strait_run *run) {
+    const strait_choose_params params = {.flops_per_s = isfinite(gflops) ? gflops * 1e9 : 0.0};
+    char text[STRAIT_CHOICE_TEXT];
+    strait_choice choice;
+    STRAIT_TRY(strait_choose_codec(run, &params, &choice));
+    strait_choice_describe(&choice, text);
+    if (text[0] != '\0') fprintf(stderr, "%s\n", text);
+    return STRAIT_OK;
+}
+
 /* Only the vocabulary may need the data, if the run file does not state it. */
 static strait_err read_run(const char *path, strait_run *run, strait_outlook *o) {
     int64_t vocab = 0;
@@ -29,6 +41,7 @@ static strait_err read_run(const char *path, strait_run *run, strait_outlook *o)
         strait_progress_say(&progress,
                             "measuring one block, the head and the codec; a large model takes "
                             "minutes on a CPU (--gflops N skips this)");
+    STRAIT_TRY(choose_codec(run));
     STRAIT_TRY(strait_run_plan_init(run, vocab, &o->plan));
     if (isfinite(gflops)) return strait_stage_times_estimate(&o->plan, gflops * 1e9, &o->times);
     return strait_stage_times_measure(run, &o->plan, &o->times);

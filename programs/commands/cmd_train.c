@@ -198,6 +198,7 @@ static strait_err run_train(int n_args, const char **args) {
     STRAIT_TRY(strait_run_load(source.file, sets.items, sets.n, &run));
     strait_err err = read_facts(run, &facts);
     if (err == STRAIT_OK) err = strait_run_source_name(&source, facts.name);
+    if (err == STRAIT_OK) err = strait_codec_choose(run, source.folder, 0);
     if (err == STRAIT_OK) strait_codec_note(run);
     if (err == STRAIT_OK)
         err = is_dry ? plan(run, &facts, source.folder) : train(run, source.folder);
@@ -214,6 +215,8 @@ const strait_command strait_cmd_train = {
         "step, saves a checkpoint and prints the command that resumes: \"strait train --resume\n"
         "DIR\" takes the run file from the folder, --set changes it, and what changed is printed\n"
         "and kept in DIR/changes.jsonl. \"strait options\" lists the keys of a run file.\n\n"
+        "Stages over links with rates (link.emulate) get a codec that fits them, unless the run\n"
+        "file names one (link.codec.name: auto); it is measured before training and printed.\n\n"
         "\"mpirun -n N strait train RUN.yaml\" and \"srun --mpi=pmix strait train RUN.yaml\" put "
         "the\n"
         "stages (stages.count) onto the ranks of the job (docs/cluster.md).",

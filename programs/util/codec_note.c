@@ -3,6 +3,7 @@
 #include <strait/trainer.h>
 
 #include "config/run_changes.h"
+#include "train/outlook/choose.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,4 +46,13 @@ void strait_codec_note(const struct strait_run *run) {
         "a dense run that has the same additions\n",
         run->link.codec.name, (double)with.parameters / 1e6, (double)without.parameters / 1e6,
         list[0] != '\0' ? "; it sets " : "", list);
+}
+
+strait_err strait_codec_choose(struct strait_run *run, const char *folder, int is_swarm) {
+    const strait_choose_params params = is_swarm ? (strait_choose_params){.is_swarm = 1}
+                                                 : strait_choose_locally(run);
+    char text[STRAIT_CHOICE_TEXT];
+    STRAIT_TRY(strait_choose_in(run, folder, &params, text));
+    if (text[0] != '\0') fprintf(stderr, "%s\n", text);
+    return STRAIT_OK;
 }

@@ -8,6 +8,7 @@
 #include "store/checkpoint.h"
 #include "train/changes.h"
 #include "train/report/report_line.h"
+#include "train/session/session_folder.h"
 #include "train/start_from.h"
 
 #include <math.h>
@@ -19,13 +20,11 @@ enum {
     FULL_MS = 500 // between attempts to write to a full disk
 };
 
-static const char checkpoints_name[] = "checkpoints", metrics_name[] = "metrics.jsonl";
-static const char *const copies[] = {"run.yaml", "tokenizer.json"};
-
 struct session {
     const strait_session_spec *spec;
     strait_executor_choice executor;
-    const strait_run *run;
+    const strait_run *run; // the caller's, or `chosen`
+    strait_run *chosen;    // a copy whose codec was chosen; NULL: there was nothing to choose
     const char *folder;
     struct strait_trainer *trainer;
     struct strait_metrics *metrics;
@@ -97,50 +96,6 @@ static void handle_write(const struct session *s, strait_err err) {
     if (err != STRAIT_EIO || !s->spec->waits_for_disk) note_fault(s, err);
 }
 
-static strait_err path_in(const char *folder, const char *name, char out[STRAIT_PATH_MAX]) {
-    return strait_file_path(out, "%s/%s", folder, name);
-}
-
-static int has(const char *folder, const char *name) {
-    char path[STRAIT_PATH_MAX];
-    return path_in(folder, name, path) == STRAIT_OK && strait_file_exists(path);
-}
-
-/* run.yaml alone is no sign of a run: users keep run files in folders of their own. */
-static int holds_run(const char *folder) {
-    return has(folder, metrics_name) || has(folder, checkpoints_name);
-}
-
-strait_err strait_session_check_folder(const char *folder, int resumes) {
-    if (holds_run(folder) && !resumes)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s already contains a run: resume it, or choose another folder",
-                           folder);
-    for (size_t i = 0; !holds_run(folder) && i < sizeof copies / sizeof *copies; i++)
-        if (has(folder, copies[i]))
-            return STRAIT_FAIL(STRAIT_ECONFIG,
-                               "%s/%s would be overwritten, but no run wrote it: choose another "
-                               "folder",
-                               folder, copies[i]);
-    return STRAIT_OK;
-}
-
-/* The copy makes the folder complete: eval and generate need no other file. */
-static strait_err copy_tokenizer(const struct session *s) {
-    enum {
-        TOKENIZER_MAX = 1 << 28
-    };
-    char path[STRAIT_PATH_MAX];
-    char *text = NULL;
-    size_t bytes = 0;
-    if (s->run->data.tokenizer[0] == '\0') return STRAIT_OK;
-    STRAIT_TRY(path_in(s->folder, copies[1], path));
-    STRAIT_TRY(strait_file_read(s->run->data.tokenizer, TOKENIZER_MAX, &text, &bytes));
-    const strait_err err = strait_file_replace(path, text, bytes);
-    strait_alloc_free(text);
-    return err;
-}
-
 /* Takes and checks the folder before the trainer takes memory and time. */
 static strait_err claim_folder(struct session *s) {
     s->is_new = !strait_file_exists(s->folder);
@@ -149,7 +104,7 @@ static strait_err claim_folder(struct session *s) {
         STRAIT_TRY(strait_folder_lock_take(&s->own, s->folder, 0));
         s->lock = &s->own;
     }
-    s->had_no_run = !holds_run(s->folder);
+    s->had_no_run = !strait_session_holds_run(s->folder);
     STRAIT_TRY(strait_session_check_folder(s->folder, s->spec->resumes));
     s->is_ours = 1;
     return STRAIT_OK;
@@ -206,12 +161,19 @@ static strait_err open_files(struct session *s) {
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
     if (s->spec->resumes && !s->had_no_run) note_changes(s);
-    STRAIT_TRY(path_in(s->folder, copies[0], path));
+    STRAIT_TRY(strait_file_path(path, "%s/" STRAIT_FOLDER_RUN, s->folder));
     STRAIT_TRY(strait_run_save(s->run, path));
-    STRAIT_TRY(copy_tokenizer(s));
-    STRAIT_TRY(path_in(s->folder, metrics_name, path));
+    STRAIT_TRY(strait_session_copy_tokenizer(s->run, s->folder));
+    STRAIT_TRY(strait_file_path(path, "%s/" STRAIT_FOLDER_METRICS, s->folder));
     STRAIT_TRY(strait_metrics_open(path, strait_trainer_step_count(s->trainer), &s->metrics));
     return strait_tensorboard_open(s->run->metrics.tensorboard, &s->board);
+}
+
+static strait_err choose_codec(struct session *s) {
+    const int is_swarm = s->executor.ops != NULL;
+    STRAIT_TRY(strait_session_choose(s->spec, is_swarm, &s->chosen));
+    if (s->chosen != NULL) s->run = s->chosen;
+    return STRAIT_OK;
 }
 
 /* Before memory is taken. The workers of a swarm check theirs, and a host that begins again must
@@ -226,6 +188,7 @@ static strait_err check_resources(const struct session *s) {
 
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
+    STRAIT_TRY(choose_codec(s));
     STRAIT_TRY(check_resources(s));
     STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
     strait_trainer_guard(s->trainer, s->lock);
@@ -241,7 +204,7 @@ static strait_err open_session(struct session *s) {
 
 static void remove_in(const char *folder, const char *name) {
     char path[STRAIT_PATH_MAX];
-    if (path_in(folder, name, path) == STRAIT_OK)
+    if (strait_file_path(path, "%s/%s", folder, name) == STRAIT_OK)
         (void)remove(path); // removes a folder only if it is empty
 }
 
@@ -250,10 +213,12 @@ static void leave_folder(struct session *s) {
     if (s->lock == NULL || !s->had_no_run) return;
     if (strait_folder_lock_check(s->lock) != STRAIT_OK) return; // it is another process's by now
     strait_metrics_close(&s->metrics);
-    for (size_t i = 0; s->is_ours && i < sizeof copies / sizeof *copies; i++)
-        remove_in(s->folder, copies[i]);
-    remove_in(s->folder, checkpoints_name);
-    remove_in(s->folder, metrics_name);
+    if (s->is_ours) {
+        remove_in(s->folder, STRAIT_FOLDER_RUN);
+        remove_in(s->folder, STRAIT_FOLDER_TOKENIZER);
+    }
+    remove_in(s->folder, STRAIT_FOLDER_CHECKPOINTS);
+    remove_in(s->folder, STRAIT_FOLDER_METRICS);
     strait_folder_lock_discard(&s->own);
     if (s->is_new) (void)rmdir(s->folder); // fails if someone put a file into it meanwhile
 }
@@ -263,6 +228,7 @@ static void close_session(struct session *s) {
     strait_metrics_close(&s->metrics);
     strait_tensorboard_close(&s->board);
     strait_trainer_close(&s->trainer);
+    strait_alloc_free(s->chosen);
     strait_folder_lock_release(&s->own);
 }
 

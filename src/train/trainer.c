@@ -9,6 +9,7 @@
 #include "train/executor.h"
 #include "train/freeze_check.h"
 #include "train/memory_plan.h"
+#include "train/outlook/choose.h"
 #include "train/report/correction_monitor.h"
 #include "train/report/residual_monitor.h"
 #include "train/report/step_details.h"
@@ -121,6 +122,10 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
 
 /* The vocabulary comes from the data, so the plan can be made only after the shards are open. */
 static strait_err open_into(struct strait_trainer *t, strait_executor_choice choice) {
+    const strait_choose_params params = choice.ops != NULL ? (strait_choose_params){.is_swarm = 1}
+                                                           : strait_choose_locally(&t->run);
+    strait_choice codec;
+    STRAIT_TRY(strait_choose_codec(&t->run, &params, &codec));
     STRAIT_TRY(strait_loader_open(&t->run, &t->loader));
     STRAIT_TRY(strait_run_plan_init(&t->run, strait_loader_vocab(t->loader), &t->plan));
     STRAIT_TRY(strait_loader_configure(t->loader, &t->plan));

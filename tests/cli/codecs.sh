@@ -127,4 +127,22 @@ for variant in full factored; do
         still-$variant/metrics.jsonl moved-$variant-1e-5/metrics.jsonl >"$OUT" ||
         fail "a small basis update changed the losses of variant $variant by more than 0.01"
 done
+
+# A run that names no codec, over links with a rate, gets one that fits them: on links as slow as these the
+# narrowest. The same by hand has the same bits. Links that change, and a run file that still names none, leave
+# the codec of a run as it is; one that is half or twice as fast is named.
+sed 's/codec: {variant: fp32}, //' run.yaml >unnamed.yaml
+slow="--set stages.count=3 --set link.emulate.rate=50kbit"
+runs train unnamed.yaml --out chosen $slow --set train.steps=3
+says "$ERR" '^codec auto: strait at ratio [0-9]+' '^codec auto: .* tokens/s expected' 'link 0-1 \(50kbit\) is too slow'
+ratio=$(sed -n 's/^ *ratio: //p' chosen/run.yaml)
+runs train unnamed.yaml --out by-hand $slow --set train.steps=3 --set link.codec.name=strait --set link.codec.ratio="$ratio"
+! grep -q '^codec auto' "$ERR" || fail "a codec was chosen although one is named"
+same_metrics chosen by-hand
+same_weights chosen by-hand
+runs train unnamed.yaml --out chosen --resume --set stages.count=3 --set train.steps=4
+! grep -q '^codec auto' "$ERR" || fail "a resumed run chose a codec"
+says "$ERR" 'link 0-1 has no limit instead of the 50kbit .* the next one should take none'
+runs train --resume by-hand --set train.steps=4 --set link.emulate.rate=0
+same_weights chosen by-hand
 wait_all_exited

@@ -1,0 +1,89 @@
+/* choose_record.c - the choice of an earlier session, which a run keeps for good. */
+#include <strait/cluster.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "config/run_auto.h"
+#include "train/outlook/choose.h"
+#include "train/session/session_folder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    SETS = 64,
+    SET_BYTES = STRAIT_OPTION_TEXT_MAX + 64
+};
+
+/* Gives the run every option of link.codec that the record has. */
+static strait_err copy_codec(const strait_run *record, strait_run *run) {
+    static const char section[] = "link.codec.";
+    const strait_options *table = strait_run_options();
+    char(*texts)[SET_BYTES] = NULL;
+    const char *sets[SETS];
+    int n = 0;
+    STRAIT_TRY(strait_alloc(SETS, SET_BYTES, "options of a codec", (void **)&texts));
+    for (int i = 0; i < table->n_rows && n < SETS; i++) {
+        char value[STRAIT_OPTION_TEXT_MAX];
+        const char *key = table->rows[i].key;
+        if (strncmp(key, section, sizeof section - 1) != 0) continue;
+        if (!record->is_given[i] && strcmp(key, "link.codec.name") != 0) continue;
+        strait_options_show(&table->rows[i], record, value);
+        (void)snprintf(texts[n], SET_BYTES, "%s=%s", key, value);
+        sets[n] = texts[n];
+        n++;
+    }
+    const strait_err err = strait_run_change(run, sets, n);
+    run->dropped[0] = '\0';
+    strait_alloc_free(texts);
+    return err;
+}
+
+/* A record of an earlier version that names no codec had none. */
+static strait_err take_record(const char *path, strait_run *record, strait_run *run) {
+    int n = 0;
+    STRAIT_TRY(strait_run_init_file(path, NULL, 0, record));
+    const int was_chosen = record->link.codec.chosen_for[0] != '\0';
+    if (!strait_run_is_auto(run) && !(was_chosen && strait_run_is_unnamed(run))) return STRAIT_OK;
+    if (strait_run_is_auto(record))
+        return strait_run_apply_rung(run, strait_codec_ladder(&n) + 1, "");
+    return copy_codec(record, run);
+}
+
+/* Resuming never chooses again. */
+static strait_err take_recorded(strait_run *run, const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    strait_run *record = NULL;
+    if (!strait_run_is_auto(run) && !strait_run_is_unnamed(run)) return STRAIT_OK;
+    STRAIT_TRY(strait_file_path(path, "%s/run.yaml", folder));
+    if (!strait_session_holds_run(folder) || !strait_file_exists(path)) return STRAIT_OK;
+    STRAIT_TRY(strait_alloc(1, sizeof *record, "run", (void **)&record));
+    const strait_err err = take_record(path, record, run);
+    strait_alloc_free(record);
+    return err;
+}
+
+/* Stages that another command starts, or that are on other ranks, may have machines of their own.
+ */
+strait_choose_params strait_choose_locally(const strait_run *run) {
+    return (strait_choose_params){.shares_device = run->stages.launch[0] == '\0' &&
+                                                   strait_cluster_size() <= 1};
+}
+
+strait_err strait_choose_in(strait_run *run, const char *folder, const strait_choose_params *params,
+                            char out[STRAIT_CHOICE_TEXT]) {
+    strait_choice choice;
+    if (folder != NULL) STRAIT_TRY(take_recorded(run, folder));
+    STRAIT_TRY(strait_choose_codec(run, params, &choice));
+    strait_choice_describe(&choice, out);
+    return STRAIT_OK;
+}
+
+strait_err strait_trainer_choose_codec(struct strait_run *run, const char *folder, char *out,
+                                       size_t capacity) {
+    const strait_choose_params params = strait_choose_locally(run);
+    char text[STRAIT_CHOICE_TEXT];
+    STRAIT_TRY(strait_choose_in(run, folder, &params, text));
+    (void)snprintf(out, capacity, "%s", text);
+    return STRAIT_OK;
+}

@@ -1,0 +1,199 @@
+/* Tests link.codec.name auto: which runs have it, what it chooses, and that the same by hand is the
+ * same run. */
+#include "train/outlook/choose.h"
+
+#include "base/alloc.h"
+#include "check.h"
+#include "config/run_auto.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char text[] = "model: {width: 256, layers: 8, heads: 4, context: 64, vocab: 2048}\n"
+                           "train: {batch_tokens: 4096, optimizer: muon}\n"
+                           "stages: {count: 4, microbatch: 2}\n";
+static const strait_choose_params fast = {.flops_per_s = 2e10};
+
+static strait_run run;
+static strait_choice choice;
+
+/* Loads the run with up to four overrides; the first NULL ends them. */
+static strait_err load(const char *a, const char *b, const char *c, const char *d) {
+    const char *sets[] = {a, b, c, d};
+    int n = 0;
+    while (n < 4 && sets[n] != NULL)
+        n++;
+    return strait_run_init_text("r.yaml", text, sizeof text - 1, sets, n, &run);
+}
+
+static void choose(const strait_choose_params *params) {
+    CHECK_OK(strait_choose_codec(&run, params, &choice));
+}
+
+static void runs_without_rates_or_with_a_codec_do_not_choose(void **state) {
+    (void)state;
+    CHECK_OK(load(NULL, NULL, NULL, NULL));
+    assert_string_equal(run.link.codec.name, "none");
+    CHECK_OK(load("stages.count=1", "link.emulate.rate=1mbit", NULL, NULL));
+    assert_string_equal(run.link.codec.name, "none");
+    CHECK_OK(load("link.emulate.rate=1mbit", "link.codec.variant=fp32", NULL, NULL));
+    assert_string_equal(run.link.codec.name, "none");
+    CHECK_OK(load("link.emulate.rate=1mbit", "link.codec.name=int8", NULL, NULL));
+    assert_string_equal(run.link.codec.name, "int8");
+    CHECK_OK(load("link.emulate.rate=1mbit", NULL, NULL, NULL));
+    CHECK(strait_run_is_auto(&run));
+    CHECK_OK(load("link.emulate.up=0,0,3mbit,0", NULL, NULL, NULL));
+    CHECK(strait_run_is_auto(&run));
+    CHECK_FAILS(load("link.codec.name=auto", "link.codec.keep=8", NULL, NULL), STRAIT_ECONFIG,
+                "link.codec.keep: link.codec.name auto chooses the codec");
+}
+
+static void without_limits_boundaries_are_exact(void **state) {
+    (void)state;
+    CHECK_OK(load("link.codec.name=auto", NULL, NULL, NULL));
+    choose(&fast);
+    assert_string_equal(run.link.codec.name, "none");
+    assert_string_equal(run.link.codec.variant, "fp32");
+    CHECK(!choice.has_limits && run.link.codec.chosen_for[0] == '\0');
+    CHECK_OK(load("link.codec.name=auto", "device.precision=bf16", NULL, NULL));
+    choose(&fast);
+    assert_string_equal(run.link.codec.variant, "");
+}
+
+/* Every code is chosen at some rate, and a slower link never gets a wider one. */
+static void slower_links_never_get_wider_codes(void **state) {
+    (void)state;
+    double last = INFINITY, narrowest = 0.0;
+    int n_codes = 0;
+    for (double bps = 1e9; bps > 2e4; bps /= 1.3) {
+        char rate[64];
+        (void)snprintf(rate, sizeof rate, "link.emulate.rate=%.0fbit", bps);
+        CHECK_OK(load(rate, "link.emulate.delay=25ms", NULL, NULL));
+        choose(&fast);
+        CHECK(choice.bytes_per_token <= last);
+        CHECK(choice.is_too_slow || choice.seconds <= 1.03 * choice.infinite_s);
+        CHECK(choice.bytes_per_token == 1024.0 ? choice.decided_by[0] == '\0'
+                                               : strncmp(choice.decided_by, "link ", 5) == 0);
+        n_codes += choice.bytes_per_token < last;
+        last = choice.bytes_per_token;
+        narrowest = choice.rung.ratio;
+    }
+    CHECK(n_codes == 8);
+    CHECK_NEAR(narrowest, 256, 0);
+    CHECK(choice.is_too_slow);
+    CHECK(isnan(choice.price.percent) && choice.excludes_exports);
+}
+
+/* A home that is slow decides, wherever it is. */
+static void slowest_home_decides(void **state) {
+    (void)state;
+    CHECK_OK(load("link.emulate.up=1gbit,1gbit,700kbit,1gbit", NULL, NULL, NULL));
+    choose(&fast);
+    assert_string_equal(choice.decided_by, "the uplink of stage 2 (700kbit)");
+    CHECK(choice.rung.is_learned);
+    assert_string_equal(run.link.codec.chosen_for, "1gbit,700kbit,700kbit");
+}
+
+/* Ids and copies of snapshots take their share of a swarm's links. */
+static void swarm_plans_other_traffic(void **state) {
+    (void)state;
+    strait_choose_params swarm = fast;
+    swarm.is_swarm = 1;
+    CHECK_OK(load("link.emulate.rate=1mbit", "link.codec.ratio=32", NULL, NULL));
+    choose(&fast);
+    const double alone = choice.seconds, alone_free = choice.infinite_s;
+    CHECK_OK(load("link.emulate.rate=1mbit", "link.codec.ratio=32", NULL, NULL));
+    choose(&swarm);
+    CHECK(choice.seconds > alone);
+    CHECK_NEAR(choice.infinite_s, alone_free, 1e-9);
+}
+
+static void ratio_limits_the_compression(void **state) {
+    (void)state;
+    CHECK_OK(load("link.emulate.rate=50kbit", "link.codec.ratio=100", NULL, NULL));
+    choose(&fast);
+    CHECK_NEAR(run.link.codec.ratio, 100, 0);
+    CHECK(choice.is_too_slow);
+    CHECK_OK(load("link.emulate.rate=50kbit", "link.codec.bytes_per_token=8", NULL, NULL));
+    choose(&fast);
+    CHECK_NEAR(run.link.codec.ratio, 64, 0);
+    CHECK_NEAR(run.link.codec.bytes_per_token, 0, 0);
+    CHECK_OK(load("link.emulate.rate=50kbit", "link.codec.ratio=3", NULL, NULL));
+    choose(&fast);
+    CHECK(!choice.rung.is_learned && choice.bytes_per_token >= 2.0 * 256 / 3);
+}
+
+/* Trained weights stay those of their model. */
+static void trained_weights_get_no_learned_code(void **state) {
+    (void)state;
+    CHECK_OK(load("link.emulate.rate=50kbit", "train.init_from=/nowhere", NULL, NULL));
+    choose(&fast);
+    assert_string_equal(run.link.codec.name, "int4");
+    CHECK(choice.is_too_slow && !choice.excludes_exports);
+}
+
+/* Apart from the rates that the choice records, the run is the one that names the code. */
+static void choice_equals_the_same_by_hand(void **state) {
+    (void)state;
+    char *chosen = NULL, *named = NULL;
+    size_t n_chosen = 0, n_named = 0;
+    CHECK_OK(load("link.emulate.rate=600kbit", NULL, NULL, NULL));
+    choose(&fast);
+    CHECK(choice.rung.is_learned);
+    CHECK_OK(strait_run_set(&run, "link.codec.chosen_for", ""));
+    CHECK_OK(strait_run_render(&run, &chosen, &n_chosen));
+    char ratio[64];
+    (void)snprintf(ratio, sizeof ratio, "link.codec.ratio=%g", choice.rung.ratio);
+    CHECK_OK(load("link.emulate.rate=600kbit", "link.codec.name=strait", ratio,
+                  "link.codec.chosen_for="));
+    CHECK_OK(strait_run_render(&run, &named, &n_named));
+    assert_string_equal(chosen, named);
+    strait_alloc_free(chosen);
+    strait_alloc_free(named);
+}
+
+static void misjudged_links_are_named_once_they_differ_by_two(void **state) {
+    (void)state;
+    char out[STRAIT_CHOICE_TEXT];
+    CHECK_OK(load("link.emulate.rate=1mbit", NULL, NULL, NULL));
+    choose(&fast);
+    CHECK_OK(strait_run_set(&run, "link.emulate.rate", "510kbit"));
+    CHECK_OK(strait_choose_check(&run, &fast, out));
+    assert_string_equal(out, "");
+    CHECK_OK(strait_run_set(&run, "link.emulate.rate", "500kbit"));
+    CHECK_OK(strait_choose_check(&run, &fast, out));
+    CHECK(strstr(out, "link 0-1 has 500kbit instead of the 1mbit") == out);
+    CHECK(strstr(out, "strait at ratio ") != NULL);
+    CHECK_OK(strait_run_set(&run, "link.emulate.rate", "2gbit"));
+    CHECK_OK(strait_choose_check(&run, &fast, out));
+    CHECK(strstr(out, "the next one should take none (fp32)") != NULL);
+}
+
+static void measures_this_machine(void **state) {
+    (void)state;
+    const strait_choose_params here = {.shares_device = 1};
+    char out[STRAIT_CHOICE_TEXT];
+    CHECK_OK(load("link.emulate.rate=300kbit", "model.width=64", "model.context=16",
+                  "train.batch_tokens=256"));
+    choose(&here);
+    CHECK(choice.n_sharing == 4 && choice.seconds > 0.0 && choice.tokens_per_s > 0.0);
+    CHECK(run.device.threads == 0); // measured with a share of the cores, trained as the user says
+    strait_choice_describe(&choice, out);
+    CHECK(strstr(out, "shared by 4 stages") != NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_without_rates_or_with_a_codec_do_not_choose),
+        cmocka_unit_test(without_limits_boundaries_are_exact),
+        cmocka_unit_test(slower_links_never_get_wider_codes),
+        cmocka_unit_test(slowest_home_decides),
+        cmocka_unit_test(swarm_plans_other_traffic),
+        cmocka_unit_test(ratio_limits_the_compression),
+        cmocka_unit_test(trained_weights_get_no_learned_code),
+        cmocka_unit_test(choice_equals_the_same_by_hand),
+        cmocka_unit_test(misjudged_links_are_named_once_they_differ_by_two),
+        cmocka_unit_test(measures_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
