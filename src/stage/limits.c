@@ -21,13 +21,6 @@ enum {
 static const double device_share = 0.8;  // of a device's free memory that slots may use
 static const double max_slowdown = 0.02; // against unlimited slots
 
-/* The pipeline of a run as the planner models it. */
-struct pipeline {
-    strait_pipe_stage stages[STRAIT_RUN_STAGES];
-    strait_pipe_link links[STRAIT_RUN_STAGES];
-    strait_pipe pipe;
-};
-
 /* Seconds per crossing: each boundary of a stage packs one and unpacks another per microbatch. */
 static double codec_per_crossing(const strait_run_plan *plan, const strait_step_times *times,
                                  int stage) {
@@ -73,9 +66,9 @@ static double message_interval(const strait_run_plan *plan, const strait_step_ti
     return pace;
 }
 
-/* Describes the run to the planner; `times` are of `n` microbatches, the bytes are of one. */
-static void build_pipeline(const strait_run_plan *plan, const strait_step_times *times, double n,
-                           double forward_bytes, double backward_bytes, struct pipeline *out) {
+void strait_limits_pipeline(const strait_run_plan *plan, const strait_step_times *times, double n,
+                            double forward_bytes, double backward_bytes,
+                            struct strait_limits_pipeline *out) {
     for (int i = 0; i < plan->n_stages; i++)
         out->stages[i] = (strait_pipe_stage){.forward_s = times[i].forward / n,
                                              .input_s = times[i].input / n,
@@ -175,12 +168,13 @@ static strait_err fit_members(const strait_run_plan *plan, const strait_pipe *pi
 strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
                                  const strait_step_times *times, const double *delays,
                                  const uint64_t *spare, int *windows, double *tokens_per_s) {
-    struct pipeline pipeline;
+    struct strait_limits_pipeline pipeline;
     strait_simulate_result result;
     int caps[STRAIT_RUN_STAGES] = {0}, joined[STRAIT_RUN_STAGES];
     STRAIT_TRY(find_window_caps(plan, spare, caps));
-    build_pipeline(plan, times, 1.0, (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
-                   (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);
+    strait_limits_pipeline(
+        plan, times, 1.0, (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
+        (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);
     for (int i = 0; i + 1 < plan->n_stages; i++)
         /* Delays are measured as the shortest round trip, which shows no jitter or loss: replace
          * only the constant part. */
@@ -241,7 +235,7 @@ strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wante
 
 /* A validation has forward passes only and no window limits them, so queues grow in proportion to
  * the number of microbatches: simulate some and scale up. */
-static strait_err simulate_validation(struct pipeline *pipeline, int64_t n_valid,
+static strait_err simulate_validation(struct strait_limits_pipeline *pipeline, int64_t n_valid,
                                       strait_simulate_stage *peak) {
     const int n = n_valid < MAX_VALID ? (int)n_valid : MAX_VALID;
     int windows[STRAIT_RUN_STAGES];
@@ -292,7 +286,7 @@ static size_t waiting_bytes(const strait_run_plan *plan, int stage,
 strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *plan,
                                   const int *windows, const strait_step_times *times,
                                   int64_t n_valid, size_t *out) {
-    struct pipeline pipeline;
+    struct strait_limits_pipeline pipeline;
     strait_step_times assumed[STRAIT_RUN_STAGES];
     strait_simulate_stage steps[STRAIT_RUN_STAGES], valid[STRAIT_RUN_STAGES] = {0};
     strait_simulate_result result;
@@ -305,9 +299,10 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
     }
     if (n == 1) return STRAIT_OK;
     assume_times(plan, assumed);
-    build_pipeline(plan, times != NULL ? times : assumed, 1.0,
-                   (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
-                   (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD), &pipeline);
+    strait_limits_pipeline(plan, times != NULL ? times : assumed, 1.0,
+                           (double)strait_codec_wire_bytes(&plan->codec, STRAIT_FORWARD),
+                           (double)strait_codec_wire_bytes(&plan->codec, STRAIT_BACKWARD),
+                           &pipeline);
     int joined[STRAIT_RUN_STAGES];
     const strait_simulate_params params = {
         .kind = plan->schedule,
@@ -327,13 +322,14 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
 void strait_limits_explain(const strait_run_plan *plan, const strait_step_measure *m,
                            strait_simulate_span *spans, int capacity, strait_step_limit *out) {
     const double n = (double)plan->n_microbatches;
-    struct pipeline pipeline;
+    struct strait_limits_pipeline pipeline;
     strait_limit limit;
     strait_simulate_result result;
     int joined[STRAIT_RUN_STAGES];
     double longest = 0.0;
     *out = (strait_step_limit){.name = "unknown", .where = -1};
-    build_pipeline(plan, m->times, n, m->forward_bytes / n, m->backward_bytes / n, &pipeline);
+    strait_limits_pipeline(plan, m->times, n, m->forward_bytes / n, m->backward_bytes / n,
+                           &pipeline);
     const strait_simulate_params params = {
         .kind = plan->schedule,
         .windows = strait_limits_join_windows(plan, m->windows, joined),
@@ -375,10 +371,10 @@ double strait_limits_metered(const strait_run_plan *plan, const int *windows,
                              const strait_step_times *times, double forward_bytes,
                              double backward_bytes) {
     const double n = (double)plan->n_microbatches;
-    struct pipeline pipeline;
+    struct strait_limits_pipeline pipeline;
     strait_simulate_result result;
     if (plan->meter_bps == 0.0) return 0.0;
-    build_pipeline(plan, times, n, forward_bytes / n, backward_bytes / n, &pipeline);
+    strait_limits_pipeline(plan, times, n, forward_bytes / n, backward_bytes / n, &pipeline);
     strait_limits_apply_meter(plan, &pipeline.pipe, pipeline.links);
     int joined[STRAIT_RUN_STAGES];
     const strait_simulate_params params = {

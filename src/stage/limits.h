@@ -17,6 +17,18 @@
 double strait_limits_delay(const strait_run_plan *plan, double forward_bytes, double backward_bytes,
                            double pace_s);
 
+/* A run as the planner models it. `pipe` points into the others. */
+struct strait_limits_pipeline {
+    strait_pipe_stage stages[STRAIT_RUN_STAGES];
+    strait_pipe_link links[STRAIT_RUN_STAGES];
+    strait_pipe pipe;
+};
+
+/* Describes a run to the planner; `times` are of `n` microbatches, the bytes are of one. */
+void strait_limits_pipeline(const strait_run_plan *plan, const strait_step_times *times, double n,
+                            double forward_bytes, double backward_bytes,
+                            struct strait_limits_pipeline *out);
+
 /* Chooses the window (slots) of each stage, and returns the tokens per second that a simulation
  * expects of them. `wanted` > 0 sets every window instead. `times` are of one microbatch; `delays`
  * are the measured one-way delays (0: not measured, use the run file). `spare` has the free bytes

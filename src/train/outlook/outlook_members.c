@@ -93,40 +93,42 @@ strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_
     return STRAIT_OK;
 }
 
-/* The plan with one more replica of a stage, at a home like that of the first. Returns 0 where the
- * stage cannot have one. */
-static int add_replica(const strait_run_plan *plan, int stage, strait_run_plan *out) {
-    const int first = strait_run_plan_member(plan, stage, 0);
+int strait_outlook_members_add(const strait_run_plan *plan, int stage, double speed,
+                               strait_pipe_stage *stages, strait_run_plan *out) {
+    const int first = strait_run_plan_member(plan, stage, 0), n = plan->replicas[stage];
     const size_t behind = (size_t)(plan->n_members - first) * sizeof *plan->up_bps;
-    *out = *plan;
-    if (plan->n_members == STRAIT_RUN_MEMBERS || plan->replicas[stage] == STRAIT_RUN_REPLICAS ||
-        plan->replicas[stage] == plan->groups.n_groups)
+    if (out != plan) *out = *plan;
+    if (plan->n_members == STRAIT_RUN_MEMBERS || n == STRAIT_RUN_REPLICAS ||
+        n == plan->groups.n_groups)
         return 0;
-    memcpy(out->up_bps + first + 1, plan->up_bps + first, behind);
-    memcpy(out->down_bps + first + 1, plan->down_bps + first, behind);
+    memmove(out->up_bps + first + 1, out->up_bps + first, behind);
+    memmove(out->down_bps + first + 1, out->down_bps + first, behind);
     out->replicas[stage]++;
     out->n_members++;
-    out->groups = strait_groups_make(plan->groups.n_microbatches, plan->groups.n_groups,
+    out->groups = strait_groups_make(out->groups.n_microbatches, out->groups.n_groups,
                                      strait_run_plan_replicas_max(out));
+    const double share = n / (n + speed);
+    stages[stage].forward_s *= share;
+    stages[stage].input_s *= share;
+    stages[stage].weights_s *= share;
     return 1;
 }
 
-static strait_err seconds_with(const strait_outlook_view *view, int stage, double *out) {
+strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage, double speed,
+                                       double *seconds) {
     strait_run_plan plan;
     strait_limits_members members;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe pipe = *view->pipe;
-    if (!add_replica(view->plan, stage, &plan)) return STRAIT_OK;
+    *seconds = INFINITY;
     memcpy(stages, pipe.stages, (size_t)pipe.n_stages * sizeof *stages);
-    const double share = (double)view->plan->replicas[stage] / plan.replicas[stage];
-    stages[stage].forward_s *= share;
-    stages[stage].input_s *= share;
-    stages[stage].weights_s *= share;
+    if (!strait_outlook_members_add(view->plan, stage, speed, stages, &plan)) return STRAIT_OK;
     pipe.stages = stages;
-    const strait_outlook_view wider = {&plan, &pipe, view->n_values, view->windows};
+    const strait_outlook_view wider = {&plan, &pipe, view->n_values, view->windows, 0};
     describe(&wider, &members);
-    STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
-    return simulate(&members, NULL, out);
+    if (!view->keeps_windows)
+        STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
+    return simulate(&members, NULL, seconds);
 }
 
 /* A stage that is not among the busiest gains nothing by another replica. */
@@ -142,9 +144,9 @@ strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_o
     for (int i = 0; i < plan->n_members; i++)
         most = fmax(most, load_of(&now.use[i]));
     for (int i = 0; i < plan->n_stages; i++) {
-        double seconds = INFINITY;
+        double seconds;
         if (load_of(&now.use[strait_run_plan_member(plan, i, 0)]) < 0.7 * most) continue;
-        STRAIT_TRY(seconds_with(view, i, &seconds));
+        STRAIT_TRY(strait_outlook_members_with(view, i, 1.0, &seconds));
         if (seconds >= best) continue;
         best = seconds;
         *out = (strait_outlook_more){.stage = i, .gain = now.seconds / seconds};

@@ -1,5 +1,7 @@
 /* outlook_members.h - the outlook of replicas and homes: the speed of a run whose stages
- * have several members, what limits it, and what one more machine would bring. */
+ * have several members, what limits it, and what one more machine would bring. `strait plan` prints
+ * it for times that were measured before the run; the coordinator of a swarm places newcomers by
+ * it, with times that workers report. Pure functions. */
 #pragma once
 
 #include "stage/limits.h"
@@ -10,6 +12,7 @@ typedef struct strait_outlook_view {
     const strait_pipe *pipe; // stages as fast as all of their replicas together
     const int64_t *n_values; // gradients of each stage
     int *windows;            // of each replica of a stage
+    int keeps_windows;       // they stay as they are when a replica comes; else they are widened
 } strait_outlook_view;
 
 typedef struct strait_outlook_members {
@@ -34,6 +37,17 @@ strait_err strait_outlook_members_predict(const strait_outlook_view *view,
 /* What limits the step, by simulating it without each cost. `where` is a stage for compute and for
  * serialisation. */
 strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out);
+
+/* Adds a replica to a stage of a plan, at a home like that of the first, and writes the result to
+ * *out, which may be the plan itself. `stages` are those of its pipe and become as fast as the
+ * replicas are then together, of which the new one is `speed` times as fast as the mean of the
+ * others. Returns 0, with the plan copied, where the stage can have no other. */
+int strait_outlook_members_add(const strait_run_plan *plan, int stage, double speed,
+                               strait_pipe_stage *stages, strait_run_plan *out);
+
+/* Seconds of a step with such a replica; INFINITY where there can be none. */
+strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage, double speed,
+                                       double *seconds);
 
 /* What one more machine like the first of a stage would bring, as a replica of the stage for which
  * that is most. */

@@ -1,0 +1,116 @@
+/* What one more replica of a stage would bring, and where newcomers should go. */
+#include "train/outlook/outlook_members.h"
+
+#include "../config/run_plan_rig.h"
+
+enum {
+    STAGES = 2
+};
+
+static struct strait_limits_pipeline pipeline;
+static int windows[STAGES];
+static int64_t n_values[STAGES];
+
+/* Two stages of 32 microbatches; `times` are of one, in seconds. Each message is 1 s on a wire of
+ * 8 kb/s, and gradients are half as long. */
+static strait_outlook_view look(const double *times) {
+    strait_step_times each[STAGES] = {{0}};
+    CHECK_OK(make("stages.count=2", "stages.microbatch=1", "stages.groups=32"));
+    for (int i = 0; i < STAGES; i++) {
+        each[i].forward = each[i].input = each[i].weights = times[i] / 3.0;
+        windows[i] = 32;
+        n_values[i] = 1;
+    }
+    strait_limits_pipeline(&plan, each, 1.0, 1000.0, 500.0, &pipeline);
+    return (strait_outlook_view){&plan, &pipeline.pipe, n_values, windows, 1};
+}
+
+static void set_homes(double up_bps, double down_bps) {
+    for (int i = 0; i < plan.n_members; i++) {
+        plan.up_bps[i] = up_bps;
+        plan.down_bps[i] = down_bps;
+    }
+}
+
+/* Places a newcomer where it brings most, and returns the stage. */
+static int grow(const strait_outlook_view *view, double *gain) {
+    strait_outlook_more more;
+    CHECK_OK(strait_outlook_members_more(view, &more));
+    *gain = more.gain;
+    assert_true(strait_outlook_members_add(&plan, more.stage, 1.0, pipeline.stages, &plan));
+    return more.stage;
+}
+
+/* Stage 0 sends activations at 12 units and stage 1 receives them at 15: 1+1, 2+1, 2+2, 3+2 and 3+3
+ * replicas carry 12, 15, 24, 30 and 36. */
+static void newcomers_go_where_the_wire_is_full(void **state) {
+    (void)state;
+    static const int stages[] = {0, 1, 0, 1};
+    const double times[STAGES] = {1e-3, 1e-3};
+    const strait_outlook_view view = look(times);
+    set_homes(12e3, 15e3);
+    for (int i = 0; i < 4; i++) {
+        double gain;
+        assert_int_equal(grow(&view, &gain), stages[i]);
+        assert_true(gain > 1.08); // the groups are not shared evenly by three
+    }
+    assert_int_equal(plan.n_members, 6);
+    CHECK_NEAR(plan.up_bps[5], 12e3, 0.0);
+}
+
+/* Where sender and receiver are alike, one alone brings nothing and two bring twice the speed. */
+static void a_third_equal_home_brings_nothing(void **state) {
+    (void)state;
+    const double times[STAGES] = {1e-3, 1e-3};
+    const strait_outlook_view view = look(times);
+    double now, seconds[STAGES];
+    strait_outlook_members step;
+    set_homes(12e3, 12e3);
+    CHECK_OK(strait_outlook_members_predict(&view, &step));
+    now = step.seconds;
+    for (int i = 0; i < STAGES; i++) {
+        CHECK_OK(strait_outlook_members_with(&view, i, 1.0, &seconds[i]));
+        CHECK_NEAR(now / seconds[i], 1.0, 0.05);
+    }
+    assert_true(strait_outlook_members_add(&plan, 0, 1.0, pipeline.stages, &plan));
+    CHECK_OK(strait_outlook_members_with(&view, 1, 1.0, &seconds[1]));
+    CHECK_NEAR(now / seconds[1], 2.0, 0.15);
+}
+
+/* Without wires that limit it, a run is as slow as the stage that computes longest; a newcomer that
+ * is faster than the others brings more. */
+static void newcomers_go_where_computing_takes_longest(void **state) {
+    (void)state;
+    const double times[STAGES] = {1.0, 2.5};
+    const strait_outlook_view view = look(times);
+    double seconds, faster, gain;
+    CHECK_OK(strait_outlook_members_with(&view, 1, 1.0, &seconds));
+    CHECK_OK(strait_outlook_members_with(&view, 1, 2.0, &faster));
+    assert_true(faster < 0.9 * seconds);
+    assert_int_equal(grow(&view, &gain), 1);
+    CHECK_NEAR(gain, 2.0, 0.1);
+    assert_int_equal(grow(&view, &gain), 1);
+    assert_int_equal(grow(&view, &gain), 0);
+}
+
+static void a_stage_has_no_more_replicas_than_groups(void **state) {
+    (void)state;
+    const double times[STAGES] = {1.0, 1.0};
+    strait_outlook_view view = look(times);
+    double seconds = 0.0;
+    plan.groups = strait_groups_make(32, 1, 1);
+    assert_false(strait_outlook_members_add(&plan, 0, 1.0, pipeline.stages, &plan));
+    assert_int_equal(plan.n_members, STAGES);
+    CHECK_OK(strait_outlook_members_with(&view, 0, 1.0, &seconds));
+    assert_true(seconds > 1e300);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(newcomers_go_where_the_wire_is_full),
+        cmocka_unit_test(a_third_equal_home_brings_nothing),
+        cmocka_unit_test(newcomers_go_where_computing_takes_longest),
+        cmocka_unit_test(a_stage_has_no_more_replicas_than_groups),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
