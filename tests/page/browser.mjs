@@ -61,6 +61,10 @@ try {
             await until("the worker", 120, () => page.run(`document.getElementById("workers").textContent.includes(${JSON.stringify(name)})`));
             check(await page.run(`document.querySelectorAll("script").length`) === 1, "a name became a script");
         }
+        if (names.length > 0) { // a swarm with a replica more than stages
+            await until("the replicas", 120, () => page.run(`[...document.querySelectorAll(".stage.many")].some(s => s.textContent.includes("2 replicas"))`));
+            await until("what one more brings", 120, () => page.run(`/one more, as a replica of stage [01]: [0-9.]+ times the speed/.test(document.getElementById("swarm").textContent)`));
+        }
         check(page.faults.length === 0, page.faults.join("\n"));
     }
     console.log(`Chromium: steps are on the page after ${median(delays).toFixed(2)} s, at most ${Math.max(...delays).toFixed(2)} s`);

@@ -31,13 +31,14 @@ static struct strait_pipeline *pipeline_of(struct strait_executor *executor) {
     return ((struct swarm *)executor->state)->pipeline;
 }
 
-/* Keeps what the last step cost, for rebalancing and for the snapshot interval. */
-static void note_times(struct strait_executor *executor, double began) {
+/* Keeps what the last step cost, for rebalancing, placing and for the snapshot interval. */
+static void note_times(struct strait_executor *executor, double began,
+                       const strait_executor_report *report) {
     struct host *h = host_of(executor);
     h->pace.step_s = strait_clock_seconds() - began;
     for (int i = 0; i < executor->plan.n_stages; i++)
         h->pace.busy_s[i] = strait_pipeline_busy_seconds(pipeline_of(executor), i);
-    strait_host_note_speeds(h);
+    strait_host_note_speeds(h, report);
 }
 
 /* Notes how long the copies of the latest snapshot took: until a neighbour reported to have them.
@@ -169,10 +170,11 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
     while (err == STRAIT_EAGAIN) {
         STRAIT_TRY(strait_host_replay_to(executor, step));
         strait_host_rebalance(h, step);
-        strait_host_recruit(h, step);
+        STRAIT_TRY(strait_host_tell_outlook(h, step));
+        STRAIT_TRY(strait_host_recruit(h, step));
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
-        if (err == STRAIT_OK) note_times(executor, began);
+        if (err == STRAIT_OK) note_times(executor, began, out);
         if (err == STRAIT_OK) err = verify(executor, step, 0);
     }
     if (err == STRAIT_OK)

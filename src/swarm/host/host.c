@@ -120,6 +120,7 @@ strait_host_status strait_host_status_now(struct host *h) {
     }
     const strait_audits *audits = h->audits != NULL ? &h->audits->machine : NULL;
     return (strait_host_status){.has_audits = audits != NULL,
+                                .more = h->pace.more,
                                 .n_approved = audits != NULL ? audits->n_approved : 0,
                                 .n_convicted = audits != NULL ? audits->n_convicted : 0,
                                 .n_dropped = audits != NULL ? audits->n_dropped : 0,
@@ -307,8 +308,7 @@ static strait_err prepare(struct host *h, int *is_finished) {
     STRAIT_TRY(strait_loader_open(&h->run, &loader));
     strait_err err = strait_run_plan_init(&h->run, strait_loader_vocab(loader), &plan);
     if (err == STRAIT_OK) err = strait_run_plan_check_swarm(&plan);
-    if (err == STRAIT_OK && h->run.stages.speeds.n > 0)
-        err = STRAIT_FAIL(STRAIT_ECONFIG, "stages.speeds: a swarm measures how fast workers are");
+    if (err == STRAIT_OK) err = strait_host_check_replicas(h, &plan);
     if (err == STRAIT_OK) strait_host_plan_replicas(h, &plan);
     if (err == STRAIT_OK) err = strait_loader_configure(loader, &plan);
     if (err == STRAIT_OK) err = strait_host_check_validation(loader, &plan);

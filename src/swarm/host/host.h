@@ -8,6 +8,7 @@
 
 #include "swarm/coordinator/coordinator.h"
 #include "swarm/invite.h"
+#include "train/outlook/outlook_members.h"
 #include "train/session.h"
 
 /* The state of a swarm at one moment. */
@@ -21,6 +22,7 @@ typedef struct strait_host_status {
      * not be told; all 0 where nothing is audited. */
     int64_t n_approved, n_convicted, n_dropped;
     int has_audits;
+    strait_outlook_more more; // what one more worker would bring; gain 0: unknown
 } strait_host_status;
 
 /* All may be NULL. Called from the host's thread. */

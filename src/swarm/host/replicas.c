@@ -1,23 +1,16 @@
-/* replicas.c - spares that become further replicas of stages, and how replicas share the work.
- *
- * A step takes as long as its slowest stage. A newcomer becomes a replica of that stage before the
- * next step; where all are about as slow, of the one with the fewest replicas, so that newcomers
- * complete another pipeline. Results do not depend on it: groups of microbatches are summed in one
- * order, whoever computes them (docs/replicas.md). */
+/* replicas.c - how the replicas of a stage reach each other and share the work. Results do not
+ * depend on who takes part nor on the shares: groups of microbatches are summed in one order,
+ * whoever computes them (docs/replicas.md). */
 #include "swarm/host/replicas.h"
 
-#include "base/clock.h"
 #include "train/pipeline.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    RECRUIT_MS = 1000, // after a generation is ready, before the next newcomers interrupt it
-    SPEED_SHARE = 4    // how much a new measurement of a worker's speed counts: one part of so many
+    SPEED_SHARE = 4 // how much a new measurement counts: one part of so many
 };
-
-static const double same_load = 1.1; // loads within this factor count as equal
 
 /* ---- how many there may be ---- */
 
@@ -35,6 +28,18 @@ static int choose_limit(const struct host *h, const strait_run_plan *plan) {
     return limit;
 }
 
+strait_err strait_host_check_replicas(const struct host *h, const strait_run_plan *plan) {
+    if (h->run.stages.speeds.n > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "stages.speeds: a swarm measures how fast workers are");
+    if (h->spec->audit_share > 0.0 && plan->n_members > plan->n_stages)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "stages.replicas: audits (--audit-share, also by --public) recompute the "
+            "work of one worker per stage; set stages.replicas to 1, or "
+            "--audit-share 0");
+    return STRAIT_OK;
+}
+
 void strait_host_plan_replicas(struct host *h, strait_run_plan *plan) {
     const int limit = choose_limit(h, plan);
     int replicas[STRAIT_RUN_STAGES];
@@ -46,7 +51,7 @@ void strait_host_plan_replicas(struct host *h, strait_run_plan *plan) {
 }
 
 /* The run file may give a stage fewer than the others. */
-static int limit_of(const struct host *h, int stage) {
+int strait_host_replicas_limit(const struct host *h, int stage) {
     const strait_option_ints *wanted = &h->run.stages.replicas;
     const int limit = h->coordinator.config.replicas_limit;
     const int given = wanted->n > 1 ? (int)wanted->items[stage] : limit;
@@ -113,32 +118,73 @@ void strait_host_describe_neighbours(struct host *h, int stage, int replica, str
 
 /* ---- shares ---- */
 
+double strait_host_relative_speed(const struct host *h, int worker, int stage) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const double own = c->workers[worker].report.flops;
+    const double owner = c->workers[c->owner[stage]].report.flops;
+    return own > 0.0 && owner > 0.0 ? fmin(fmax(own / owner, 0.1), 10.0) : 1.0;
+}
+
+/* Shares the groups out by the times of a microbatch. A worker that has computed none yet counts as
+ * its reported speed says, beside the owner. */
+static void share(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const strait_run_plan *plan = &h->executor->plan;
+    strait_step_times times[STRAIT_RUN_MEMBERS] = {{0}};
+    for (int i = 0; i < plan->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan, i, &stage, &replica);
+        const int worker = strait_coordinator_replica(c, stage, replica);
+        times[i].forward = h->pace.batch_s[worker];
+        if (times[i].forward <= 0.0)
+            times[i].forward = h->pace.batch_s[c->owner[stage]] /
+                               strait_host_relative_speed(h, worker, stage);
+    }
+    strait_pipeline_share(h->pipeline, times);
+}
+
 void strait_host_adopt_replicas(struct host *h) {
     const struct strait_coordinator *c = &h->coordinator;
     strait_run_plan *plan = &h->executor->plan;
-    strait_step_times times[STRAIT_RUN_MEMBERS] = {{0}};
     int replicas[STRAIT_RUN_STAGES];
     for (int i = 0; i < plan->n_stages; i++)
         replicas[i] = strait_coordinator_n_replicas(c, i);
     strait_run_plan_set_replicas(plan, replicas);
     h->work.channel.n_members = plan->n_members;
     h->pace.n_steps = 0;
-    for (int i = 0; i < plan->n_members; i++) {
-        int stage, replica;
-        strait_run_plan_locate(plan, i, &stage, &replica);
-        times[i].forward = h->pace.batch_s[strait_coordinator_replica(c, stage, replica)];
+    h->pace.more = (strait_outlook_more){.stage = -1};
+    if (h->pipeline != NULL) share(h);
+}
+
+static double follow(double known, double found, int64_t n) {
+    return known + (found - known) / (double)(n < SPEED_SHARE ? n : SPEED_SHARE);
+}
+
+/* What a replica of each stage did in a step, on average over the steps of this generation. */
+static void note_stages(struct host_pace *pace, int n_stages,
+                        const strait_executor_report *report) {
+    const int64_t n = ++pace->n_steps;
+    pace->forward_bytes = follow(pace->forward_bytes, report->forward_bytes, n);
+    pace->backward_bytes = follow(pace->backward_bytes, report->backward_bytes, n);
+    for (int i = 0; i < n_stages; i++) {
+        const strait_step_times *found = &report->times[i];
+        strait_step_times *t = &pace->times[i];
+        *t = (strait_step_times){.forward = follow(t->forward, found->forward, n),
+                                 .input = follow(t->input, found->input, n),
+                                 .weights = follow(t->weights, found->weights, n),
+                                 .codec = follow(t->codec, found->codec, n),
+                                 .wait = follow(t->wait, found->wait, n),
+                                 .wall = follow(t->wall, found->wall, n)};
     }
-    if (h->pipeline != NULL) strait_pipeline_share(h->pipeline, times);
 }
 
 /* Shares follow the times that workers report: a false one makes a step longer and changes no
- * result. */
-void strait_host_note_speeds(struct host *h) {
+ * result. They are chosen again after 2, 4, 8, ... steps of a generation, since what a newcomer
+ * reported of itself is no measurement. */
+void strait_host_note_speeds(struct host *h, const strait_executor_report *report) {
     struct strait_coordinator *c = &h->coordinator;
     const strait_run_plan *plan = &h->executor->plan;
-    h->pace.n_steps++;
-    for (int i = 0; i < plan->n_stages; i++)
-        h->pace.load_s[i] = 0.0;
+    note_stages(&h->pace, plan->n_stages, report);
     for (int i = 0; i < plan->n_members; i++) {
         int stage, replica;
         strait_run_plan_locate(plan, i, &stage, &replica);
@@ -149,81 +195,6 @@ void strait_host_note_speeds(struct host *h) {
         double *known = &h->pace.batch_s[slot];
         if (slot >= 0) c->workers[slot].tokens += n * plan->microbatch * plan->shape.context;
         *known = *known > 0.0 ? *known + (batch_s - *known) / SPEED_SHARE : batch_s;
-        h->pace.load_s[stage] += fmax(t->wall - t->wait, 0.0) / plan->replicas[stage];
     }
-}
-
-/* ---- newcomers ---- */
-
-/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
- * without a relay: where it listens is known only when it has a stage. */
-static int can_reach(struct host *h, int spare, int stage) {
-    const struct strait_coordinator *c = &h->coordinator;
-    if (c->workers[spare].report.is_reachable) return 1;
-    for (int i = stage - 1; i <= stage + 1; i++) {
-        if (i < 0 || i >= c->config.n_stages) continue;
-        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++)
-            if (!strait_host_can_dial(
-                    strait_host_connection(h, spare),
-                    strait_host_connection(h, strait_coordinator_replica(c, i, k))))
-                return 0;
-    }
-    return 1;
-}
-
-/* Replicas must compute the same bits: on CPUs with the same kernels, on GPUs of one model. */
-static int computes_alike(const struct host *h, int spare, int stage) {
-    const struct strait_coordinator *c = &h->coordinator;
-    const char *own = c->workers[c->owner[stage]].report.device;
-    char kernels[2][STRAIT_REPLAY_KERNELS];
-    strait_replay_kernels(c->workers[spare].report.device, kernels[0]);
-    strait_replay_kernels(own, kernels[1]);
-    if (kernels[1][0] == '\0') return strcmp(c->workers[spare].report.device, own) == 0;
-    return strcmp(kernels[0], kernels[1]) == 0;
-}
-
-/* Returns the stage that a spare helps most; -1: none. */
-static int slowest_for(struct host *h, int spare, const double *load, const int *n) {
-    int best = -1;
-    for (int i = 0; i < h->coordinator.config.n_stages; i++) {
-        if (n[i] >= limit_of(h, i) || !strait_coordinator_may_help(&h->coordinator, spare, i) ||
-            !computes_alike(h, spare, i) || !can_reach(h, spare, i))
-            continue;
-        const int is_slower = best >= 0 && load[i] > same_load * load[best];
-        const int is_equal = best >= 0 && load[best] <= same_load * load[i];
-        if (best < 0 || is_slower || (is_equal && n[i] < n[best])) best = i;
-    }
-    return best;
-}
-
-/* Of a change: what the last generation took to get ready, and to send the snapshot. */
-static double change_s(const struct host *h) {
-    return (double)(h->pace.restored_ns - h->pace.assigned_ns) * 1e-9 + h->pace.snapshot_s;
-}
-
-void strait_host_recruit(struct host *h, int64_t step) {
-    const struct strait_coordinator *c = &h->coordinator;
-    double load[STRAIT_RUN_STAGES];
-    int n[STRAIT_RUN_STAGES];
-    int n_idle = 0;
-    if (c->config.replicas_limit < 2 || c->phase != STRAIT_PHASE_READY || h->pace.n_steps == 0 ||
-        strait_clock_ns() - h->pace.restored_ns < RECRUIT_MS * INT64_C(1000000) ||
-        (double)(h->run.train.steps - step) * h->pace.step_s < change_s(h))
-        return;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        n_idle += c->workers[i].is_known && c->workers[i].is_connected &&
-                  !c->workers[i].is_leaving && strait_coordinator_stage_of(c, i) < 0;
-    for (int i = 0; i < c->config.n_stages; i++) {
-        n[i] = strait_coordinator_n_replicas(c, i);
-        load[i] = h->pace.load_s[i];
-    }
-    for (int i = 0; i < STRAIT_SWARM_WORKERS && n_idle > h->spec->n_spares; i++) {
-        const int stage = strait_coordinator_stage_of(c, i) < 0 ? slowest_for(h, i, load, n) : -1;
-        if (stage < 0) continue;
-        strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = i, .stage = stage});
-        load[stage] *= (double)n[stage] / (n[stage] + 1);
-        n[stage]++;
-        n_idle--;
-    }
+    if (h->pace.n_steps > 1 && (h->pace.n_steps & (h->pace.n_steps - 1)) == 0) share(h);
 }

@@ -10,6 +10,7 @@
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/history.h"
 #include "swarm/host/host.h"
+#include "swarm/host/pace.h"
 #include "swarm/host/verify/claims.h"
 #include "swarm/host/verify/replay_check.h"
 #include "swarm/protocol.h"
@@ -92,20 +93,6 @@ struct host_work {
     int has_rolled_back;            // instead, the stages were restored to `step`
     int must_finish;                // strait_host_finish_step is due
     int64_t step;                   // steps that the stages have applied
-};
-
-/* Measured durations of steps, snapshots and copies, and the snapshot interval they lead to. */
-struct host_pace {
-    int snapshot_every;                   // steps between snapshots
-    double step_s, snapshot_s, copy_s;    // seconds that each takes
-    double busy_s[STRAIT_RUN_STAGES];     // compute time of each stage in the last step
-    double load_s[STRAIT_RUN_STAGES];     // that a replica of each did not wait in it, on average
-    double batch_s[STRAIT_SWARM_WORKERS]; // that each worker computes a microbatch; 0: unknown
-    int64_t n_steps;                      // timed since the generation was ready
-    double copied_s[STRAIT_RUN_STAGES];   // what the last copy of each took at most; 0: unknown
-    int is_copied[STRAIT_RUN_STAGES];     // a neighbour has the latest snapshot
-    int64_t kept_step, kept_ns;           // the latest snapshot, and when it was taken
-    int64_t assigned_ns, restored_ns;     // when the stages were assigned, and when ready
 };
 
 /* Which routes between the owners of two neighbouring stages have failed; routes.c. */

@@ -54,6 +54,8 @@ void strait_status_collect(const strait_host_status *from, strait_status *out) {
     out->convicted = from->n_convicted;
     out->unsettled = from->n_dropped;
     out->ids_bytes = (double)from->ids_bytes;
+    out->more_stage = from->more.stage;
+    out->more_gain = from->more.gain;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         /* A disconnected owner is listed too: the run is waiting for it. */
         if (c->workers[i].is_known && (c->workers[i].is_connected || c->workers[i].stage >= 0))
@@ -79,11 +81,14 @@ json_t *strait_status_pack(const strait_status *status) {
                                      "convicted", (json_int_t)status->convicted, "unsettled",
                                      (json_int_t)status->unsettled)
                          : json_null();
-    return json_pack("{ss sI sI sI si sI sf so so}", "phase", status->phase, "generation",
+    json_t *more = status->more_gain > 0.0 ? json_pack("{si sf}", "stage", status->more_stage,
+                                                       "gain", status->more_gain)
+                                           : json_null();
+    return json_pack("{ss sI sI sI si sI sf so so so}", "phase", status->phase, "generation",
                      (json_int_t)status->generation, "step", (json_int_t)status->step, "committed",
                      (json_int_t)status->committed, "stages", status->n_stages, "refused",
                      (json_int_t)status->refused, "ids_bytes", status->ids_bytes, "audits", audits,
-                     "workers", workers);
+                     "more", more, "workers", workers);
 }
 
 /* Replaced as a whole, so that a reader never sees half a file. */
@@ -146,6 +151,9 @@ void strait_status_unpack(const json_t *document, strait_status *out) {
     out->approved = (int64_t)read_real(audits, "approved");
     out->convicted = (int64_t)read_real(audits, "convicted");
     out->unsettled = (int64_t)read_real(audits, "unsettled");
+    const json_t *more = json_object_get(document, "more");
+    out->more_stage = json_is_object(more) ? (int)read_real(more, "stage") : -1;
+    out->more_gain = read_real(more, "gain");
     for (size_t i = 0; i < json_array_size(workers) && i < STRAIT_SWARM_WORKERS; i++)
         read_worker(json_array_get(workers, i), &out->workers[out->n_workers++]);
 }

@@ -27,6 +27,8 @@ typedef struct strait_status {
     int has_audits;                         // spares audit a share of the work
     int64_t approved, convicted, unsettled; // intervals whose result was right, wrong, unknown
     double ids_bytes;
+    int more_stage;   // that one more worker would help most, as a replica; -1: none
+    double more_gain; // by which the speed would be multiplied; 0: not known yet
     strait_status_worker workers[STRAIT_SWARM_WORKERS];
     int n_workers;
 } strait_status;

@@ -31,6 +31,13 @@ shows_workers() {
         any(.[]; .tokens > 0)' state.json >/dev/null
 }
 wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
+# The third becomes a replica, and the page says what a fourth would bring.
+shows_replicas() {
+    curl -sS -m 20 "$origin/api/v1/state" >state.json
+    jq -e '(.swarm.more.gain // 0) > 0 and (.swarm.workers | map([.replica, .replicas]) | sort == [[0, 1], [0, 2], [1, 2]]) and
+        any(.events[].text; test("workers compute [0-9]+ tokens/s; one more would bring"))' state.json >/dev/null
+}
+wait_until 60 "replicas" shows_replicas || fail "replicas: $(jq -c '[.swarm.more, .swarm.workers]' state.json | cut -c 1-600)"
 jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "events: $(jq -c .events state.json)"
 curl -sS -m 20 "$origin/metrics" >metrics.txt
 grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||

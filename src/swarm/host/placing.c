@@ -1,0 +1,233 @@
+/* placing.c - spares become further replicas of the stages where one more makes steps shortest.
+ *
+ * How long a step would take is simulated as by `strait plan` (train/outlook/outlook_members.h),
+ * from the times and bytes of the steps before and the rates of the run file. Where several stages
+ * would bring the same, such as nothing, the one with the fewest replicas gets it, so that
+ * newcomers complete another pipeline. Workers can report false times: they change how long steps
+ * take, and no result. */
+#include "base/clock.h"
+#include "swarm/host/replicas.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    RECRUIT_MS = 1000, // after a generation is ready, before the next newcomers interrupt it
+    TOLD_STEPS = 3     // of a generation, after which its speed is logged
+};
+
+static const double same = 1.02; // steps that differ by less than this factor count as equal
+
+/* The run as it is now, with copies of all that the simulation needs: it runs beside the event
+ * loop. */
+struct outlook {
+    strait_run_plan plan;
+    struct strait_limits_pipeline pipeline;
+    int windows[STRAIT_RUN_STAGES];
+    strait_outlook_view view;          // of these
+    int may_grow[STRAIT_RUN_STAGES];   // the stage may get the worker in question
+    double speed[STRAIT_RUN_STAGES];   // of that worker, beside the stage's others
+    double now_s;                      // of a step
+    double seconds[STRAIT_RUN_STAGES]; // with the worker in a stage; INFINITY: unknown
+    strait_err err;
+    char reason[256];
+};
+
+static strait_err describe(struct host *h, struct outlook *o) {
+    const double n = (double)h->executor->plan.n_microbatches;
+    o->plan = h->executor->plan;
+    for (int i = 0; i < o->plan.n_stages && h->pace.n_values[i] == 0; i++) {
+        strait_runner_memory memory;
+        STRAIT_TRY(strait_runner_plan(&o->plan, i, 1, &memory));
+        h->pace.n_values[i] = memory.n_values;
+    }
+    strait_limits_pipeline(&o->plan, h->pace.times, n, h->pace.forward_bytes / n,
+                           h->pace.backward_bytes / n, &o->pipeline);
+    memcpy(o->windows, h->executor->windows, sizeof o->windows);
+    o->view = (strait_outlook_view){&o->plan, &o->pipeline.pipe, h->pace.n_values, o->windows, 1};
+    return STRAIT_OK;
+}
+
+static strait_err simulate_all(struct outlook *o) {
+    strait_outlook_members now;
+    STRAIT_TRY(strait_outlook_members_predict(&o->view, &now));
+    o->now_s = now.seconds;
+    for (int i = 0; i < o->plan.n_stages; i++)
+        if (o->may_grow[i])
+            STRAIT_TRY(strait_outlook_members_with(&o->view, i, o->speed[i], &o->seconds[i]));
+    return STRAIT_OK;
+}
+
+static strait_err simulate(void *arg) {
+    struct outlook *o = arg;
+    o->err = simulate_all(o);
+    (void)snprintf(o->reason, sizeof o->reason, "%.255s", strait_err_detail());
+    return STRAIT_OK; // without a simulation the run goes on
+}
+
+/* Fills in o->seconds. Links are served meanwhile, as many stages take a while. */
+static strait_err look_ahead(struct host *h, struct outlook *o) {
+    for (int i = 0; i < o->plan.n_stages; i++)
+        o->seconds[i] = INFINITY;
+    STRAIT_TRY(strait_host_run_async(h, simulate, o, strait_host_keep_alive));
+    if (o->err != STRAIT_OK)
+        strait_host_note(h, "what a replica more would bring is not known: %s", o->reason);
+    return STRAIT_OK;
+}
+
+/* Returns the stage with the shortest step; -1: none may grow. */
+static int choose(const struct outlook *o) {
+    int best = -1;
+    for (int i = 0; i < o->plan.n_stages; i++) {
+        if (!o->may_grow[i]) continue;
+        const int is_shorter = best >= 0 && same * o->seconds[i] < o->seconds[best];
+        const int is_longer = best >= 0 && same * o->seconds[best] < o->seconds[i];
+        if (best < 0 || is_shorter || (!is_longer && o->plan.replicas[i] < o->plan.replicas[best]))
+            best = i;
+    }
+    return best;
+}
+
+static double gain_of(const struct outlook *o, int stage) {
+    return isfinite(o->seconds[stage]) ? o->now_s / o->seconds[stage] : 0.0;
+}
+
+/* ---- newcomers ---- */
+
+/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
+ * without a relay: where it listens is known only when it has a stage. */
+static int can_reach(struct host *h, int spare, int stage) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (c->workers[spare].report.is_reachable) return 1;
+    for (int i = stage - 1; i <= stage + 1; i++) {
+        if (i < 0 || i >= c->config.n_stages) continue;
+        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++)
+            if (!strait_host_can_dial(
+                    strait_host_connection(h, spare),
+                    strait_host_connection(h, strait_coordinator_replica(c, i, k))))
+                return 0;
+    }
+    return 1;
+}
+
+/* Replicas must compute the same bits: on CPUs with the same kernels, on GPUs of one model. */
+static int computes_alike(const struct host *h, int spare, int stage) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const char *own = c->workers[c->owner[stage]].report.device;
+    char kernels[2][STRAIT_REPLAY_KERNELS];
+    strait_replay_kernels(c->workers[spare].report.device, kernels[0]);
+    strait_replay_kernels(own, kernels[1]);
+    if (kernels[1][0] == '\0') return strcmp(c->workers[spare].report.device, own) == 0;
+    return strcmp(kernels[0], kernels[1]) == 0;
+}
+
+/* Notes which stages the spare may help; returns how many. */
+static int find_stages(struct host *h, int spare, struct outlook *o) {
+    int n = 0;
+    for (int i = 0; i < o->plan.n_stages; i++) {
+        o->may_grow[i] = o->plan.replicas[i] < strait_host_replicas_limit(h, i) &&
+                         strait_coordinator_may_help(&h->coordinator, spare, i) &&
+                         computes_alike(h, spare, i) && can_reach(h, spare, i);
+        o->speed[i] = strait_host_relative_speed(h, spare, i);
+        n += o->may_grow[i];
+    }
+    return n;
+}
+
+/* Of a change: what the last generation took to get ready, and to send the snapshot. */
+static double change_s(const struct host *h) {
+    return (double)(h->pace.restored_ns - h->pace.assigned_ns) * 1e-9 + h->pace.snapshot_s;
+}
+
+static int is_idle(const struct strait_coordinator *c, int slot) {
+    const strait_swarm_worker *worker = &c->workers[slot];
+    return worker->is_known && worker->is_connected && !worker->is_leaving &&
+           strait_coordinator_stage_of(c, slot) < 0;
+}
+
+/* Gives a spare to the stage where it brings most. *is_placed: it was taken. */
+static strait_err place(struct host *h, int64_t step, int spare, struct outlook *o,
+                        int *is_placed) {
+    *is_placed = 0;
+    if (find_stages(h, spare, o) == 0) return STRAIT_OK;
+    STRAIT_TRY(look_ahead(h, o));
+    const int stage = choose(o);
+    const double gain = gain_of(o, stage);
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = spare, .stage = stage});
+    *is_placed = h->coordinator.workers[spare].will_help == stage; // it may be gone by now
+    if (!*is_placed) return STRAIT_OK;
+    if (gain > 0.0)
+        strait_host_note(h,
+                         "step %lld: a replica more of stage %d should bring %.2f times the speed",
+                         (long long)step, stage, gain);
+    (void)strait_outlook_members_add(&o->plan, stage, o->speed[stage], o->pipeline.stages,
+                                     &o->plan);
+    return STRAIT_OK;
+}
+
+strait_err strait_host_recruit(struct host *h, int64_t step) {
+    const struct strait_coordinator *c = &h->coordinator;
+    struct outlook o;
+    int n_idle = 0, is_placed;
+    if (c->config.replicas_limit < 2 || c->phase != STRAIT_PHASE_READY || h->pace.n_steps == 0 ||
+        strait_clock_ns() - h->pace.restored_ns < RECRUIT_MS * INT64_C(1000000) ||
+        (double)(h->run.train.steps - step) * h->pace.step_s < change_s(h))
+        return STRAIT_OK;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        n_idle += is_idle(c, i);
+    if (n_idle <= h->spec->n_spares) return STRAIT_OK;
+    STRAIT_TRY(describe(h, &o));
+    for (int i = 0; i < STRAIT_SWARM_WORKERS && n_idle > h->spec->n_spares; i++) {
+        if (!is_idle(c, i)) continue;
+        STRAIT_TRY(place(h, step, i, &o, &is_placed));
+        n_idle -= is_placed;
+    }
+    return STRAIT_OK;
+}
+
+/* ---- what one more would bring ---- */
+
+/* "2 + 1 + 1" */
+static void list_replicas(const strait_run_plan *plan, char *out, size_t capacity) {
+    size_t used = 0;
+    for (int i = 0; i < plan->n_stages && used < capacity; i++)
+        used += (size_t)snprintf(out + used, capacity - used, "%s%d", i > 0 ? " + " : "",
+                                 plan->replicas[i]);
+}
+
+static void tell(struct host *h, int64_t step, const struct outlook *o) {
+    char replicas[256];
+    const strait_outlook_more *more = &h->pace.more;
+    const double seconds = (double)(strait_clock_ns() - h->pace.first_ns) * 1e-9;
+    const double tokens_per_s = TOLD_STEPS * (double)h->run.train.batch_tokens / seconds;
+    list_replicas(&o->plan, replicas, sizeof replicas);
+    if (more->stage >= 0)
+        strait_host_note(h,
+                         "step %lld: %s workers compute %.0f tokens/s; one more would bring %.2f "
+                         "times the speed, as a replica of stage %d",
+                         (long long)step, replicas, tokens_per_s, more->gain, more->stage);
+    else
+        strait_host_note(h, "step %lld: %s workers compute %.0f tokens/s", (long long)step,
+                         replicas, tokens_per_s);
+}
+
+strait_err strait_host_tell_outlook(struct host *h, int64_t step) {
+    struct outlook o;
+    if (h->coordinator.config.replicas_limit < 2) return STRAIT_OK;
+    if (h->pace.n_steps == 1) h->pace.first_ns = strait_clock_ns();
+    if (h->pace.n_steps != 1 + TOLD_STEPS || h->pace.more.gain > 0.0) return STRAIT_OK;
+    STRAIT_TRY(describe(h, &o));
+    for (int i = 0; i < o.plan.n_stages; i++) {
+        o.may_grow[i] = o.plan.replicas[i] < strait_host_replicas_limit(h, i);
+        o.speed[i] = 1.0;
+    }
+    STRAIT_TRY(look_ahead(h, &o));
+    const int stage = choose(&o);
+    h->pace.more = (strait_outlook_more){.stage = -1, .gain = 1.0};
+    if (stage >= 0 && gain_of(&o, stage) > 0.0)
+        h->pace.more = (strait_outlook_more){.stage = stage, .gain = gain_of(&o, stage)};
+    tell(h, step, &o);
+    return STRAIT_OK;
+}
