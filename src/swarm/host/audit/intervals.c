@@ -59,7 +59,10 @@ strait_err strait_host_open_audits(struct host *h) {
     h->audits->rewind_to = -1;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
         h->audits->open[i].auditor = -1;
-    strait_host_note(h, "audits: spares compute %.3g%% of all stage-steps again", 100.0 * share);
+    strait_host_note(h,
+                     "audits: spares compute %.3g%% of all stage-steps again; workers beyond one "
+                     "per stage stay spares",
+                     100.0 * share);
     return STRAIT_OK;
 }
 
