@@ -17,7 +17,8 @@ enum {
     TOLD_STEPS = 3     // of a generation, after which its speed is logged
 };
 
-static const double same = 1.02; // steps that differ by less than this factor count as equal
+static const double brings = 1.005; // a lower gain is none, as strait plan has it
+static const double same = 1.02;    // steps that differ by less than this factor count as equal
 
 /* The run as it is now, with copies of all that the simulation needs: it runs beside the event
  * loop. */
@@ -203,14 +204,15 @@ static void tell(struct host *h, int64_t step, const struct outlook *o) {
     const double seconds = (double)(strait_clock_ns() - h->pace.first_ns) * 1e-9;
     const double tokens_per_s = TOLD_STEPS * (double)h->run.train.batch_tokens / seconds;
     list_replicas(&o->plan, replicas, sizeof replicas);
-    if (more->stage >= 0)
+    if (more->gain >= brings)
         strait_host_note(h,
                          "step %lld: %s workers compute %.0f tokens/s; one more would bring %.2f "
                          "times the speed, as a replica of stage %d",
                          (long long)step, replicas, tokens_per_s, more->gain, more->stage);
     else
-        strait_host_note(h, "step %lld: %s workers compute %.0f tokens/s", (long long)step,
-                         replicas, tokens_per_s);
+        strait_host_note(
+            h, "step %lld: %s workers compute %.0f tokens/s; one more would bring nothing",
+            (long long)step, replicas, tokens_per_s);
 }
 
 strait_err strait_host_tell_outlook(struct host *h, int64_t step) {

@@ -13,7 +13,7 @@ long=$(head -c 10000 /dev/zero | tr '\0' x)
 far='Zoë 世界 🚀' # 11 columns, 17 bytes
 
 env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out run --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host --set stages.count=2 \
-    --set link.emulate.delay=20ms --set train.save_every=0 --page 127.0.0.1:0 --spares 1 >invite 2>host.err </dev/null &
+    --set link.emulate.delay=20ms --set train.save_every=0 --page 127.0.0.1:0 >invite 2>host.err </dev/null &
 HOST=$!
 wait_for_text invite '^strait1:'
 wait_for_text host.err '^page: '
