@@ -135,6 +135,8 @@ static strait_err execute_open(struct strait_service *s, const strait_stage_comm
     if (!is_reused) {
         STRAIT_TRY(open_runner(s, n_slots));
         STRAIT_TRY(strait_runner_init_weights(s->runner, (uint64_t)s->run.train.seed));
+        /* A run that starts from other weights has those of the seed after no step. */
+        if (s->run.train.init_from[0] != '\0') strait_runner_lose_live(s->runner);
         forget_bytes(s); // handshakes belong to no step
     }
     reply->open.device = strait_runner_device(s->runner);

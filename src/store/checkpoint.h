@@ -40,6 +40,7 @@ typedef struct strait_checkpoint_plan {
     const strait_checkpoint_stage_file *files;
     int n_files;
     int keep;                        // how many checkpoints up to this step to keep; at least 1
+    int keeps_first;                 // that of step 0 is kept in any case
     struct strait_folder_lock *lock; // checked before it is installed; NULL: not checked
 } strait_checkpoint_plan;
 

@@ -142,7 +142,8 @@ static strait_err install(const char *run_folder, int64_t step, const char *fold
 }
 
 /* Removes checkpoints older than the newest plan->keep. Later steps, left by an earlier run that
- * was resumed from here, are kept: the user may still want them. */
+ * was resumed from here, are kept: the user may still want them. With keeps_first the one of step 0
+ * may be among the newest, and is then one of those that are kept. */
 static strait_err prune(const char *run_folder, const strait_checkpoint_plan *plan) {
     int64_t *steps = NULL;
     int n = 0;
@@ -150,7 +151,8 @@ static strait_err prune(const char *run_folder, const strait_checkpoint_plan *pl
     while (n > 0 && steps[n - 1] > plan->step)
         n--;
     strait_err err = STRAIT_OK;
-    for (int i = 0; i < n - plan->keep && err == STRAIT_OK; i++)
+    const int first = plan->keeps_first && n > 0 && steps[0] == 0;
+    for (int i = first; i < n - plan->keep && err == STRAIT_OK; i++)
         err = retire(run_folder, steps[i]);
     strait_alloc_free(steps);
     return err;

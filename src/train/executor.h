@@ -51,11 +51,12 @@ struct strait_executor {
     int windows[STRAIT_RUN_STAGES];           // microbatches that each stage may hold
     double planned_tokens_per_s;              // as planned from measured times; 0 with one stage
     int64_t step;                             // steps that the stages had done when open returned
-    int continues;  // the caller asks for nothing else before the next step: it may begin early
-    uint64_t lost;  // replicas that the run goes on without, as bits
-    char note[640]; // for people, about the last step; empty: nothing
-    void *user;     // from strait_executor_choice
-    void *state;    // ops->state_size bytes, zeroed before open
+    int keeps_first; // stages may return to the checkpoint of step 0: it is never removed
+    int continues;   // the caller asks for nothing else before the next step: it may begin early
+    uint64_t lost;   // replicas that the run goes on without, as bits
+    char note[640];  // for people, about the last step; empty: nothing
+    void *user;      // from strait_executor_choice
+    void *state;     // ops->state_size bytes, zeroed before open
 };
 
 struct strait_executor_ops {

@@ -141,7 +141,6 @@ static void note_init(void *user, const char *text) {
 }
 
 static strait_err start_from_source(struct session *s) {
-    if (s->executor.ops != NULL) STRAIT_TRY(strait_start_from_swarm(s->run, s->folder));
     STRAIT_TRY(strait_start_from(s->trainer, s->run->train.init_from, s->folder, note_init, s));
     s->saved_step = 0;
     return STRAIT_OK;

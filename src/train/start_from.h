@@ -15,7 +15,9 @@
 strait_err strait_start_from(struct strait_trainer *trainer, const char *source, const char *folder,
                              strait_convert_note note, void *user);
 
-/* STRAIT_ENOTSUP if a swarm would have to start from train.init_from or from a checkpoint of step
- * 0: other first weights than those of the seed would look like a lie of the workers. It may
- * continue a run that has a checkpoint of a later step. */
-strait_err strait_start_from_swarm(const strait_run *run, const char *folder);
+/* Writes the same checkpoint, bit for bit, without a trainer, for stages that run elsewhere: their
+ * initial values are drawn here, one stage after the other, on the CPU. It takes the memory of the
+ * largest stage's weights; nothing is computed. Blocks; any thread may call it. Errors as above,
+ * and those of opening the run: STRAIT_ECONFIG, STRAIT_EDATA, STRAIT_ENOMEM. */
+strait_err strait_start_write(const strait_run *run, const char *folder, strait_convert_note note,
+                              void *user);

@@ -355,6 +355,7 @@ static strait_err commit(struct strait_trainer *t, const char *folder) {
                                          .files = files,
                                          .n_files = n_files,
                                          .keep = (int)t->run.train.keep_checkpoints,
+                                         .keeps_first = t->executor->keeps_first,
                                          .lock = t->lock};
     return strait_trainer_run_async(t, run_commit, &(struct committing){folder, &plan});
 }

@@ -130,6 +130,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_HELP,     // worker, stage: a spare becomes a replica of it before the next step
     STRAIT_SWARM_IN_DOUBT, // values are implausible, and any replica may have caused it
     STRAIT_SWARM_START,    // owners: stages may be assigned from now on
+    STRAIT_SWARM_FIRST,    // the driver has a checkpoint of step 0: all stages restore it
     STRAIT_SWARM_GOAL,     // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,     // time has passed
     STRAIT_SWARM_RESUMED,  // the driver was blocked: silence until now does not count
@@ -249,9 +250,9 @@ typedef struct strait_swarm_unusable {
     strait_digest digest;
 } strait_swarm_unusable;
 
-/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`, the
- * `tokens` of a worker and the `flops` of its report, which the driver sets, and `history_first`.
- */
+/* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`,
+ * `has_first`, the `tokens` of a worker and the `flops` of its report, which the driver sets, and
+ * `history_first`. */
 struct strait_coordinator {
     strait_swarm_config config;
     strait_swarm_worker workers[STRAIT_SWARM_WORKERS];
@@ -292,6 +293,7 @@ struct strait_coordinator {
     strait_swarm_goal goal;
     int64_t step;          // steps that the current stages have applied
     int64_t checkpoint;    // step of the checkpoint any stage can be restored from; -1: none
+    int has_first;         // step 0 is a checkpoint of the driver's too; 0: it is the seed's
     int64_t restore_limit; // newest step the next restore may choose; -1: no limit
     strait_swarm_replay replay;
     int64_t updating;      // newest step whose update was begun; -1: none
@@ -337,6 +339,11 @@ int strait_coordinator_find(const struct strait_coordinator *c, const strait_fin
 
 /* Returns the slot of this key and takes a free one if it has none; -1: the swarm is full. */
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
+
+/* The driver sends a stage the snapshot of the current step from its checkpoint, and it has this
+ * digest: a worker that reports another one has not restored what it was given. */
+void strait_coordinator_sent(struct strait_coordinator *c, int stage, int64_t step,
+                             const strait_digest *digest);
 
 /* Returns whether the owner of stage `giver`, if that exists and has an owner, holds a copy of
  * `stage` at `step` that is what the owner of `stage` took. */

@@ -158,8 +158,8 @@ static int source_of(const struct strait_coordinator *c, const strait_swarm_work
     if (record != NULL &&
         strait_snapshot_set_has_digest(&owner->inventory.own, stage, c->step, &record->digest))
         return STRAIT_SWARM_FROM_REPLICA;
-    if (c->step == 0) return STRAIT_SWARM_FROM_SEED;
-    return c->step == c->checkpoint && c->source[stage] == STRAIT_SWARM_FROM_HOST
+    if (c->step == 0 && !c->has_first) return STRAIT_SWARM_FROM_SEED;
+    return strait_coordinator_is_saved(c, c->step) && c->source[stage] == STRAIT_SWARM_FROM_HOST
                ? STRAIT_SWARM_FROM_HOST
                : -1;
 }

@@ -1,9 +1,10 @@
 /* restore.c - which step the stages are restored to, where each gets its snapshot, and
  * which snapshots are known to be what their owner took.
  *
- * Only the owner of a stage can say what its snapshot is. Its first report of a digest is recorded;
- * everyone else who holds the same snapshot, the owner itself after it was away included, is asked
- * for it only if its digest is the recorded one, and who restores it verifies the bytes. */
+ * Only the owner of a stage can say what its snapshot is, unless the driver gave it one. Its first
+ * report of a digest is recorded; everyone else who holds the same snapshot, the owner itself after
+ * it was away included, is asked for it only if its digest is the recorded one, and who restores it
+ * verifies the bytes. */
 #include "swarm/coordinator/state.h"
 
 /* ---- records ---- */
@@ -34,6 +35,20 @@ static int is_current(const struct strait_coordinator *c, int64_t step) {
            (c->phase == STRAIT_PHASE_WORK && c->goal.is_update && step == c->goal.step + 1);
 }
 
+static void add_record(struct strait_coordinator *c, int stage, int64_t step,
+                       const strait_digest *digest) {
+    const strait_snapshot_record record = {step, c->generation, *digest};
+    const struct holders holders = {c, stage};
+    strait_snapshot_records_add(&c->records[stage], &record, is_held, &holders);
+    c->has_new_records = 1;
+}
+
+void strait_coordinator_sent(struct strait_coordinator *c, int stage, int64_t step,
+                             const strait_digest *digest) {
+    if (step == c->step && strait_snapshot_records_find(&c->records[stage], step) == NULL)
+        add_record(c, stage, step, digest);
+}
+
 void strait_coordinator_record(struct strait_coordinator *c, int slot,
                                const strait_snapshot_set *own, int64_t now,
                                strait_swarm_actions *out) {
@@ -44,16 +59,13 @@ void strait_coordinator_record(struct strait_coordinator *c, int slot,
         if (own->generations[i] != c->generation) continue;
         const strait_snapshot_record *known = strait_snapshot_records_find(&c->records[stage],
                                                                            own->steps[i]);
-        if (known == NULL && is_current(c, own->steps[i])) {
-            const strait_snapshot_record record = {own->steps[i], c->generation, own->digests[i]};
-            const struct holders holders = {c, stage};
-            strait_snapshot_records_add(&c->records[stage], &record, is_held, &holders);
-            c->has_new_records = 1;
-        }
+        if (known == NULL && is_current(c, own->steps[i]))
+            add_record(c, stage, own->steps[i], &own->digests[i]);
         if (known == NULL || known->generation != c->generation ||
             strait_digest_equal(&known->digest, &own->digests[i]))
             continue;
-        (void)strait_coordinator_log(c, out, slot, "reported two digests of one snapshot");
+        (void)strait_coordinator_log(c, out, slot,
+                                     "has another snapshot than it was given or reported before");
         strait_coordinator_invalid_data(c, slot, now, out);
         return;
     }
@@ -89,10 +101,14 @@ static int can_use_own(const struct strait_coordinator *c, int stage, int64_t st
 
 int strait_coordinator_source(const struct strait_coordinator *c, int stage, int64_t step) {
     if (can_use_own(c, stage, step)) return STRAIT_SWARM_FROM_SELF;
-    if (step == 0) return STRAIT_SWARM_FROM_SEED;
+    if (step == 0 && !c->has_first) return STRAIT_SWARM_FROM_SEED;
     if (strait_coordinator_can_give(c, stage + 1, stage, step)) return STRAIT_SWARM_FROM_NEXT;
     if (strait_coordinator_can_give(c, stage - 1, stage, step)) return STRAIT_SWARM_FROM_PREV;
-    return step == c->checkpoint ? STRAIT_SWARM_FROM_HOST : -1;
+    return strait_coordinator_is_saved(c, step) ? STRAIT_SWARM_FROM_HOST : -1;
+}
+
+int strait_coordinator_is_saved(const struct strait_coordinator *c, int64_t step) {
+    return step == c->checkpoint || (step == 0 && c->has_first);
 }
 
 /* A step that was not committed is not restored, even if all owners have applied it: the
@@ -166,6 +182,17 @@ void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
     (void)strait_coordinator_act(out, STRAIT_SWARM_PERSIST, -1);
     if (strait_coordinator_restore_replicas(c, now, out))
         strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
+}
+
+/* Until now the stages had the weights of the seed, to be timed with: what is known of step 0 is of
+ * those. */
+void strait_coordinator_restore_first(struct strait_coordinator *c, int64_t now) {
+    c->has_first = 1;
+    for (int i = 0; i < c->config.n_stages; i++)
+        strait_snapshot_records_remove(&c->records[i], 0);
+    strait_coordinator_block_replay(c);
+    c->restore_limit = 0;
+    strait_coordinator_abandon(c, now, 0);
 }
 
 void strait_coordinator_fill_restore(const struct strait_coordinator *c, int stage,

@@ -85,8 +85,9 @@ void strait_host_adopt_checkpoint(struct host *h) {
     h->checkpoint.saving = -1;
 }
 
-strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out) {
-    strait_checkpoint_request request = {.folder = h->spec->folder};
+strait_err strait_host_open_checkpoint(struct host *h, const char *folder,
+                                       struct strait_checkpoint **out) {
+    strait_checkpoint_request request = {.folder = folder};
     const strait_err err = strait_host_run_async(h, strait_checkpoint_open_valid, &request,
                                                  strait_host_keep_alive);
     if (err != STRAIT_OK) strait_checkpoint_close(&request.checkpoint);
@@ -103,7 +104,7 @@ strait_err strait_host_find_checkpoint(struct host *h) {
     STRAIT_TRY(strait_checkpoint_list(h->spec->folder, &steps, &n));
     strait_alloc_free(steps);
     if (n == 0) return STRAIT_OK;
-    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
+    STRAIT_TRY(strait_host_open_checkpoint(h, h->spec->folder, &checkpoint));
     h->coordinator.checkpoint = strait_checkpoint_step(checkpoint);
     if (h->coordinator.checkpoint > h->coordinator.committed)
         h->coordinator.committed = h->coordinator.checkpoint;

@@ -1,5 +1,6 @@
 /* commands.c - what a host sends to the owner of a stage in each phase of the coordinator. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "swarm/host/replicas.h"
 
 #include <string.h>
@@ -206,6 +207,9 @@ strait_err strait_host_continue_snapshot(struct host *h, struct connection *conn
             connection->link == NULL || connection->must_close)
             break;
         STRAIT_TRY(strait_snapshot_reader_next(outgoing, &piece));
+        if (strait_snapshot_reader_is_done(outgoing))
+            strait_coordinator_sent(&h->coordinator, outgoing->stage, outgoing->step,
+                                    &outgoing->digest);
         STRAIT_TRY(strait_piece_pack(h->pool, &piece, &msg));
         msg->priority = STRAIT_PRIORITY_CONTROL;
         strait_host_send(h, connection, &msg);
@@ -226,12 +230,13 @@ static strait_err open_source(struct host *h) {
         strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step)
         return STRAIT_OK;
     strait_checkpoint_close(&h->checkpoint.source);
-    STRAIT_TRY(strait_host_open_checkpoint(h, &h->checkpoint.source));
-    if (strait_checkpoint_step(h->checkpoint.source) == h->coordinator.step) return STRAIT_OK;
-    strait_checkpoint_close(&h->checkpoint.source);
-    return STRAIT_FAIL(STRAIT_EDATA,
-                       "%s: the checkpoint of step %lld was removed while workers restore from it",
-                       h->spec->folder, (long long)h->coordinator.step);
+    char folder[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(folder, "%s/checkpoints/%08lld", h->spec->folder,
+                                (long long)h->coordinator.step));
+    if (!strait_file_exists(folder))
+        return STRAIT_FAIL(STRAIT_EDATA, "%s: was removed, and workers have to restore from it",
+                           folder);
+    return strait_host_open_checkpoint(h, folder, &h->checkpoint.source);
 }
 
 void strait_host_close_source(struct host *h) {

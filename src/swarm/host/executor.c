@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "config/run.h"
 #include "swarm/budget.h"
+#include "swarm/host/first.h"
 #include "swarm/host/replicas.h"
 #include "train/pipeline.h"
 
@@ -237,8 +238,8 @@ static strait_err describe_run(struct host *h, const struct strait_executor *exe
     run = executor->run;
     run.data.train[0] = run.data.valid[0] = run.data.tokenizer[0] = '\0';
     run.stages.launch[0] = '\0';
-    /* Adapters need a source; workers get its weights from a checkpoint, and not our path. */
-    if (run.train.init_from[0] != '\0')
+    /* Workers get the first weights from a checkpoint, and not our path. */
+    if (run.train.init_from[0] != '\0' || strait_host_has_first(h))
         (void)snprintf(run.train.init_from, sizeof run.train.init_from, "checkpoint");
     (void)snprintf(run.device.kind, sizeof run.device.kind, "cpu");
     run.device.ordinal = (strait_option_ints){.n = 1};
@@ -307,11 +308,13 @@ static strait_err open_swarm(struct strait_executor *executor) {
     STRAIT_TRY(strait_host_find_checkpoint(h));
     const int is_new = h->coordinator.committed == 0 && executor->plan.n_stages > 1;
     if (!is_new) default_windows(h, executor);
+    strait_host_announce_first(h, is_new && h->windows[0] == 0);
     strait_host_feed_coordinator(h,
                                  &(strait_swarm_event){.kind = STRAIT_SWARM_START,
                                                        .owners = h->has_chosen ? h->chosen : NULL});
     STRAIT_TRY(strait_host_wait_ready(h));
     if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(choose_windows(executor));
+    STRAIT_TRY(strait_host_restore_first(h));
     memcpy(executor->windows, h->windows, sizeof executor->windows);
     (void)snprintf(executor->device, sizeof executor->device, "%d workers",
                    executor->plan.n_stages);

@@ -8,9 +8,9 @@
 #include "swarm/budget.h"
 #include "swarm/coordinator/assign.h"
 #include "swarm/host/access/operator.h"
+#include "swarm/host/first.h"
 #include "swarm/host/replicas.h"
 #include "swarm/host/state.h"
-#include "train/start_from.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,7 +132,8 @@ strait_host_status strait_host_status_now(struct host *h) {
 }
 
 void strait_host_report_status(struct host *h) {
-    if (h->spec->events.changed == NULL || strait_host_check_folder(h) != STRAIT_OK) return;
+    if (h->spec->events.changed == NULL || !h->is_open) return;
+    if (strait_host_check_folder(h) != STRAIT_OK) return;
     h->clock.status_ns = strait_clock_ns();
     const strait_host_status status = strait_host_status_now(h);
     h->spec->events.changed(h->spec->events.user, &status);
@@ -219,7 +220,8 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
         strait_err_prefix("if another coordinator of this run hangs on this machine, give this one "
                           "a port of its own (--listen) and announce both (--announce)");
     STRAIT_TRY(listening);
-    STRAIT_TRY(strait_host_take_folder(h)); // not before the port, which it needs too
+    STRAIT_TRY(strait_host_take_folder(h));      // not before the port, which it needs too
+    STRAIT_TRY(strait_host_make_first(h, plan)); // before anyone joins in vain
     list_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite
@@ -294,7 +296,7 @@ static strait_err check_finished(struct host *h, int *is_finished) {
                        steps[n - 1] >= h->run.train.steps;
     strait_alloc_free(steps);
     if (!may_be) return STRAIT_OK;
-    STRAIT_TRY(strait_host_open_checkpoint(h, &checkpoint));
+    STRAIT_TRY(strait_host_open_checkpoint(h, h->spec->folder, &checkpoint));
     const char *skipped = strait_checkpoint_skipped(checkpoint);
     if (skipped != NULL) strait_host_note(h, "%s", skipped);
     *is_finished = strait_checkpoint_step(checkpoint) >= h->run.train.steps;
@@ -322,13 +324,12 @@ static strait_err prepare(struct host *h, int *is_finished) {
                                           h->spec->resumes || h->persistence.was_begun);
     if (err == STRAIT_OK) err = check_finished(h, is_finished);
     if (err != STRAIT_OK || *is_finished) return err;
-    err = strait_start_from_swarm(&h->run, h->spec->folder); // before anyone joins in vain
-    if (err == STRAIT_OK) err = strait_host_check_resources(h);
+    err = strait_host_check_resources(h);
     if (err == STRAIT_OK) err = open_transport(h, &plan);
     /* A stored split is kept, since snapshots and checkpoints depend on it. */
     if (err == STRAIT_OK && !(h->persistence.was_begun && h->run.stages.split.n > 0))
         err = choose_split(h, &plan);
-    return err;
+    return err == STRAIT_OK ? strait_host_fit_first(h, &plan) : err;
 }
 
 /* ---- ending ---- */

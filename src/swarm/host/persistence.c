@@ -108,7 +108,8 @@ static strait_err read_run(struct host *h, const strait_metastore_entry *entry) 
     h->invite.address[STRAIT_ADDRESS_MAX - 1] = '\0';
     const uint64_t n = strait_reader_uint(&r, 2);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++) {
-        h->run.stages.split.items[i] = (int64_t)strait_reader_uint(&r, 4);
+        const int64_t layers = (int64_t)strait_reader_uint(&r, 4);
+        if (n > 0) h->run.stages.split.items[i] = layers; // else the run file's stands
         h->windows[i] = (int)strait_reader_uint(&r, 4);
     }
     if (r.is_short || r.left != 0 || (n != 0 && n != (uint64_t)h->run.stages.count))
@@ -116,7 +117,7 @@ static strait_err read_run(struct host *h, const strait_metastore_entry *entry) 
             STRAIT_EDATA,
             "the metastore holds a run with another number of stages: use the run file "
             "it was begun with, or another folder");
-    h->run.stages.split.n = (int)n;
+    if (n > 0) h->run.stages.split.n = (int)n;
     h->persistence.was_begun = 1;
     return STRAIT_OK;
 }

@@ -344,8 +344,9 @@ strait_err strait_host_write(struct strait_executor *executor, const char *folde
 void strait_host_adopt_checkpoint(struct host *h);
 /* Finds the newest whole checkpoint of the run's folder, where the run continues. */
 strait_err strait_host_find_checkpoint(struct host *h);
-/* Opens that checkpoint, which reads and hashes all of it. */
-strait_err strait_host_open_checkpoint(struct host *h, struct strait_checkpoint **out);
+/* Opens the newest whole one of a run's folder, or one by its own; reads and hashes all of it. */
+strait_err strait_host_open_checkpoint(struct host *h, const char *folder,
+                                       struct strait_checkpoint **out);
 
 /* ---- channel.c: commands to the stages ---- */
 /* Opens h->work.channel. Its gather returns STRAIT_EAGAIN when the stages were restored to

@@ -27,6 +27,7 @@ strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *reader,
                                        const struct strait_checkpoint *checkpoint,
                                        const unsigned char *header, size_t bytes, size_t limit) {
     strait_snapshot_sizes sizes = {0};
+    struct strait_sha256 *hash = NULL;
     unsigned char *copy = NULL;
     int n = 0;
     *reader = (struct strait_snapshot_reader){0};
@@ -38,6 +39,7 @@ strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *reader,
     strait_reader tensors = {copy, bytes, 0};
     strait_err err = strait_snapshot_header_read_count(&tensors, &n);
     if (err == STRAIT_OK) err = find_all(checkpoint, tensors);
+    if (err == STRAIT_OK) err = strait_sha256_open(&hash);
     if (err != STRAIT_OK) {
         strait_alloc_free(copy);
         return err;
@@ -46,12 +48,14 @@ strait_err strait_snapshot_reader_init(struct strait_snapshot_reader *reader,
                                               .header = copy,
                                               .header_bytes = bytes,
                                               .bytes = bytes + sizes.value_bytes,
-                                              .tensors = tensors};
+                                              .tensors = tensors,
+                                              .hash = hash};
     return STRAIT_OK;
 }
 
 void strait_snapshot_reader_fini(struct strait_snapshot_reader *reader) {
     strait_alloc_free(reader->header);
+    strait_sha256_close(&reader->hash);
     *reader = (struct strait_snapshot_reader){0};
 }
 
@@ -88,5 +92,7 @@ strait_err strait_snapshot_reader_next(struct strait_snapshot_reader *reader, st
                             .bytes = bytes};
     reader->at += bytes;
     if (!is_header) reader->left -= bytes;
-    return STRAIT_OK;
+    STRAIT_TRY(strait_sha256_add(reader->hash, piece->data, piece->bytes));
+    return reader->at == reader->bytes ? strait_sha256_finish(&reader->hash, &reader->digest)
+                                       : STRAIT_OK;
 }

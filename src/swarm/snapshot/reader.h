@@ -18,6 +18,8 @@ struct strait_snapshot_reader {                 // zeroed is empty
     strait_snapshot_tensor tensor; // the current tensor
     const unsigned char *values;
     size_t left; // bytes of its values that were not read yet
+    struct strait_sha256 *hash;
+    strait_digest digest; // of the whole snapshot, once the last piece was read
 };
 
 /* Borrows `checkpoint` until fini and copies the header of the requested snapshot, which may come

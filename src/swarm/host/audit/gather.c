@@ -83,7 +83,7 @@ static strait_err describe(const struct host *h, const strait_audit *audit,
                                   .from = audit->commitment.from,
                                   .to = audit->commitment.to,
                                   .n_microbatches = (int)plan->n_microbatches};
-    if (out->from > 0)
+    if (out->from > 0 || h->coordinator.has_first)
         STRAIT_TRY(strait_snapshot_expected_bytes(plan, stage, &out->snapshot_bytes));
     if (stage > 0) {
         const strait_codec_spec codec = strait_run_plan_codec(plan, stage - 1, 1);

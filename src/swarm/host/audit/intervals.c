@@ -137,8 +137,9 @@ static int describe_stages(const struct host *h, int64_t from, strait_interval_s
         const strait_snapshot_record *start = strait_snapshot_records_find(&c->records[i], from);
         out[i] = (strait_interval_stage){.owner = c->workers[c->owner[i]].key,
                                          .reports = h->audits->reports[i]};
-        if (from > 0 && start != NULL) out[i].start = start->digest;
-        is_known &= from == 0 || start != NULL;
+        const int is_seed = from == 0 && !c->has_first;
+        if (!is_seed && start != NULL) out[i].start = start->digest;
+        is_known &= is_seed || start != NULL;
     }
     return is_known;
 }

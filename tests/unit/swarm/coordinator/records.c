@@ -114,8 +114,8 @@ static void counts_contradictory_digests_as_violations(void **state) {
     strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
     inventory.own = one(0, 1, 1);
     heartbeat(liar, inventory, 0, 0);
-    assert_string_equal(find(STRAIT_SWARM_LOG, liar)->reason, "reported two digests of one "
-                                                              "snapshot");
+    assert_string_equal(find(STRAIT_SWARM_LOG, liar)->reason,
+                        "has another snapshot than it was given or reported before");
     assert_int_equal(c.workers[liar].n_violations, 1);
     const strait_digest first = digest_of(0);
     assert_true(strait_digest_equal(&c.records[0].items[0].digest, &first)); // the first counts
@@ -177,6 +177,55 @@ static void forgets_records_of_steps_that_are_computed_again(void **state) {
     heartbeat(c.owner[1], inventory, 0, 0);
     assert_int_equal(c.workers[c.owner[1]].n_violations, 0);
     assert_int_equal(c.records[1].n, 2);
+}
+
+/* Until the driver's checkpoint of step 0 is announced, stages have the weights of the seed, and
+ * afterwards nobody keeps them: not from a snapshot, and not because its state is that of step 0.
+ */
+static void gives_all_stages_the_first_checkpoint(void **state) {
+    (void)state;
+    begin(3);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = one(0, 0, 3); // of the seed
+    inventory.live = (strait_live_state){.stage = 0, .generation = c.generation};
+    heartbeat(c.owner[0], inventory, 0, 0);
+    assert_int_equal(c.records[0].n, 1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_FIRST});
+    begin_restore();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(c.source[i], STRAIT_SWARM_FROM_HOST);
+        const strait_digest digest = digest_of(5 + i);
+        strait_coordinator_sent(&c, i, 0, &digest);
+    }
+    get_ready();
+    for (int i = 0; i < 2; i++) {
+        inventory.own = one(i, 0, 5 + i);
+        inventory.live.stage = i;
+        heartbeat(c.owner[i], inventory, 0, 0);
+        assert_int_equal(c.workers[c.owner[i]].n_violations, 0);
+    }
+    const int liar = c.owner[0];
+    inventory.own = one(0, 0, 7); // not what it was given
+    heartbeat(liar, inventory, 0, 0);
+    assert_int_equal(c.workers[liar].n_violations, 1);
+    begin_restore();
+    assert_int_equal(c.source[0], STRAIT_SWARM_FROM_HOST); // its own is not used
+}
+
+/* A later checkpoint does not make step 0 that of the seed again. */
+static void returns_to_the_first_checkpoint(void **state) {
+    (void)state;
+    begin(3);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_FIRST});
+    get_ready();
+    run_step(0, 1);
+    c.checkpoint = 1;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_GUILTY, .worker = -1});
+    c.checkpoint = -1; // it was distrusted
+    begin_restore();
+    assert_int_equal(c.step, 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(c.source[i], STRAIT_SWARM_FROM_HOST);
 }
 
 /* Stage 0 loses its owner; stage 1 holds a copy, which the next owner is to restore. */
@@ -369,6 +418,8 @@ int main(void) {
         cmocka_unit_test(restores_only_copies_with_the_recorded_digest),
         cmocka_unit_test(sends_the_digest_with_the_command),
         cmocka_unit_test(records_only_what_the_owner_reports),
+        cmocka_unit_test(gives_all_stages_the_first_checkpoint),
+        cmocka_unit_test(returns_to_the_first_checkpoint),
         cmocka_unit_test(counts_contradictory_digests_as_violations),
         cmocka_unit_test(keeps_records_over_a_restart),
         cmocka_unit_test(forgets_records_of_steps_that_are_computed_again),
