@@ -2,9 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "codec/codec.h"
 #include "config/description.h"
 #include "convert/init_source.h"
+#include "convert/init_subspace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@ enum {
 /* One tensor of the new checkpoint. */
 struct entry {
     const strait_safetensor *initial;
-    int from; // its index in the source; -1: it stays new
+    int from;                    // its index in the source; -1: it stays new
+    const unsigned char *stored; // the source's values as they are, if they are taken so
 };
 
 struct init {
@@ -27,6 +28,7 @@ struct init {
     strait_run_plan plan;
     struct strait_init_source source;
     int has_same_codec; // source and run have one cut and one codec
+    int is_confined;    // to a subspace, the same in both
     unsigned char *is_used;
     int n_source, n_taken;
     struct entry *entries; // of the file that is being written
@@ -63,22 +65,35 @@ static int same_codec(const struct init *in) {
            strcmp(a->codec.variant, b->codec.variant) == 0;
 }
 
-static int find(const struct init *in, const strait_safetensor *t) {
+/* Coordinates of the run's own subspace are taken as they are. */
+static int is_stored_so(const struct init *in, int i, const strait_safetensor *t) {
+    const strait_safetensor *stored = strait_init_source_stored(&in->source, i);
+    return in->is_confined && stored != NULL && stored->n_dims == t->n_dims &&
+           memcmp(stored->dims, t->dims, (size_t)t->n_dims * sizeof *t->dims) == 0;
+}
+
+/* Where the values of a weight come from. */
+static struct entry find(const struct init *in, const strait_safetensor *t) {
     const int64_t t_rows = t->n_dims > 1 ? t->dims[0] : 1, t_cols = t->dims[t->n_dims - 1];
     const char *name = NULL;
     int64_t rows = 0, cols = 0;
-    if (is_of_cut(t->name) && !in->has_same_codec) return -1;
-    for (int i = 0; strait_init_source_at(&in->source, i, &name, &rows, &cols); i++)
-        if (strcmp(name, t->name) == 0) return rows == t_rows && cols == t_cols ? i : -1;
-    return -1;
+    struct entry entry = {t, -1, NULL};
+    if (is_of_cut(t->name) && !in->has_same_codec) return entry;
+    for (int i = 0; strait_init_source_at(&in->source, i, &name, &rows, &cols); i++) {
+        if (strcmp(name, t->name) != 0) continue;
+        if (is_stored_so(in, i, t)) entry.stored = strait_init_source_stored(&in->source, i)->data;
+        if (entry.stored != NULL || (rows == t_rows && cols == t_cols)) entry.from = i;
+        break;
+    }
+    return entry;
 }
 
 /* Called by the writer for one tensor after the other. */
 static strait_err load(void *user, int i, const void **out) {
     struct init *in = user;
     const struct entry *entry = &in->entries[i];
-    if (entry->from < 0) {
-        *out = entry->initial->data;
+    if (entry->stored != NULL || entry->from < 0) {
+        *out = entry->stored != NULL ? entry->stored : entry->initial->data;
         return STRAIT_OK;
     }
     STRAIT_TRY(strait_init_source_read(&in->source, entry->from, in->values));
@@ -86,32 +101,38 @@ static strait_err load(void *user, int i, const void **out) {
     return STRAIT_OK;
 }
 
-/* Chooses for each tensor of a file where its values come from. */
-static void choose(struct init *in, const struct strait_safetensors *file, int is_state,
-                   strait_safetensors_item *items) {
-    for (int i = 0; i < strait_safetensors_count(file); i++) {
-        const strait_safetensor *t = strait_safetensors_at(file, i);
-        const int is_vector = t->n_dims < 2;
-        items[i] = (strait_safetensors_item){
-            t->name,
-            {NULL, STRAIT_F32, is_vector ? 1 : t->dims[0], t->dims[t->n_dims - 1]},
-            is_vector};
-        in->entries[i] = (struct entry){t, is_state ? -1 : find(in, t)};
-        if (is_state) continue;
-        if (in->entries[i].from < 0) mention(in->fresh, &in->n_fresh, t->name);
-        if (in->entries[i].from >= 0) in->is_used[in->entries[i].from] = 1;
-        in->n_taken += in->entries[i].from >= 0;
-    }
+/* Chooses for a weight where its values come from. */
+static strait_err choose_weight(struct init *in, const strait_safetensor *t, struct entry *out) {
+    *out = find(in, t);
+    if (in->is_confined)
+        STRAIT_TRY(
+            strait_init_check_confined(&in->plan, &in->source, t->name, out->stored != NULL));
+    if (out->from < 0) mention(in->fresh, &in->n_fresh, t->name);
+    if (out->from >= 0) in->is_used[out->from] = 1;
+    in->n_taken += out->from >= 0;
+    return STRAIT_OK;
 }
 
-/* State that is not f32, such as the version of a basis, is of codecs that are refused. */
-static strait_err check_types(const struct strait_safetensors *file) {
-    for (int i = 0; i < strait_safetensors_count(file); i++)
-        if (strcmp(strait_safetensors_at(file, i)->dtype, "F32") != 0)
-            return STRAIT_FAIL(STRAIT_ENOTSUP,
-                               "train.init_from: the codec keeps state (%s) that has no start in "
-                               "another model",
-                               strait_safetensors_at(file, i)->name);
+/* Moments and the state of codecs begin anew, except for the basis that the weights are in. */
+static struct entry choose_state(const struct init *in, const strait_safetensor *t) {
+    return (struct entry){t, -1, in->is_confined ? strait_init_find_basis(&in->source, t) : NULL};
+}
+
+/* Chooses for each tensor of a file where its values come from. */
+static strait_err choose(struct init *in, const struct strait_safetensors *file, int is_state,
+                         strait_safetensors_item *items) {
+    for (int i = 0; i < strait_safetensors_count(file); i++) {
+        const strait_safetensor *t = strait_safetensors_at(file, i);
+        const int is_vector = t->n_dims < 2, is_int = strcmp(t->dtype, "I32") == 0; // of counters
+        items[i] = (strait_safetensors_item){t->name,
+                                             {NULL, is_int ? STRAIT_I32 : STRAIT_F32,
+                                              is_vector ? 1 : t->dims[0], t->dims[t->n_dims - 1]},
+                                             is_vector};
+        if (is_state)
+            in->entries[i] = choose_state(in, t);
+        else
+            STRAIT_TRY(choose_weight(in, t, &in->entries[i]));
+    }
     return STRAIT_OK;
 }
 
@@ -119,13 +140,12 @@ static strait_err write_one(struct init *in, const struct strait_safetensors *fi
                             const strait_checkpoint_stage_file *as) {
     const int n = strait_safetensors_count(file);
     strait_safetensors_item *items = NULL;
-    STRAIT_TRY(check_types(file));
     STRAIT_TRY(strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items));
     strait_err err = strait_alloc((size_t)n, sizeof *in->entries, "list of tensors",
                                   (void **)&in->entries);
+    if (err == STRAIT_OK) err = choose(in, file, as->is_state, items);
     if (err == STRAIT_OK) {
         strait_checkpoint_stage_file filled = *as;
-        choose(in, file, as->is_state, items);
         filled.items = items;
         filled.n_items = n;
         filled.load = load;
@@ -205,15 +225,9 @@ static strait_err reserve(struct init *in) {
 static strait_err write_step(struct init *in, const char *initial) {
     STRAIT_TRY(strait_checkpoint_open(initial, STRAIT_CHECKPOINT_NEWEST, &in->initial));
     STRAIT_TRY(strait_describe_read(in->initial, &in->plan));
-    const unsigned traits = in->plan.n_stages > 1 ? strait_codec_traits(&in->plan.codec) : 0;
-    if ((traits & STRAIT_CODEC_CONFINES) != 0 || in->plan.shape.subspace > 0)
-        return STRAIT_FAIL(STRAIT_ENOTSUP,
-                           "train.init_from: codec subspace keeps the weights in a subspace from "
-                           "the first step on, where those of another model are not, and a basis "
-                           "of its own. To go on with a model that it trained, resume a copy of "
-                           "that run's folder with other data; to start from another model, choose "
-                           "another codec");
     STRAIT_TRY(strait_init_source_open(in->source_path, &in->source));
+    in->is_confined = strait_init_is_confined(&in->plan);
+    if (in->is_confined) STRAIT_TRY(strait_init_check_subspace(&in->plan, &in->source));
     in->has_same_codec = same_codec(in);
     STRAIT_TRY(reserve(in));
     const strait_err err = save(in);

@@ -38,6 +38,10 @@ static const strait_safetensor *weight_at(const struct strait_checkpoint *checkp
     return NULL;
 }
 
+const strait_safetensor *strait_init_source_stored(const struct strait_init_source *s, int i) {
+    return is_hf(s) ? NULL : weight_at(s->checkpoint, i);
+}
+
 int strait_init_source_at(const struct strait_init_source *s, int i, const char **name,
                           int64_t *rows, int64_t *cols) {
     if (is_hf(s)) {

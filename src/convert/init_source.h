@@ -22,5 +22,9 @@ void strait_init_source_close(struct strait_init_source *source);
 int strait_init_source_at(const struct strait_init_source *source, int i, const char **name,
                           int64_t *rows, int64_t *cols);
 
+/* The i-th tensor as it is stored, coordinates included; NULL for one of a Hugging Face folder.
+ * Borrowed. */
+const strait_safetensor *strait_init_source_stored(const struct strait_init_source *source, int i);
+
 /* Reads the i-th tensor as f32. */
 strait_err strait_init_source_read(const struct strait_init_source *source, int i, float *out);

@@ -41,18 +41,17 @@ void strait_weights_source_close(struct strait_weights_source *s) {
     *s = (struct strait_weights_source){0};
 }
 
-/* Whether block i is on a stage whose weights are coordinates: all but the last. */
-static int is_confined(const strait_run_plan *plan, int block) {
-    return block < plan->stage_layers[plan->n_stages - 1].first;
+int strait_weights_source_is_confined(const strait_run_plan *plan, const char *name) {
+    const int first_free = plan->stage_layers[plan->n_stages - 1].first;
+    if (strcmp(name, "embed.table") == 0) return 1;
+    const char *dot = strncmp(name, "blocks.", 7) == 0 ? strchr(name + 7, '.') : NULL;
+    if (dot == NULL || (int)strtol(name + 7, NULL, 10) >= first_free) return 0;
+    return strcmp(dot, ".attention.out") == 0 || strcmp(dot, ".mlp.down") == 0;
 }
 
 /* Whether a tensor is stored as coordinates. */
 static int has_coordinates(const struct strait_weights_source *s, const char *name) {
-    if (s->basis.data == NULL) return 0;
-    if (strcmp(name, "embed.table") == 0) return 1;
-    const char *dot = strncmp(name, "blocks.", 7) == 0 ? strchr(name + 7, '.') : NULL;
-    if (dot == NULL || !is_confined(s->plan, (int)strtol(name + 7, NULL, 10))) return 0;
-    return strcmp(dot, ".attention.out") == 0 || strcmp(dot, ".mlp.down") == 0;
+    return s->basis.data != NULL && strait_weights_source_is_confined(s->plan, name);
 }
 
 void strait_weights_source_shape(const struct strait_weights_source *s, const char *name,

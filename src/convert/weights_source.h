@@ -31,6 +31,10 @@ void strait_weights_source_close(struct strait_weights_source *source);
 void strait_weights_source_shape(const struct strait_weights_source *source, const char *name,
                                  int64_t *rows, int64_t *cols);
 
+/* Whether a codec that confines weights to a subspace confines this one: the embedding, and output
+ * projections of stages before the last. */
+int strait_weights_source_is_confined(const strait_run_plan *plan, const char *name);
+
 /* Whether a tensor is a side of an adapter, which the other tensors contain when they are read. */
 int strait_weights_source_is_adapter(const char *name);
 

@@ -43,7 +43,8 @@ refuses 2 'llama.cpp has no architecture for this model' export capped --to gguf
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
 # What subspace trained in coordinates is multiplied out: the same loss, up to rounding.
-subspace="--set stages.count=2 --set link.codec.name=subspace --set link.codec.bits=32 --set link.codec.keep=8"
+subspace="--set stages.count=2 --set stages.split=2,2 --set link.codec.name=subspace --set link.codec.bits=32
+    --set link.codec.keep=8 --set model.layers=4 --set link.codec.grassmann_every=4"
 loss_of() {
     runs eval "$1" --data train.bin --json
     sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$OUT"
@@ -86,8 +87,36 @@ refuses 3 'train.init_from .*: no tensor has the name and shape' train run.yaml 
     --set model.width=16
 [ ! -e x ] || fail "a run without weights left a folder"
 refuses 3 'nothere' train run.yaml --out x --set train.init_from=nothere
-refuses 2 'codec subspace keeps the weights in a subspace' train run.yaml --out x --set train.init_from=good \
-    --set stages.count=2 --set link.codec.name=subspace --set link.codec.variant=full
+
+# A subspace is taken with its weights, bit for bit, over another cut, but only by a run of the same subspace.
+# same_subspace A B: weights and basis are the same; moments and counters are not compared.
+same_subspace() {
+    for run in "$1" "$2"; do
+        weights_of "$run" | sed -E 's/^boundary.*\.basis/basis/' |
+            grep -E '^(basis|embed.table|head.[a-z]+|blocks.[0-9].[a-z]+.[a-z]+) ' |
+            sort -u >"$SCRATCH/taken.${run%%/*}"
+    done
+    [ "$(grep -c . "$SCRATCH/taken.$1")" -eq 40 ] && [ "$(grep -c '^basis' "$SCRATCH/taken.$1")" -eq 1 ] ||
+        fail "$1: not the weights of four layers, and a basis"
+    cmp "$SCRATCH/taken.$1" "$SCRATCH/taken.${2%%/*}" || fail "$2 does not begin with the weights of $1"
+}
+for variant in factored full; do
+    sets="$subspace --set link.codec.variant=$variant --set train.init_from=$variant"
+    # shellcheck disable=SC2086
+    runs train run.yaml --out $variant-cut $sets --set train.optimizer=adamw-rows --set stages.count=3 \
+        --set stages.split=1,1,2 --set train.steps=5 --set train.keep_checkpoints=9 --set link.codec.bits=16
+    same_subspace $variant $variant-cut/checkpoints/00000000
+    # shellcheck disable=SC2086
+    refuses 2 'blocks.2.* was in the last stage of the source: .* at layer 2 or before' train run.yaml --out x $sets \
+        --set train.optimizer=adamw-rows --set stages.count=4 --set stages.split=1,1,1,1
+done
+# shellcheck disable=SC2086
+refuses 2 'another subspace: .*variant=full, link.codec.keep=8, .*train.seed=' train run.yaml --out x $sets \
+    --set train.optimizer=adamw-rows --set link.codec.keep=4
+# shellcheck disable=SC2086
+refuses 2 'codec subspace keeps the weights in a subspace, where those' train run.yaml --out x $sets \
+    --set train.init_from=good --set train.optimizer=adamw-rows
+[ ! -e x ] || fail "a run that could not start from its source left a folder"
 
 # Frozen parameters keep their bits; a pattern without a match is a typing error.
 runs train run.yaml --out frozen --set train.init_from=good --set train.steps=2 --set 'train.freeze=embed.*,*.norm'
