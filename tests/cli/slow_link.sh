@@ -48,3 +48,24 @@ host_ends 0 swarm
 same_metrics fast-two swarm
 same_weights fast-two swarm
 ! grep -qE 'timed out|disconnected|replac' swarm/events.log || fail "a slow link was taken for a dead one: $(cat swarm/events.log)"
+
+# A host chooses a codec for links with rates before its workers have weights. A worker that is replaced leaves it
+# as it is, and so does a host that comes back; the run has the bits of the same codec by hand.
+sed 's/codec: {variant: fp32}, //' run.yaml >unnamed.yaml
+uneven='--set train.steps=5 --set link.emulate.up=[2mbit,400kbit,2mbit]'
+host_begin auto unnamed.yaml $uneven
+says "$HOST_LOG" '^codec auto: ' 'the uplink of stage 1 \(400kbit\)|all links are fast enough'
+for i in 1 2 3; do join_begin auto $i --fault forward:1:3; done
+wait_steps auto 1
+cp auto/run.yaml chosen.yaml
+join_begin auto 4
+host_ends 0 auto
+grep -q 'codec' chosen.yaml && cmp -s auto/run.yaml chosen.yaml || fail "the codec of the swarm changed"
+says auto/events.log 'stage 1'
+runs train auto/run.yaml --out by-hand
+same_weights auto by-hand
+: >"$HOST_LOG"
+host_begin auto unnamed.yaml --set train.steps=6
+! grep -q '^codec auto' "$HOST_LOG" || fail "a host that came back chose a codec"
+for i in 4 5 6; do join_begin auto $i; done
+host_ends 0 auto
