@@ -118,32 +118,41 @@ static struct entry choose_state(const struct init *in, const strait_safetensor 
     return (struct entry){t, -1, in->is_confined ? strait_init_find_basis(&in->source, t) : NULL};
 }
 
-/* Chooses for each tensor of a file where its values come from. */
+/* Whether a tensor is of an outer step (train.outer): without it, every replica begins with the
+ * weights. */
+static int is_of_outer(const char *name) {
+    return strncmp(name, "replica.", 8) == 0 || strncmp(name, "outer.", 6) == 0;
+}
+
+/* Chooses for each tensor of a file where its values come from; *n: how many there are. */
 static strait_err choose(struct init *in, const struct strait_safetensors *file, int is_state,
-                         strait_safetensors_item *items) {
+                         strait_safetensors_item *items, int *n) {
+    *n = 0;
     for (int i = 0; i < strait_safetensors_count(file); i++) {
         const strait_safetensor *t = strait_safetensors_at(file, i);
         const int is_vector = t->n_dims < 2, is_int = strcmp(t->dtype, "I32") == 0; // of counters
-        items[i] = (strait_safetensors_item){t->name,
-                                             {NULL, is_int ? STRAIT_I32 : STRAIT_F32,
-                                              is_vector ? 1 : t->dims[0], t->dims[t->n_dims - 1]},
-                                             is_vector};
+        if (is_state && is_of_outer(t->name)) continue;
+        items[*n] = (strait_safetensors_item){t->name,
+                                              {NULL, is_int ? STRAIT_I32 : STRAIT_F32,
+                                               is_vector ? 1 : t->dims[0], t->dims[t->n_dims - 1]},
+                                              is_vector};
         if (is_state)
-            in->entries[i] = choose_state(in, t);
+            in->entries[*n] = choose_state(in, t);
         else
-            STRAIT_TRY(choose_weight(in, t, &in->entries[i]));
+            STRAIT_TRY(choose_weight(in, t, &in->entries[*n]));
+        (*n)++;
     }
     return STRAIT_OK;
 }
 
 static strait_err write_one(struct init *in, const struct strait_safetensors *file,
                             const strait_checkpoint_stage_file *as) {
-    const int n = strait_safetensors_count(file);
+    int n = strait_safetensors_count(file);
     strait_safetensors_item *items = NULL;
     STRAIT_TRY(strait_alloc((size_t)n, sizeof *items, "list of tensors", (void **)&items));
     strait_err err = strait_alloc((size_t)n, sizeof *in->entries, "list of tensors",
                                   (void **)&in->entries);
-    if (err == STRAIT_OK) err = choose(in, file, as->is_state, items);
+    if (err == STRAIT_OK) err = choose(in, file, as->is_state, items, &n);
     if (err == STRAIT_OK) {
         strait_checkpoint_stage_file filled = *as;
         filled.items = items;
@@ -158,18 +167,22 @@ static strait_err write_one(struct init *in, const struct strait_safetensors *fi
     return err;
 }
 
-/* Writes every file of the initial checkpoint again; `files` then lists them. */
+/* Writes every file of the initial checkpoint again, but those of further replicas that train on
+ * their own; `files` then lists them. */
 static strait_err write_files(struct init *in, strait_checkpoint_stage_file files[FILES_MAX],
                               int *n) {
     const struct strait_safetensors *file = NULL;
     const char *name = NULL;
-    for (*n = 0; (file = strait_checkpoint_file(in->initial, *n, &name)) != NULL; (*n)++) {
+    *n = 0;
+    for (int i = 0; (file = strait_checkpoint_file(in->initial, i, &name)) != NULL; i++) {
         strait_checkpoint_stage_file *as = &files[*n];
+        if (strstr(name, ".replica-") != NULL) continue;
         *as = (strait_checkpoint_stage_file){.is_state = strstr(name, ".state.") != NULL};
         if (*n == FILES_MAX - 1 ||
             sscanf(name, "stage-%d", &as->stage) != 1) // NOLINT(cert-err34-c)
             return STRAIT_FAIL(STRAIT_EDATA, "%s: unexpected file in a checkpoint", name);
         STRAIT_TRY(write_one(in, file, as));
+        (*n)++;
     }
     return STRAIT_OK;
 }

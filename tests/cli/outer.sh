@@ -38,6 +38,20 @@ runs train run.yaml --out moments $pair $every $threads --set train.outer.averag
 runs train run.yaml --out one $every $threads
 [ "$(averaged one | tail -n 1)" = "12 [0]" ] || fail "one replica: $(averaged one)"
 
+# Adapters are averaged, and what they adapt stays as it is.
+lora="$pair $every --set train.init_from=plain-32-tls --set train.lora.rank=2 --set train.outer.bits=4"
+for transport in tls inproc; do runs train run.yaml --out lora-$transport $lora --set link.transport=$transport; done
+same_metrics lora-tls lora-inproc
+same_weights lora-tls lora-inproc
+model_of() { weights_of "$1" | grep -vE '\.lora_|^replica\.|^outer\.|\.[mv] '; }
+model_of lora-tls >adapted
+model_of plain-32-tls >model
+[ -s model ] && cmp -s model adapted || fail "the adapted model changed: $(diff model adapted | head -n 4)"
+first_loss() { sed -n 's/^{"step":1,"loss":\([0-9.e+]*\).*/\1/p' "$1/metrics.jsonl"; }
+awk "BEGIN { exit !($(first_loss lora-tls) < 0.9 * $(first_loss plain-32-tls)) }" ||
+    fail "with train.init_from the first loss is $(first_loss lora-tls), from the seed $(first_loss plain-32-tls)"
+weights_of lora-tls | grep -q '^outer\.momentum\..*lora_b ' || fail "no adapter was averaged"
+
 # One replica without momentum at learning rate 1 is plain training.
 neutral="--set train.outer.learning_rate=1 --set train.outer.momentum=0"
 runs train run.yaml --out alone $threads
@@ -86,7 +100,8 @@ refuses 2 'train.outer.overlap: 3 steps are more' train run.yaml --out bad $pair
     --set train.outer.fragments=2
 refuses 2 'moments are averaged with train.outer.overlap 0' train run.yaml --out bad $pair $every \
     --set train.outer.overlap=1 --set train.outer.average_state=moments
-refuses 2 'train.outer: a swarm' host run.yaml --out bad $every
+refuses 2 'train.outer.overlap: a swarm' host run.yaml --out bad $every --set train.outer.overlap=1
+refuses 2 'train.outer: audits know no averages' host run.yaml --out bad $every --audit-share 0.1
 [ ! -e bad/metrics.jsonl ] || fail "a refused run has begun"
 
 # A replica that is killed is left out, the run finishes, and the record says who took part.
