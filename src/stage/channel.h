@@ -43,7 +43,9 @@ struct strait_stage_channel {
     /* With train.outer: replicas that were lost with all of their pipeline, as bits. They get no
      * commands any more, and their replies are not those of the last gather. */
     uint64_t lost;
-    char lost_reason[512];               // of the latest
+    char lost_reason[512]; // of the latest
+    /* What the record of averages calls each replica; NULL: by its number. Borrowed. */
+    const int *labels;
     struct strait_stage_replies replies; // of the last gather; valid until the next
 };
 
@@ -61,6 +63,9 @@ struct strait_stage_channel_ops {
      * SAVE, which its reply alone has: the stage works on. The queue is empty afterwards either
      * way. */
     strait_err (*gather)(struct strait_stage_channel *channel);
+    /* Leaves out replicas, as bits, that got no average; the others go on. STRAIT_EAGAIN: the
+     * stages have to be ready again first. NULL: `lost` says it. */
+    strait_err (*leave_out)(struct strait_stage_channel *channel, uint64_t replicas);
     /* Tells the stages to leave and releases the implementation's state. */
     void (*close)(struct strait_stage_channel *channel);
 };

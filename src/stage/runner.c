@@ -6,20 +6,25 @@
 #include "config/dry_run.h"
 #include "stage/staging.h"
 
-static strait_outer_spec outer_spec(const strait_run_plan *plan, int stage, int replica) {
+#include <math.h>
+
+/* Where replicas come and go, it has memory for as many as there may be. */
+strait_outer_spec strait_runner_outer_spec(const strait_run_plan *plan, int stage,
+                                           const strait_param *params, int n_params) {
+    const int n = plan->replicas_limit > 0 ? plan->replicas_limit : plan->replicas[stage];
     return (strait_outer_spec){.stage = stage,
-                               .replica = replica,
-                               .n_replicas = plan->replicas[stage],
-                               .params = plan->outer};
+                               .n_replicas = n,
+                               .params = plan->outer,
+                               .weights = params,
+                               .n_weights = strait_run_plan_has_outer(plan) ? n_params : 0};
 }
 
 /* Host memory, which a CPU counts as its own. */
 static void plan_outer(const strait_run_plan *plan, int stage, const struct strait_dry_run *dry_run,
                        strait_runner_memory *m) {
-    strait_outer_spec spec = outer_spec(plan, stage, 0);
+    strait_outer_spec spec = strait_runner_outer_spec(plan, stage, dry_run->params,
+                                                      dry_run->n_params);
     if (!strait_run_plan_has_outer(plan)) return;
-    spec.weights = dry_run->params;
-    spec.n_weights = dry_run->n_params;
     spec.optimizer = dry_run->optimizer;
     m->outer = strait_outer_bytes(&spec);
     const double bytes = strait_outer_sent_bytes(&spec);
@@ -159,11 +164,11 @@ static strait_err open_reduction(struct strait_runner *runner) {
 }
 
 static strait_err open_outer(struct strait_runner *runner, int n_threads) {
-    strait_outer_spec spec = outer_spec(&runner->plan, runner->stage, runner->replica);
+    strait_outer_spec spec = strait_runner_outer_spec(&runner->plan, runner->stage, runner->params,
+                                                      runner->n_params);
     if (!strait_run_plan_has_outer(&runner->plan)) return STRAIT_OK;
+    spec.replica = runner->replica;
     spec.n_threads = n_threads;
-    spec.weights = runner->params;
-    spec.n_weights = runner->n_params;
     spec.optimizer = runner->optimizer;
     return strait_outer_open(&spec, runner->backend, &runner->outer);
 }
@@ -211,12 +216,27 @@ static strait_err open_training(struct strait_runner *runner, const strait_run *
     return runner->backend->ops->event_open(runner->backend, &runner->measured);
 }
 
+/* One that trains on its own validates with the neighbours of its pipeline, which have its number;
+ * the next step says who has which microbatch. */
+static strait_err share_with_pipeline(struct strait_runner *runner) {
+    strait_group_owners owners[STRAIT_SIDES] = {{{0}}};
+    for (int side = 0; side < STRAIT_SIDES; side++)
+        for (int g = 0; g < runner->plan.groups.n_groups; g++) {
+            const int theirs = runner->stage + side - STRAIT_SIDE_SAME;
+            const int is_there = theirs >= 0 && theirs < runner->plan.n_stages;
+            if (is_there) owners[side].replica[g] = (uint8_t)runner->replica;
+        }
+    return strait_runner_share(runner, owners);
+}
+
 strait_err strait_runner_set_replicas(struct strait_runner *runner, const strait_run_plan *plan,
                                       int replica) {
     strait_reduction_close(&runner->reduction);
     runner->plan = *plan;
     runner->replica = replica;
-    return open_reduction(runner);
+    if (runner->outer == NULL) return open_reduction(runner);
+    strait_outer_set_replica(runner->outer, replica);
+    return share_with_pipeline(runner);
 }
 
 static strait_err open_into(struct strait_runner *runner, const strait_run *run) {
@@ -370,6 +390,10 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const strait_tensor scale = strait_tensor_rows(strait_optimizer_scale(runner->optimizer), 0, 1);
     if (strait_runner_has_applied(runner, step)) return STRAIT_OK;
+    if (isnan(factor)) { // this replica's step has no finite norm: it counts, and changes nothing
+        strait_runner_note_update(runner, step);
+        return STRAIT_OK;
+    }
     if (runner->late != NULL) {
         STRAIT_TRY(strait_runner_update_late(runner, step, factor));
     } else {

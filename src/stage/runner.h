@@ -275,6 +275,11 @@ strait_err strait_runner_exchange_sums(struct strait_runner *runner, int64_t ste
 void strait_runner_sum_losses(struct strait_runner *runner);
 double strait_runner_add_losses(const struct strait_runner *runner);
 
+/* The outer step of a stage with these parameters; without train.outer it has no weights. The
+ * caller fills in replica, threads and optimizer. */
+strait_outer_spec strait_runner_outer_spec(const strait_run_plan *plan, int stage,
+                                           const strait_param *params, int n_params);
+
 /* ---- outer/outer_command.c: replicas that train on their own (train.outer) ---- */
 
 /* Goes on with an exchange that is under way, between the actions of a step. */

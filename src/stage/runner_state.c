@@ -2,12 +2,13 @@
 
 #include "base/alloc.h"
 #include "config/dry_run.h"
+#include "stage/outer/outer_tensors.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    NAME_BYTES = STRAIT_PARAM_NAME + 40 // with the prefix of a replica
+    NAME_BYTES = STRAIT_OUTER_NAME
 };
 
 /* The tensors that go into one file of a stage. Tensors on a device other than the host are copied
@@ -81,7 +82,9 @@ struct owner {
     int n_params;
     const struct strait_optimizer *optimizer;
     const struct strait_codec *receiver, *sender;
-    const struct strait_late *late; // NULL: updates are not late, or a dry run
+    const struct strait_late *late;   // NULL: updates are not late, or a dry run
+    const struct strait_outer *outer; // NULL: there is no outer step, or a dry run
+    strait_outer_spec outer_spec;     // no weights: there is no outer step
 };
 
 static const struct strait_codec *codec_of(struct strait_boundary *boundary) {
@@ -96,7 +99,10 @@ static struct owner owner_of(const struct strait_runner *runner) {
                           .optimizer = runner->optimizer,
                           .receiver = codec_of(runner->receiver),
                           .sender = codec_of(runner->sender),
-                          .late = runner->late};
+                          .late = runner->late,
+                          .outer = runner->outer,
+                          .outer_spec = strait_runner_outer_spec(&runner->plan, runner->stage,
+                                                                 runner->params, runner->n_params)};
 }
 
 static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
@@ -128,22 +134,6 @@ static strait_err each_state(const struct owner *h, tensor_fn visit, void *user)
 
 /* ---- what the replicas of an outer step have each for itself ---- */
 
-static const char *const outer_names[STRAIT_OUTER_TENSORS] = {
-    [STRAIT_OUTER_MOMENTUM] = "momentum",
-    [STRAIT_OUTER_RESIDUAL] = "residual",
-    [STRAIT_OUTER_RESULT_RESIDUAL] = "result_residual",
-    [STRAIT_OUTER_SENT] = "sent",
-};
-
-/* "outer.momentum.NAME" is the same on all replicas; "replica.1.residual.NAME" is not. */
-static void name_outer(int replica, strait_outer_tensor kind, const char *param, char *out) {
-    if (kind == STRAIT_OUTER_MOMENTUM)
-        (void)snprintf(out, NAME_BYTES, "outer.%s.%s", outer_names[kind], param);
-    else
-        (void)snprintf(out, NAME_BYTES, "replica.%d.%s.%s", replica,
-                       kind == STRAIT_OUTER_ANCHOR ? "weights" : outer_names[kind], param);
-}
-
 static strait_err list_outer(struct strait_runner *runner, int is_partial, struct listing *list) {
     char name[NAME_BYTES];
     int is_marked = 0;
@@ -155,13 +145,13 @@ static strait_err list_outer(struct strait_runner *runner, int is_partial, struc
         if (!is_partial && !is_marked && strait_outer_is_begun(runner->outer))
             STRAIT_TRY(listing_add(list, NULL, STRAIT_OUTER_IN_FLIGHT, mark, 1));
         is_marked = 1;
-        name_outer(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
+        strait_outer_name(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
         STRAIT_TRY(listing_add(list, strait_stage_stream(runner->model), name, param->value, 0));
         for (int kind = STRAIT_OUTER_MOMENTUM; kind < STRAIT_OUTER_TENSORS; kind++) {
             const strait_tensor t = strait_outer_get(runner->outer, (strait_outer_tensor)kind, i,
                                                      0);
             if (t.data == NULL || (kind == STRAIT_OUTER_MOMENTUM && is_partial)) continue;
-            name_outer(runner->replica, (strait_outer_tensor)kind, param->name, name);
+            strait_outer_name(runner->replica, (strait_outer_tensor)kind, param->name, name);
             STRAIT_TRY(listing_add(list, NULL, name, t, 0));
         }
     }
@@ -270,13 +260,13 @@ static strait_err read_outer(struct strait_checkpoint *checkpoint, struct strait
     STRAIT_TRY(strait_outer_restart(runner->outer, stream));
     for (int i = 0; i < runner->n_params; i++) {
         const strait_param *param = &runner->params[i];
-        name_outer(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
+        strait_outer_name(runner->replica, STRAIT_OUTER_ANCHOR, param->name, name);
         if (strait_checkpoint_has(checkpoint, name))
             STRAIT_TRY(load_one(checkpoint, stream, name, param->value));
         for (int kind = STRAIT_OUTER_MOMENTUM; kind < STRAIT_OUTER_TENSORS; kind++) {
             const strait_tensor t = strait_outer_get(runner->outer, (strait_outer_tensor)kind, i,
                                                      1);
-            name_outer(runner->replica, (strait_outer_tensor)kind, param->name, name);
+            strait_outer_name(runner->replica, (strait_outer_tensor)kind, param->name, name);
             const int is_saved = t.data != NULL && strait_checkpoint_has(checkpoint, name);
             has_residual |= is_saved && kind == STRAIT_OUTER_RESIDUAL;
             if (is_saved)
@@ -318,11 +308,19 @@ static strait_err visit_state(void *user, struct strait_stream *stream, const ch
     return v->visit(v->user, stream, name, tensor, 1);
 }
 
+/* With an outer step the weights are the averaged ones, as in a checkpoint. */
 static strait_err each_tensor(const struct owner *h, strait_runner_state_visit *visit, void *user) {
     struct state_visit states = {visit, user};
-    for (int i = 0; i < h->n_params; i++)
-        STRAIT_TRY(visit(user, h->stream, h->params[i].name, h->params[i].value, 0));
-    return each_state(h, visit_state, &states);
+    for (int i = 0; i < h->n_params; i++) {
+        const strait_tensor anchor = h->outer != NULL
+                                         ? strait_outer_get(h->outer, STRAIT_OUTER_ANCHOR, i, 0)
+                                         : (strait_tensor){0};
+        const int is_averaged = anchor.data != NULL;
+        STRAIT_TRY(visit(user, is_averaged ? NULL : h->stream, h->params[i].name,
+                         is_averaged ? anchor : h->params[i].value, 0));
+    }
+    STRAIT_TRY(each_state(h, visit_state, &states));
+    return strait_outer_each(&h->outer_spec, h->outer, h->stream, visit_state, &states);
 }
 
 strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_state_visit *visit,
@@ -333,11 +331,11 @@ strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_
 
 static strait_err digest_one(void *user, struct strait_stream *stream, const char *name,
                              strait_tensor tensor, int is_state) {
-    const struct strait_backend_ops *ops = stream->backend->ops;
+    const struct strait_backend_ops *ops = stream != NULL ? stream->backend->ops : NULL;
     const size_t bytes = strait_tensor_bytes(tensor);
     void *copy = NULL;
     (void)is_state;
-    if (ops->is_host) return strait_digest_extend(user, tensor.data, bytes);
+    if (ops == NULL || ops->is_host) return strait_digest_extend(user, tensor.data, bytes);
     STRAIT_TRY(strait_alloc(1, bytes, name, &copy));
     strait_err err = ops->download(stream, copy, tensor.data, bytes);
     if (err == STRAIT_OK) err = ops->wait(stream);
@@ -355,14 +353,21 @@ strait_err strait_runner_state_describe(const strait_run_plan *plan, int stage,
                                         strait_runner_state_visit *visit, void *user) {
     struct strait_dry_run dry_run;
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
-    const struct owner h = {.params = dry_run.params,
-                            .n_params = dry_run.n_params,
-                            .optimizer = dry_run.optimizer,
-                            .receiver = dry_run.receiver,
-                            .sender = dry_run.sender};
+    const struct owner h = {
+        .params = dry_run.params,
+        .n_params = dry_run.n_params,
+        .optimizer = dry_run.optimizer,
+        .receiver = dry_run.receiver,
+        .sender = dry_run.sender,
+        .outer_spec = strait_runner_outer_spec(plan, stage, dry_run.params, dry_run.n_params)};
     const strait_err err = each_tensor(&h, visit, user);
     strait_dry_run_fini(&dry_run);
     return err;
+}
+
+strait_err strait_runner_state_taken(struct strait_runner *runner) {
+    if (runner->outer != NULL) strait_outer_note_read(runner->outer, 1);
+    return strait_runner_state_restored(runner);
 }
 
 strait_err strait_runner_state_restored(struct strait_runner *runner) {

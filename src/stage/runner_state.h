@@ -26,7 +26,8 @@ strait_err strait_runner_state_digest(struct strait_runner *runner, strait_diges
 strait_err strait_runner_state_read(struct strait_checkpoint *checkpoint,
                                     struct strait_runner *runner);
 
-/* Called with one tensor; `is_state` is 0 for weights and 1 for moments and codec state. */
+/* Called with one tensor; `is_state` is 0 for weights and 1 for moments, codec state and the state
+ * of an outer step. A stream of NULL means host memory. */
 typedef strait_err strait_runner_state_visit(void *user, struct strait_stream *stream,
                                              const char *name, strait_tensor tensor, int is_state);
 
@@ -38,6 +39,9 @@ strait_err strait_runner_state_each(struct strait_runner *runner, strait_runner_
 /* Must follow after a visitor has overwritten the tensors: refreshes the copies that the codecs and
  * the model derive from them. */
 strait_err strait_runner_state_restored(struct strait_runner *runner);
+
+/* The same after a visitor has overwritten all of them: those of an outer step, too. */
+strait_err strait_runner_state_taken(struct strait_runner *runner);
 
 /* Visits the names and shapes of the same tensors in the same order for a stage that does not run
  * on this machine, so that what another worker sends can be checked. The tensors have no memory

@@ -298,7 +298,9 @@ strait_err strait_service_execute(struct strait_service *s, const strait_stage_c
     reply->err = execute_with_hooks(s, command, reply);
     if (reply->err != STRAIT_OK) {
         if (s->runner != NULL &&
-            (command->kind == STRAIT_COMMAND_UPDATE || command->kind == STRAIT_COMMAND_ADOPT_BASIS))
+            (command->kind == STRAIT_COMMAND_UPDATE ||
+             command->kind == STRAIT_COMMAND_ADOPT_BASIS ||
+             (command->kind == STRAIT_COMMAND_OUTER && command->outer.phase == STRAIT_OUTER_APPLY)))
             strait_runner_lose_live(s->runner);
         if (s->runner != NULL && reply->failed_side == 0) reply->failed_side = s->runner->side;
         (void)snprintf(s->reason, sizeof s->reason, "%s", strait_err_detail());

@@ -256,9 +256,10 @@ static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
 }
 
 strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float factor) {
-    if (strait_run_plan_has_outer(plan_of(p)) && plan_of(p)->n_members > p->n_stages)
-        return strait_pipeline_local_updates(p, step);
-    STRAIT_TRY(strait_step_commands_update(&p->steps, step, factor));
+    const int is_local = strait_run_plan_has_outer(plan_of(p)) &&
+                         plan_of(p)->n_members > p->n_stages;
+    STRAIT_TRY(is_local ? strait_pipeline_local_updates(p, step)
+                        : strait_step_commands_update(&p->steps, step, factor));
     p->snapshot_s = 0.0;
     if (plan_of(p)->staleness > 0) return STRAIT_OK; // a local run: no snapshots, no new basis
     for (int i = 0; i < p->n_stages; i++) {

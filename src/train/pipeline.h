@@ -45,6 +45,8 @@ strait_err strait_pipeline_update(struct strait_pipeline *pipeline, int64_t step
 /* After each step, `done` in all: exchanges that are due, where replicas train on their own. */
 strait_err strait_pipeline_average(struct strait_pipeline *pipeline, int64_t done,
                                    strait_executor_report *report);
+/* The stages were restored to `done` steps, after the averages of that step. */
+void strait_pipeline_restart_average(struct strait_pipeline *pipeline, int64_t done);
 strait_err strait_pipeline_validate(struct strait_pipeline *pipeline, int64_t step,
                                     double *loss_sum);
 strait_err strait_pipeline_save(struct strait_pipeline *pipeline, const char *folder, int64_t step);

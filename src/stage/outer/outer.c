@@ -270,6 +270,7 @@ strait_err strait_outer_begin(struct strait_outer *o, struct strait_stream *stre
     STRAIT_TRY(check_exchange(o, exchange));
     strait_outer_drop(o);
     o->exchange = *exchange;
+    o->self = o->spec.replica;
     strait_outer_list_chunks(o);
     for (int is_state = 0; !exchange->is_resent && is_state < 2; is_state++) {
         const struct range r = range_of(o, is_state);
@@ -301,7 +302,7 @@ static void keep_residual(struct strait_outer *o, int index, int64_t first, int 
     float difference[STRAIT_OUTER_PIECE];
     const int bits = strait_outer_part_bits(o, index);
     float *residual = o->residual + first;
-    const int is_member = strait_outer_has(o->exchange.members, o->spec.replica);
+    const int is_member = strait_outer_has(o->exchange.members, o->self);
     if (is_member && (bits == 32 || !o->spec.params.has_feedback)) {
         if (o->has_residual) memset(residual, 0, (size_t)n * sizeof *residual);
         return;
@@ -368,7 +369,7 @@ static void apply_chunk(void *arg, int index) {
 strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stream,
                               strait_outer_result *out) {
     const struct strait_backend_ops *ops = o->backend->ops;
-    const int is_member = strait_outer_has(o->exchange.members, o->spec.replica);
+    const int is_member = strait_outer_has(o->exchange.members, o->self);
     strait_outer_result result = {0};
     if (!o->is_begun || !strait_outer_is_complete(o))
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no exchange is complete",
@@ -388,6 +389,7 @@ strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stre
     STRAIT_TRY(copy(o, stream, states.first, states.end, o->sent + states.first, 1));
     STRAIT_TRY(ops->wait(stream));
     strait_outer_drop(o);
+    o->has_applied = 1;
     *out = result;
     return STRAIT_OK;
 }

@@ -52,6 +52,10 @@ void strait_outer_close(struct strait_outer **outer); // accepts NULL
 /* The peers of the other replicas by number; the own entry is not read. Borrows the mesh. */
 void strait_outer_connect(struct strait_outer *outer, struct strait_mesh *mesh, const int *peers);
 
+/* This replica has another number from now on, and other links follow. Drops an exchange unless it
+ * is complete: it can still be applied, as what this replica was when it began. */
+void strait_outer_set_replica(struct strait_outer *outer, int replica);
+
 /* Sets the anchor to the weights of this moment and everything else to zero. Drops an exchange. */
 strait_err strait_outer_restart(struct strait_outer *outer, struct strait_stream *stream);
 
@@ -99,6 +103,14 @@ typedef struct strait_outer_result {
 strait_err strait_outer_apply(struct strait_outer *outer, struct strait_stream *stream,
                               strait_outer_result *out);
 
+/* Whether the exchange of this step and fragment was the last to be applied, and none was begun
+ * since: a coordinator that lost a reply asks for it again. */
+int strait_outer_has_applied(const struct strait_outer *outer, int64_t step, int fragment);
+
+/* Continues from the anchor without any difference of its own: a replica whose state was copied
+ * from another takes the averaged weights. Drops an exchange. */
+strait_err strait_outer_catch_up(struct strait_outer *outer, struct strait_stream *stream);
+
 /* Exchanges the weights with the anchor; a second call restores them. For validations. */
 strait_err strait_outer_swap(struct strait_outer *outer, struct strait_stream *stream);
 
@@ -117,7 +129,7 @@ typedef enum strait_outer_tensor {
 strait_tensor strait_outer_get(const struct strait_outer *outer, strait_outer_tensor kind,
                                int weight, int wants_all);
 
-/* A checkpoint was read into these tensors. */
+/* A checkpoint or a snapshot was read into these tensors. Drops an exchange. */
 void strait_outer_note_read(struct strait_outer *outer, int has_residual);
 
 /* Bytes of host memory for these parameters, without messages; and bytes that a replica sends in

@@ -5,6 +5,41 @@
 
 #include <string.h>
 
+/* ---- another number, another start ---- */
+
+/* Exchanges of the same step may follow: their messages must not count as old ones. */
+static void forget_exchange(struct strait_outer *o) {
+    strait_outer_drop(o);
+    o->exchange = (strait_outer_exchange){0};
+}
+
+/* Messages that came early are from peers of the mesh before. */
+void strait_outer_set_replica(struct strait_outer *o, int replica) {
+    strait_outer_drop_early(o);
+    if (o->is_begun && !strait_outer_is_complete(o)) forget_exchange(o);
+    o->spec.replica = replica;
+}
+
+int strait_outer_has_applied(const struct strait_outer *o, int64_t step, int fragment) {
+    return o->has_applied && o->exchange.step == step && o->exchange.fragment == fragment;
+}
+
+strait_err strait_outer_catch_up(struct strait_outer *o, struct strait_stream *stream) {
+    const struct strait_backend_ops *ops = o->backend->ops;
+    const size_t bytes = (size_t)o->n_weights * sizeof(float);
+    forget_exchange(o);
+    if (o->residual != NULL) memset(o->residual, 0, bytes);
+    if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
+    o->has_residual = 0;
+    for (int i = 0; i < o->n_segments; i++) {
+        const struct segment *s = &o->segments[i];
+        if (s->weight < 0) continue;
+        STRAIT_TRY(ops->upload(stream, s->tensor.data, o->anchor + s->first,
+                               (size_t)(s->tensor.rows * s->tensor.cols) * sizeof(float)));
+    }
+    return ops->wait(stream);
+}
+
 /* Piece by piece: a copy of all weights would take as much memory again. */
 static strait_err swap_piece(struct strait_outer *o, struct strait_stream *stream, float *there,
                              float *anchor, int64_t n, float *scratch) {
@@ -53,6 +88,7 @@ strait_tensor strait_outer_get(const struct strait_outer *o, strait_outer_tensor
 }
 
 void strait_outer_note_read(struct strait_outer *o, int has_residual) {
+    forget_exchange(o);
     o->has_residual = has_residual;
 }
 

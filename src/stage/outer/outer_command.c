@@ -42,7 +42,11 @@ static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
         reply->outer.missing = strait_outer_missing(outer);
         if (reply->outer.is_complete) return STRAIT_OK;
         const int64_t now = strait_clock_ns();
-        if (strait_outer_delivered(outer) != n_delivered) moved = now;
+        if (strait_outer_delivered(outer) != n_delivered) {
+            moved = now;
+            runner->is_waiting = 0; // a worker reports progress
+            STRAIT_TRY(strait_runner_poll(runner));
+        }
         n_delivered = strait_outer_delivered(outer);
         if (is_any_up(runner, reply->outer.missing)) up = now;
         if (now - moved > (int64_t)runner->deadline_ms * 1000000 ||
@@ -59,8 +63,12 @@ static strait_err refresh(struct strait_runner *runner) {
     return strait_stage_apply_adapters(runner->model);
 }
 
-static strait_err apply(struct strait_runner *runner, strait_stage_reply *reply) {
+/* A second command finds it done: the coordinator of a swarm asks all again when one was lost. */
+static strait_err apply(struct strait_runner *runner, const strait_stage_command *command,
+                        strait_stage_reply *reply) {
     strait_outer_result result;
+    if (strait_outer_has_applied(runner->outer, command->outer.step, command->outer.fragment))
+        return STRAIT_OK;
     STRAIT_TRY(strait_outer_apply(runner->outer, strait_stage_stream(runner->model), &result));
     reply->outer.distance = result.distance;
     reply->outer.size = result.size;
@@ -87,11 +95,17 @@ strait_err strait_runner_outer(struct strait_runner *runner, const strait_stage_
     switch (command->outer.phase) {
     case STRAIT_OUTER_BEGIN: return begin(runner, command);
     case STRAIT_OUTER_SUM: return sum(runner, reply);
-    case STRAIT_OUTER_APPLY: return apply(runner, reply);
+    case STRAIT_OUTER_APPLY: return apply(runner, command, reply);
     default:
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: no phase %d of an exchange", runner->stage,
                            command->outer.phase);
     }
+}
+
+strait_err strait_runner_catch_up(struct strait_runner *runner) {
+    if (runner->outer == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_outer_catch_up(runner->outer, strait_stage_stream(runner->model)));
+    return refresh(runner);
 }
 
 strait_err strait_runner_average(struct strait_runner *runner) {
@@ -107,7 +121,9 @@ strait_err strait_runner_validate_average(struct strait_runner *runner, int64_t 
     if (runner->outer == NULL) return strait_runner_validate(runner, step, loss_sum);
     STRAIT_TRY(strait_outer_swap(runner->outer, stream));
     STRAIT_TRY(refresh(runner));
-    STRAIT_TRY(strait_runner_validate(runner, step, loss_sum));
+    /* Also after an error: the stages of a swarm continue with the weights that they have. */
+    const strait_err err = strait_runner_validate(runner, step, loss_sum);
     STRAIT_TRY(strait_outer_swap(runner->outer, stream));
-    return refresh(runner);
+    STRAIT_TRY(refresh(runner));
+    return err;
 }

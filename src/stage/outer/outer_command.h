@@ -9,3 +9,7 @@
  * reply then says who is missing, which is no error. STRAIT_EPROTO: the run has no outer step. */
 strait_err strait_runner_outer(struct strait_runner *runner, const strait_stage_command *command,
                                strait_stage_reply *reply);
+
+/* A replica that was restored from another's state takes the averaged weights; nothing without an
+ * outer step. */
+strait_err strait_runner_catch_up(struct strait_runner *runner);

@@ -26,7 +26,7 @@ int strait_outer_owner(const struct strait_outer *o, int chunk) {
 
 /* What does not cross a link loses nothing. */
 int strait_outer_part_bits(const struct strait_outer *o, int chunk) {
-    const int is_own = strait_outer_owner(o, chunk) == o->spec.replica;
+    const int is_own = strait_outer_owner(o, chunk) == o->self;
     return is_own || o->chunks[chunk].is_state ? 32 : o->spec.params.bits;
 }
 
@@ -61,7 +61,7 @@ void strait_outer_drop(struct strait_outer *o) {
             o->outgoing[r].first = msg->next;
             strait_msg_close(&msg);
         }
-    o->n_chunks = o->n_results = o->is_begun = 0;
+    o->n_chunks = o->n_results = o->is_begun = o->has_applied = 0;
 }
 
 static strait_err open_message(struct strait_outer *o, int holds, int chunk, int bits,

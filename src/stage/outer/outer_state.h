@@ -55,6 +55,8 @@ struct strait_outer {
     int has_residual; // some residual is not 0
     strait_outer_exchange exchange;
     int is_begun;
+    int self;        // number of this replica when the exchange was begun
+    int has_applied; // `exchange` was applied
     struct chunk *chunks;
     int n_chunks, capacity; // of the exchange; of the array
     int n_results;

@@ -35,6 +35,11 @@ strait_err strait_runner_share(struct strait_runner *runner,
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no group of microbatches",
                            runner->stage, runner->replica);
     runner->n_microbatches = n;
+    /* Those of other pipelines are not ours to report, also where they were in an earlier step. */
+    for (int64_t i = 0;
+         runner->outer != NULL && runner->sequence_losses != NULL && i < runner->plan.sequences;
+         i++)
+        runner->sequence_losses[i] = 0.0;
     const int valid_replica = runner->outer != NULL ? runner->replica : 0;
     strait_boundary_share share = {.groups = &runner->plan.groups,
                                    .theirs = &runner->owners[STRAIT_SIDE_PREV],

@@ -4,6 +4,7 @@
 #include "stage/runner_state.h"
 #include "train/pipeline/pipeline_state.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,11 +71,12 @@ strait_err strait_pipeline_local_updates(struct strait_pipeline *p, int64_t step
         int stage, replica;
         strait_run_plan_locate(plan_of(p), i, &stage, &replica);
         const double norm = p->outer.norms[replica];
-        if (is_lost(p, replica) || !isfinite(norm)) continue;
+        if (is_lost(p, replica)) continue;
         const double clipped = (double)strait_executor_factor(p->executor->run.train.clip, norm);
         const strait_stage_command command = {
             .kind = STRAIT_COMMAND_UPDATE,
-            .update = {.step = step, .factor = (float)(clipped / share_of(p, replica))}};
+            .update = {.step = step,
+                       .factor = isfinite(norm) ? (float)(clipped / share_of(p, replica)) : NAN}};
         STRAIT_TRY(p->channel->ops->send(p->channel, i, &command));
     }
     return p->channel->ops->gather(p->channel);
@@ -118,7 +120,7 @@ static strait_err command_phase(struct strait_pipeline *p, strait_outer_phase ph
 static strait_err begin(struct strait_pipeline *p, int fragment, int64_t done, int is_resent) {
     p->outer.fragment = fragment;
     p->outer.sent_at = done;
-    p->outer.attempt = 0;
+    p->outer.attempt = p->outer.is_applying = 0;
     p->outer.members = alive_of(p);
     return command_phase(p, STRAIT_OUTER_BEGIN, is_resent);
 }
@@ -152,6 +154,8 @@ static strait_err sum(struct strait_pipeline *p) {
                                    "no replica received the average of step %lld; check the links "
                                    "between replicas and link.deadline",
                                    (long long)p->outer.sent_at);
+            if (p->channel->ops->leave_out != NULL)
+                return p->channel->ops->leave_out(p->channel, late);
             p->channel->lost |= late;
             return STRAIT_OK;
         }
@@ -162,10 +166,23 @@ static strait_err sum(struct strait_pipeline *p) {
     }
 }
 
-static strait_err finish(struct strait_pipeline *p, int64_t done, strait_executor_report *report) {
+/* Who takes part is settled, and replicas may have other numbers before all have applied it. */
+static void note_members(struct strait_pipeline *p) {
+    p->outer.recorded = 0;
+    for (int r = 0; r < plan_of(p)->replicas[0]; r++)
+        if ((p->outer.members >> r & 1) != 0)
+            p->outer.recorded |= UINT64_C(1)
+                                 << (p->channel->labels != NULL ? p->channel->labels[r] : r);
+    p->outer.is_applying = 1;
+}
+
+static strait_err finish(struct strait_pipeline *p, int64_t done) {
     const strait_run *run = &p->executor->run;
     double distance = 0.0, size = 0.0;
-    STRAIT_TRY(sum(p));
+    if (!p->outer.is_applying) {
+        STRAIT_TRY(sum(p));
+        note_members(p);
+    }
     STRAIT_TRY(command_phase(p, STRAIT_OUTER_APPLY, 0));
     for (int i = 0; i < p->channel->n_members; i++) {
         if (is_member_lost(p, i)) continue;
@@ -174,28 +191,40 @@ static strait_err finish(struct strait_pipeline *p, int64_t done, strait_executo
     }
     const double tokens = (double)(done - p->outer.averaged_at) * (double)run->train.batch_tokens /
                           plan_of(p)->replicas[0];
-    report->average_members = p->outer.members;
-    report->divergence = size > 0.0 ? sqrt(distance / size) : 0.0;
+    p->outer.divergence = size > 0.0 ? sqrt(distance / size) : 0.0;
     if (tokens > 0.0) p->outer.tokens = tokens; // the last step has several averages
-    report->average_bytes_per_token += take_bytes(p) / p->outer.tokens;
+    p->outer.bytes_per_token += take_bytes(p) / p->outer.tokens;
     p->outer.averaged_at = done;
+    p->outer.ended_at = p->outer.sent_at;
+    p->outer.ended_fragment = p->outer.fragment;
     p->outer.fragment = -1;
+    p->outer.is_applying = 0;
     return STRAIT_OK;
 }
 
-static strait_err average(struct strait_pipeline *p, int64_t done, strait_executor_report *report) {
+/* Whether this fragment was sent after this step and applied: a swarm repeats the request when
+ * workers were lost. */
+static int has_ended(const struct strait_pipeline *p, int64_t done, int fragment) {
+    return p->outer.ended_at == done && p->outer.ended_fragment >= fragment;
+}
+
+/* One fragment that is sent and applied after the same step. */
+static strait_err exchange(struct strait_pipeline *p, int fragment, int64_t done) {
+    if (has_ended(p, done, fragment)) return STRAIT_OK;
+    if (!p->outer.is_applying) STRAIT_TRY(begin(p, fragment, done, 0));
+    return finish(p, done);
+}
+
+static strait_err average(struct strait_pipeline *p, int64_t done) {
     const strait_outer_schedule *schedule = &plan_of(p)->outer.schedule;
     const int is_last = done == schedule->steps;
     const int is_due = done >= p->outer.sent_at + schedule->overlap || is_last;
     const int fragment = strait_outer_sends(schedule, done);
-    if (p->outer.fragment >= 0 && is_due) STRAIT_TRY(finish(p, done, report));
-    for (int f = 0; is_last && f < schedule->fragments; f++) {
-        STRAIT_TRY(begin(p, f, done, 0));
-        STRAIT_TRY(finish(p, done, report));
-    }
+    if (p->outer.fragment >= 0 && is_due && schedule->overlap > 0) STRAIT_TRY(finish(p, done));
+    for (int f = 0; is_last && f < schedule->fragments; f++)
+        STRAIT_TRY(exchange(p, f, done));
     if (is_last || fragment < 0) return STRAIT_OK;
-    STRAIT_TRY(begin(p, fragment, done, 0));
-    return schedule->overlap == 0 ? finish(p, done, report) : STRAIT_OK;
+    return schedule->overlap == 0 ? exchange(p, fragment, done) : begin(p, fragment, done, 0);
 }
 
 /* Says once who was lost. */
@@ -216,10 +245,26 @@ static void note_lost(struct strait_pipeline *p, int64_t done) {
 strait_err strait_pipeline_average(struct strait_pipeline *p, int64_t done,
                                    strait_executor_report *report) {
     if (!strait_run_plan_has_outer(plan_of(p))) return STRAIT_OK;
-    STRAIT_TRY(average(p, done, report));
+    if (p->outer.reported_at != done) p->outer.recorded = 0;
+    if (p->outer.reported_at != done) p->outer.bytes_per_token = 0.0;
+    p->outer.reported_at = done;
+    STRAIT_TRY(average(p, done));
+    if (p->outer.recorded != 0) {
+        report->average_members = p->outer.recorded;
+        report->average_bytes_per_token = p->outer.bytes_per_token;
+        report->divergence = p->outer.divergence;
+    }
     p->executor->lost = p->channel->lost;
     note_lost(p, done);
     return STRAIT_OK;
+}
+
+void strait_pipeline_restart_average(struct strait_pipeline *p, int64_t done) {
+    p->outer.fragment = -1;
+    p->outer.is_applying = 0;
+    p->outer.averaged_at = p->outer.ended_at = done;
+    p->outer.ended_fragment = INT_MAX;
+    (void)take_bytes(p);
 }
 
 strait_err strait_pipeline_resume_average(struct strait_pipeline *p,
@@ -227,9 +272,7 @@ strait_err strait_pipeline_resume_average(struct strait_pipeline *p,
     const int64_t done = strait_checkpoint_step(checkpoint);
     int64_t sent_at = 0;
     const int fragment = strait_outer_in_flight(&plan_of(p)->outer.schedule, done, &sent_at);
-    p->outer.fragment = -1;
-    p->outer.averaged_at = done;
-    (void)take_bytes(p);
+    strait_pipeline_restart_average(p, done);
     if (fragment < 0 || !strait_checkpoint_has(checkpoint, STRAIT_OUTER_IN_FLIGHT))
         return STRAIT_OK;
     return begin(p, fragment, sent_at, 1);

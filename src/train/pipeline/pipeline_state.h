@@ -29,6 +29,13 @@ struct strait_pipeline {
         int fragment;                      // of the exchange under way; -1: none
         int64_t sent_at;                   // the step after which it was begun
         int attempt;
+        int is_applying;  // it is complete: all that are left apply it, whoever is lost meanwhile
+        int64_t ended_at; // the step after which the last one was begun and applied
+        int ended_fragment;
+        /* Of the averages after step `reported_at`: who took part, by their labels, and costs. */
+        int64_t reported_at;
+        uint64_t recorded;
+        double bytes_per_token, divergence;
         uint64_t members;
         double bytes[STRAIT_RUN_MEMBERS]; // received from other replicas since the last average
         int64_t averaged_at;              // step of the last average

@@ -255,6 +255,88 @@ static void an_exchange_is_begun_again_without_the_lost(void **state) {
     }
 }
 
+/* Between the sum and the step replica 1 gets another number, and is told to apply twice, as when
+ * a worker of a swarm is lost meanwhile: both end with what they would have without that. */
+static void a_complete_exchange_survives_another_number(void **state) {
+    (void)state;
+    float *expected = malloc(VALUES * sizeof *expected);
+    assert_non_null(expected);
+    for (int is_renumbered = 0; is_renumbered < 2; is_renumbered++) {
+        open_both(4, 1, 0);
+        for (int64_t step = 1; step <= 2; step++) {
+            strait_outer_result result;
+            for (int r = 0; r < 2; r++) {
+                train(r);
+                begin(r, (strait_outer_exchange){.step = step, .members = BOTH});
+            }
+            exchange();
+            if (is_renumbered) strait_outer_set_replica(sides[1].outer, 0);
+            CHECK(!strait_outer_has_applied(sides[1].outer, step, 0));
+            apply();
+            CHECK(strait_outer_has_applied(sides[1].outer, step, 0));
+            CHECK(!strait_outer_has_applied(sides[1].outer, step, 1));
+            CHECK_FAILS(strait_outer_apply(sides[1].outer, &sides[1].stream, &result),
+                        STRAIT_EPROTO, "no exchange is complete");
+            if (is_renumbered) strait_outer_set_replica(sides[1].outer, 1);
+        }
+        CHECK(are_equal());
+        if (!is_renumbered) memcpy(expected, sides[1].weights, VALUES * sizeof *expected);
+        CHECK(memcmp(expected, sides[1].weights, VALUES * sizeof *expected) == 0);
+        close_both();
+    }
+    free(expected);
+}
+
+/* One that is not complete is forgotten: the same step is begun once more from the first attempt,
+ * and its messages are not taken for old ones. */
+static void an_incomplete_exchange_is_forgotten_with_the_number(void **state) {
+    (void)state;
+    open_both(32, 1, 0);
+    train(0);
+    train(1);
+    for (int r = 0; r < 2; r++)
+        begin(r, (strait_outer_exchange){.step = 1, .attempt = 1, .members = BOTH});
+    for (int r = 0; r < 2; r++)
+        strait_outer_set_replica(sides[r].outer, r);
+    CHECK(!strait_outer_is_begun(sides[0].outer));
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    int is_blocked = 0;
+    CHECK_OK(strait_outer_progress(sides[0].outer, &is_blocked));
+    struct strait_msg *msg = NULL; // arrives before replica 1 begins
+    while (msg == NULL || msg->type != STRAIT_MSG_OUTER) {
+        strait_msg_close(&msg);
+        CHECK_OK(strait_mesh_receive(pair.meshes[1], 10000, &msg));
+    }
+    CHECK_OK(strait_outer_deliver(sides[1].outer, &msg));
+    begin(1, (strait_outer_exchange){.step = 1, .members = BOTH});
+    exchange();
+    apply();
+    CHECK(are_equal());
+    close_both();
+}
+
+/* A newcomer that was given all state of replica 0 continues from the average, and what rounding
+ * lost of replica 0 is not sent twice. */
+static void a_copy_catches_up(void **state) {
+    (void)state;
+    open_both(4, 1, 0);
+    train(0);
+    train(1);
+    average(1, BOTH);
+    memcpy(sides[1].weights, sides[0].weights, VALUES * sizeof(float));
+    float *averaged = malloc(VALUES * sizeof *averaged);
+    assert_non_null(averaged);
+    memcpy(averaged, sides[0].weights, VALUES * sizeof *averaged);
+    train(1);
+    CHECK_OK(strait_outer_catch_up(sides[1].outer, &sides[1].stream));
+    CHECK(memcmp(averaged, sides[1].weights, VALUES * sizeof *averaged) == 0);
+    CHECK(strait_outer_get(sides[1].outer, STRAIT_OUTER_RESIDUAL, 0, 0).data == NULL);
+    average(2, BOTH);
+    CHECK(are_equal());
+    free(averaged);
+    close_both();
+}
+
 /* Fields of a message that replica 1 sends to replica 0. */
 struct claim {
     int flags, chunk, basis, stage;
@@ -310,6 +392,9 @@ int main(void) {
         cmocka_unit_test(feedback_returns_what_rounding_lost),
         cmocka_unit_test(a_late_replica_catches_up),
         cmocka_unit_test(an_exchange_is_begun_again_without_the_lost),
+        cmocka_unit_test(a_complete_exchange_survives_another_number),
+        cmocka_unit_test(an_incomplete_exchange_is_forgotten_with_the_number),
+        cmocka_unit_test(a_copy_catches_up),
         cmocka_unit_test(rejects_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
