@@ -41,8 +41,8 @@ strait_err strait_budget_plan(const strait_run_plan *plan, int stage, int n_slot
     strait_runner_memory m;
     STRAIT_TRY(strait_runner_plan(plan, stage, n_slots, &m));
     const double stage_bytes = (double)(m.weights + m.gradients + m.sums + m.optimizer +
-                                        m.activations + m.codecs + m.data);
-    const double restored = (double)(m.weights + m.optimizer);
+                                        m.activations + m.codecs + m.data + m.outer);
+    const double restored = (double)(m.weights + m.optimizer + m.outer);
     *out = (strait_budget){.stage = stage_bytes,
                            .snapshots = strait_snapshot_memory_bytes(&m) - stage_bytes + restored,
                            .ids = ids_bytes(plan, valid_windows)};

@@ -345,7 +345,10 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
         strait_coordinator_contradicted(c, e->worker, e->stage, now_ns, out);
         break;
     case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
-    case STRAIT_SWARM_HELP: strait_coordinator_help(c, e->worker, e->stage, out); break;
+    case STRAIT_SWARM_HELP:
+        strait_coordinator_help(c, e->worker, e->stage, e->pipeline, out);
+        break;
+    case STRAIT_SWARM_LEFT_OUT: strait_coordinator_leave_out(c, e->worker, now_ns, out); break;
     case STRAIT_SWARM_IN_DOUBT: strait_coordinator_in_doubt(c, now_ns, out); break;
     case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_FIRST: strait_coordinator_restore_first(c, now_ns); break;

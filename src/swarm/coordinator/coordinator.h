@@ -82,8 +82,10 @@ typedef struct strait_swarm_worker {
     /* A spare that is a further replica of a stage, or becomes one before the next step; -1: of
      * none. */
     int helps, will_help;
-    int replica;    // its number in this generation; 0: it takes no part, or owns its stage
-    int is_awaited; // of a further replica: its reply is outstanding
+    int pipeline;    // of a further replica that trains on its own: which pipeline it belongs to
+    int keeps_state; // with pipelines: its state is that of the pipeline it is still part of
+    int replica;     // its number in this generation; 0: it takes no part, or owns its stage
+    int is_awaited;  // of a further replica: its reply is outstanding
     strait_swarm_source source; // of a further replica in this generation
     /* Times that it was sent away for a failure near it, and until when it stays away. */
     int n_sent_away;
@@ -127,7 +129,9 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_WITHHELD, // worker: does not give what audits of it need
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
-    STRAIT_SWARM_HELP,     // worker, stage: a spare becomes a replica of it before the next step
+    STRAIT_SWARM_HELP,     // worker, stage, pipeline: a spare becomes a replica of the stage before
+                           // the next step
+    STRAIT_SWARM_LEFT_OUT, // worker: its pipeline got no average and is left out from now on
     STRAIT_SWARM_IN_DOUBT, // values are implausible, and any replica may have caused it
     STRAIT_SWARM_START,    // owners: stages may be assigned from now on
     STRAIT_SWARM_FIRST,    // the driver has a checkpoint of step 0: all stages restore it
@@ -138,19 +142,20 @@ typedef enum strait_swarm_event_kind {
 
 /* A command that the trainer gives to one stage or to all. */
 typedef struct strait_swarm_goal {
-    int stage;     // -1: all
-    int is_first;  // only for the first replica of each stage
-    int64_t step;  // the current step
-    int is_update; // the last command of a step: it commits the step
-    int is_begin;  // the first command of a step: stages may be handed over before it
-    int is_slow;   // it allocates or measures a stage: no heartbeats arrive meanwhile
-    int is_replay; // some stages compute again what the others have done: no stage moves before it
+    int stage;      // -1: all
+    int is_first;   // only for the first replica of each stage
+    int64_t step;   // the current step
+    int is_update;  // the last command of a step: it commits the step
+    int is_begin;   // the first command of a step: stages may be handed over before it
+    int is_slow;    // it allocates or measures a stage: no heartbeats arrive meanwhile
+    int is_average; // replicas exchange the weights of their stage
+    int is_replay;  // some stages compute again what the others have done: no stage moves before it
 } strait_swarm_goal;
 
 typedef struct strait_swarm_event {
     strait_swarm_event_kind kind;
     int worker; // slot
-    int stage;
+    int stage, pipeline;
     strait_fingerprint key;
     const strait_swarm_report *report; // borrowed during the call
     const int *owners; // preferred worker of each stage, borrowed; NULL: the coordinator chooses
@@ -206,6 +211,7 @@ typedef struct strait_swarm_actions {
 typedef struct strait_swarm_config {
     int n_stages;
     int replicas_limit;       // of one stage; 0 or 1: none besides its owner
+    int has_pipelines;        // replicas train on their own, in whole pipelines (pipelines.c)
     int64_t lease_ns;         // longest silence of a connected worker
     int64_t stall_timeout_ns; // longest time without progress, unless it waits for a neighbour
     int64_t lease_max_ns;     // for both, unless they are set to more
@@ -268,6 +274,7 @@ struct strait_coordinator {
     /* Further replicas of each stage in this generation: replica k + 1 is in slot helper[k]. */
     int helper[STRAIT_RUN_STAGES][STRAIT_SWARM_REPLICAS];
     int n_helpers[STRAIT_RUN_STAGES];
+    int lead;         // with pipelines: the number of the one that the owners are
     int had_replicas; // some stage had further replicas in this generation or the one before
     int failed_near;  // a stage at which something failed beside further replicas; -1: none
     /* Up to this step, what crossed some boundary was kept by several workers. */
@@ -275,8 +282,8 @@ struct strait_coordinator {
     int64_t now_ns; // of the latest event
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
-    /* Longest recent duration of gradients, of an update and of other goals; 0: none yet. */
-    int64_t goal_ns[3];
+    /* Longest recent duration of gradients, updates, averages and other goals; 0: none yet. */
+    int64_t goal_ns[4];
     int64_t retry_ns;        // the next generation does not begin before
     int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
     int n_failures;          // generations in a row that reached no goal with the same owners
@@ -371,6 +378,11 @@ int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
 /* Returns whether the spare may become a further replica of the stage now: it fits, is no suspect
  * and was not sent away lately. */
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage);
+
+/* Returns the number of the pipeline that a replica of this generation is in, and a number that no
+ * pipeline has. */
+int strait_coordinator_pipeline(const struct strait_coordinator *c, int replica);
+int strait_coordinator_free_pipeline(const struct strait_coordinator *c);
 
 /* Returns a word for an operator; static text of at most 15 characters. */
 const char *strait_coordinator_phase_name(strait_swarm_phase phase);

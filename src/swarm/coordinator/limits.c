@@ -40,6 +40,7 @@ int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c) {
 /* Which of the recent durations belongs to a goal. */
 static int kind_of(const strait_swarm_goal *goal) {
     if (goal->is_begin) return 0;
+    if (goal->is_average) return 3;
     return goal->is_update ? 1 : 2;
 }
 
@@ -82,6 +83,8 @@ static int64_t for_setup(const struct strait_coordinator *c) {
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
     if (c->goal.is_slow && c->goal.stage >= 0) return for_reply(c) + for_snapshot(c, stage);
+    /* Its phases take different times: the first is over at once, the next sends all weights. */
+    if (c->goal.is_average) return REPLY_NS + WORK_FACTOR * recent + 2 * for_snapshot(c, stage);
     if (!c->goal.is_slow && recent > 0) return REPLY_NS + WORK_FACTOR * recent;
     return for_setup(c) + (c->replied_ns < 0 ? for_bytes(c, stage, slowest_link) : 0);
 }

@@ -90,6 +90,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     c->n_failures = 0; // of other owners
     if (old < 0) return;
     c->workers[old].stage = -1;
+    c->workers[old].keeps_state = 0;
     if (c->workers[old].is_connected && c->workers[old].is_leaving) {
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
         c->workers[old].is_connected = 0;
@@ -108,14 +109,27 @@ static int can_stay(const struct strait_coordinator *c, int stage) {
 
 /* An owner that was away has lost the stage's state, which its replicas have. */
 static int has_lost_state(const struct strait_coordinator *c, int stage) {
-    const strait_live_state *live = &c->workers[c->owner[stage]].inventory.live;
-    return live->stage != stage || live->step < 0;
+    const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
+    const strait_live_state *live = &owner->inventory.live;
+    return live->stage != stage || live->step < 0 ||
+           (c->config.has_pipelines && !owner->keeps_state);
+}
+
+/* Returns whether a pipeline that lost nothing takes the place of the owners. */
+static int must_promote(const struct strait_coordinator *c) {
+    if (!c->config.has_pipelines || c->is_replay_blocked ||
+        strait_coordinator_pipeline_heir(c, 0) < 0)
+        return 0;
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (!can_stay(c, i) || has_lost_state(c, i)) return 1;
+    return 0;
 }
 
 /* Assigns vacant stages to their other replicas or to spares; returns whether every stage has a
  * connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
+    if (must_promote(c)) strait_coordinator_promote_pipeline(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
         const int heir = c->is_replay_blocked ? -1 : strait_coordinator_heir(c, i);
         if (can_stay(c, i) && !(heir >= 0 && has_lost_state(c, i))) continue;

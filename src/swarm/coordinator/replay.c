@@ -20,20 +20,11 @@ static int64_t goal_step(const struct strait_coordinator *c) {
     return c->updating >= c->committed ? c->updating + 1 : c->committed;
 }
 
-/* Returns whether the owner of a stage can continue at step `until`, at once or after an update
- * that it has gradients for. */
-static int is_live(const struct strait_coordinator *c, int stage, int64_t until) {
-    const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
-    const strait_live_state *live = &owner->inventory.live;
-    return !owner->is_suspect && live->stage == stage && live->step >= 0 &&
-           (live->step == until || (live->is_pending && live->step + 1 == until));
-}
-
 /* Fills in who is late if the generation continues at `until`. */
 static void find_late(const struct strait_coordinator *c, int64_t until, strait_swarm_replay *out) {
     *out = (strait_swarm_replay){.until = until, .must_update = until > c->committed};
     for (int i = 0; i < c->config.n_stages; i++) {
-        out->is_late[i] = !is_live(c, i, until);
+        out->is_late[i] = !strait_coordinator_is_live(c, c->owner[i], i, until);
         out->n_late += out->is_late[i];
         if (!out->is_late[i] && c->workers[c->owner[i]].inventory.live.step != until)
             out->must_update = 1;
@@ -92,7 +83,9 @@ static int plan_until(const struct strait_coordinator *c, int64_t until, strait_
     if (until < 0 || until > goal_step(c)) return 0;
     find_late(c, until, out);
     if (out->n_late == c->config.n_stages) return 0;
-    if (out->n_late > 0 && strait_coordinator_has_replicas(c)) return 0;
+    /* Nor do averages cross boundaries, that a stage could compute them again alone. */
+    if (out->n_late > 0 && (strait_coordinator_has_replicas(c) || c->config.has_pipelines))
+        return 0;
     out->from = newest_source(c, out);
     if (out->from < oldest_kept(c, out)) return 0;
     out->n_stage_steps = out->n_late * (until - out->from) +

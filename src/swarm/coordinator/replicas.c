@@ -53,12 +53,11 @@ int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, in
 void strait_coordinator_end_help(struct strait_coordinator *c, int slot) {
     strait_swarm_worker *worker = &c->workers[slot];
     worker->helps = worker->will_help = -1;
-    worker->replica = worker->is_awaited = 0;
+    worker->replica = worker->is_awaited = worker->keeps_state = 0;
 }
 
-/* It stays a spare, and comes back after a while: whether it was at fault is not known. */
-static void send_away(struct strait_coordinator *c, int slot, const char *reason,
-                      strait_swarm_actions *out) {
+void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
+                                  strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     const int n = worker->n_sent_away < AWAY_SHIFT_MAX ? worker->n_sent_away : AWAY_SHIFT_MAX;
     (void)strait_coordinator_log(c, out, slot, reason);
@@ -83,18 +82,23 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         worker->replica = worker->is_awaited = 0;
         if (!worker->is_known || stage < 0) continue;
         if (c->is_replay_blocked)
-            send_away(c, slot, "values are in doubt: one worker per stage recomputes them", out);
+            strait_coordinator_send_away(
+                c, slot, "values are in doubt: one worker per stage recomputes them", out);
         else if (is_near(c, stage))
-            send_away(c, slot, "a failure near it is not explained: it is a spare for a while",
-                      out);
-        else if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0 ||
-                 c->n_helpers[stage] + 1 >= c->config.replicas_limit ||
+            strait_coordinator_send_away(
+                c, slot, "a failure near it is not explained: it is a spare for a while", out);
+        else if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0)
+            strait_coordinator_end_help(c, slot);
+        else if (c->config.has_pipelines)
+            continue; // below, stage by stage
+        else if (c->n_helpers[stage] + 1 >= c->config.replicas_limit ||
                  c->n_helpers[stage] + 1 >= STRAIT_SWARM_REPLICAS)
             strait_coordinator_end_help(c, slot);
         else
             c->helper[stage][c->n_helpers[stage]++] = slot;
         if (worker->helps >= 0) worker->replica = c->n_helpers[stage];
     }
+    if (c->config.has_pipelines) strait_coordinator_seat_pipelines(c, out);
     c->failed_near = -1;
 }
 
@@ -136,20 +140,23 @@ void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step) 
 
 /* ---- restoring ---- */
 
-static int is_live(const strait_swarm_worker *worker, int stage, int64_t until) {
+int strait_coordinator_is_live(const struct strait_coordinator *c, int slot, int stage,
+                               int64_t until) {
+    const strait_swarm_worker *worker = &c->workers[slot];
     const strait_live_state *live = &worker->inventory.live;
     return !worker->is_suspect && live->stage == stage && live->step >= 0 &&
+           (!c->config.has_pipelines || worker->keeps_state) &&
            (live->step == until || (live->is_pending && live->step + 1 == until));
 }
 
 /* Returns where a further replica of a stage gets the state from; -1: from nowhere. The owner gives
  * the snapshot that it took itself. */
-static int source_of(const struct strait_coordinator *c, const strait_swarm_worker *worker,
-                     int stage) {
+static int source_of(const struct strait_coordinator *c, int slot, int stage) {
+    const strait_swarm_worker *worker = &c->workers[slot];
     const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
     const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[stage],
                                                                         c->step);
-    if (c->replay.until >= 0 && is_live(worker, stage, c->replay.until))
+    if (c->replay.until >= 0 && strait_coordinator_is_live(c, slot, stage, c->replay.until))
         return STRAIT_SWARM_FROM_LIVE;
     if (c->replay.until >= 0 && c->step != c->replay.until) return -1;
     if (record != NULL && !worker->is_suspect &&
@@ -172,7 +179,7 @@ int strait_coordinator_restore_replicas(struct strait_coordinator *c, int64_t no
     for (int i = 0; i < c->config.n_stages; i++)
         for (int k = 0; k < c->n_helpers[i]; k++) {
             strait_swarm_worker *worker = &c->workers[c->helper[i][k]];
-            const int source = source_of(c, worker, i);
+            const int source = source_of(c, c->helper[i][k], i);
             worker->source = (strait_swarm_source)source;
             if (source >= 0) continue;
             n_without++;
@@ -196,6 +203,7 @@ int strait_coordinator_given_replicas(const struct strait_coordinator *c, int st
 
 int strait_coordinator_heir(const struct strait_coordinator *c, int stage) {
     int best = -1;
+    if (c->config.has_pipelines) return strait_coordinator_pipeline_heir(c, stage);
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         const strait_swarm_worker *worker = &c->workers[slot];
         if (!worker->is_known || worker->helps != stage || worker->stage >= 0 ||
@@ -210,13 +218,14 @@ int strait_coordinator_heir(const struct strait_coordinator *c, int stage) {
 
 /* ---- coming and going ---- */
 
-void strait_coordinator_help(struct strait_coordinator *c, int slot, int stage,
+void strait_coordinator_help(struct strait_coordinator *c, int slot, int stage, int pipeline,
                              strait_swarm_actions *out) {
     if (c->phase != STRAIT_PHASE_READY || stage < 0 || stage >= c->config.n_stages ||
         strait_coordinator_n_replicas(c, stage) >= c->config.replicas_limit ||
         !strait_coordinator_may_help(c, slot, stage))
         return;
     c->workers[slot].will_help = stage;
+    c->workers[slot].pipeline = pipeline;
     strait_swarm_action *line = strait_coordinator_log(c, out, slot,
                                                        "becomes a further replica of the stage "
                                                        "before the next step");
@@ -278,7 +287,8 @@ void strait_coordinator_replica_reply(struct strait_coordinator *c, const strait
     if (c->phase == STRAIT_PHASE_WAITING) return; // both ends report one failure
     if (scope == STRAIT_SCOPE_PROCESS || scope == STRAIT_SCOPE_CALLER) {
         worker->is_unfit = 1;
-        send_away(c, e->worker, "cannot serve the stage; not used again until it reconnects", out);
+        strait_coordinator_send_away(
+            c, e->worker, "cannot serve the stage; not used again until it reconnects", out);
         strait_coordinator_abandon(c, now, 0);
         return;
     }
@@ -312,6 +322,7 @@ void strait_coordinator_compare_replica(struct strait_coordinator *c, int slot,
                                         const strait_snapshot_set *own, int64_t now,
                                         strait_swarm_actions *out) {
     const int stage = c->workers[slot].replica > 0 ? c->workers[slot].helps : -1;
+    if (c->config.has_pipelines) return; // each has weights of its own
     if (stage < 0 || own->stage != stage || c->phase < STRAIT_PHASE_READY) return;
     for (int i = 0; i < own->n; i++) {
         const strait_snapshot_record *known = strait_snapshot_records_find(&c->records[stage],

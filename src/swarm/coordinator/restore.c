@@ -211,9 +211,12 @@ void strait_coordinator_fill_restore(const struct strait_coordinator *c, int sta
 
 void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now,
                                        strait_swarm_actions *out) {
-    for (int i = 0; i < c->config.n_stages; i++)
+    for (int i = 0; i < c->config.n_stages; i++) {
         if (c->source[i] != STRAIT_SWARM_FROM_LIVE)
             strait_snapshot_inventory_trim(&c->workers[c->owner[i]].inventory, c->step);
+        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++)
+            c->workers[strait_coordinator_replica(c, i, k)].keeps_state = 1;
+    }
     if (c->history_first < 0) c->history_first = c->step; // earlier steps were another driver's
     c->restore_limit = -1;
     c->owners_until_ns = 0;

@@ -161,6 +161,11 @@ int strait_coordinator_source(const struct strait_coordinator *c, int stage, int
 void strait_coordinator_plan_replay(const struct strait_coordinator *c, int64_t rollback,
                                     strait_swarm_replay *out);
 
+/* Returns whether a worker of a stage can continue at step `until` with the state that it has, at
+ * once or after an update that it has gradients for. */
+int strait_coordinator_is_live(const struct strait_coordinator *c, int slot, int stage,
+                               int64_t until);
+
 /* Returns whether some stages compute steps again that the others have done. */
 int strait_coordinator_is_replaying(const struct strait_coordinator *c);
 
@@ -217,13 +222,34 @@ void strait_coordinator_compare_replica(struct strait_coordinator *c, int slot,
                                         strait_swarm_actions *out);
 
 /* Handles the events HELP and IN_DOUBT. */
-void strait_coordinator_help(struct strait_coordinator *c, int slot, int stage,
+void strait_coordinator_help(struct strait_coordinator *c, int slot, int stage, int pipeline,
                              strait_swarm_actions *out);
 void strait_coordinator_in_doubt(struct strait_coordinator *c, int64_t now,
                                  strait_swarm_actions *out);
 
 /* Notes that a step was computed by the replicas of this generation. */
 void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step);
+
+/* Makes a further replica a spare that comes back after a while: whether it was at fault is not
+ * known. `reason` is static text. */
+void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
+                                  strait_swarm_actions *out);
+
+/* ---- pipelines.c ---- */
+
+/* Gives numbers to the replicas of all complete pipelines; those of others become spares. */
+void strait_coordinator_seat_pipelines(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* Returns the worker of the stage in the pipeline that can take the place of the owners; -1. */
+int strait_coordinator_pipeline_heir(const struct strait_coordinator *c, int stage);
+
+/* The workers of that pipeline become the owners of all stages, and what is left of the old ones
+ * spares. */
+void strait_coordinator_promote_pipeline(struct strait_coordinator *c, strait_swarm_actions *out);
+
+/* Handles the event LEFT_OUT. */
+void strait_coordinator_leave_out(struct strait_coordinator *c, int slot, int64_t now,
+                                  strait_swarm_actions *out);
 
 /* ---- coordinator.c ---- */
 

@@ -74,7 +74,8 @@ static strait_swarm_goal goal_of(const struct host *h, int *main) {
                                .step = step_of(command),
                                .is_update = command->kind == STRAIT_COMMAND_UPDATE,
                                .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
-                               .is_slow = is_slow(command->kind)};
+                               .is_slow = is_slow(command->kind),
+                               .is_average = command->kind == STRAIT_COMMAND_OUTER};
 }
 
 /* Gives the queued commands to the coordinator and waits for the outcome. STRAIT_EAGAIN: the stages
@@ -104,16 +105,31 @@ static strait_err gather(struct strait_stage_channel *channel) {
     return err;
 }
 
+/* Replicas that train on their own: the coordinator sends their pipelines away. */
+static strait_err leave_out(struct strait_stage_channel *channel, uint64_t replicas) {
+    struct host *h = channel->state;
+    int slots[STRAIT_SWARM_REPLICAS];
+    int n = 0;
+    for (int r = 0; r < strait_coordinator_n_replicas(&h->coordinator, 0); r++)
+        if ((replicas >> r & 1) != 0)
+            slots[n++] = strait_coordinator_replica(&h->coordinator, 0, r);
+    for (int i = 0; i < n; i++)
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = slots[i]});
+    STRAIT_TRY(strait_host_wait_ready(h));
+    return STRAIT_EAGAIN;
+}
+
 /* Workers keep their links: end_workers tells them when the run has ended. */
 static void close_channel(struct strait_stage_channel *channel) {
     (void)channel;
 }
 
 static const struct strait_stage_channel_ops ops = {
-    .send = send, .gather = gather, .close = close_channel};
+    .send = send, .gather = gather, .leave_out = leave_out, .close = close_channel};
 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
     h->work.channel = (struct strait_stage_channel){
-        .ops = &ops, .state = h, .n_members = plan->n_members};
+        .ops = &ops, .state = h, .n_members = plan->n_members, .labels = h->averages.pipelines};
     return strait_stage_replies_init(&h->work.channel.replies, plan);
 }

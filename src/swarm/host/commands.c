@@ -141,6 +141,7 @@ static int must_take_snapshot(const struct host *h, int64_t step) {
     /* A stage that computes alone holds no snapshot that the others have too, until the last. */
     const int is_alone = step < h->coordinator.replay.until;
     const int is_last = h->audits != NULL && step == h->run.train.steps;
+    if (strait_run_plan_has_outer(&h->executor->plan)) return strait_host_average_snapshot(h, step);
     return !is_alone && (step % h->pace.snapshot_every == 0 || is_last) &&
            !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
@@ -151,8 +152,10 @@ static void send_work(struct host *h, const strait_swarm_action *a) {
                                          .queue[strait_run_plan_member(plan, a->stage, a->replica)];
     const strait_err err = send_all_ids(h, a, command);
     if (err != STRAIT_OK) strait_host_fail(h, err);
-    if (command->kind == STRAIT_COMMAND_UPDATE)
+    if (command->kind == STRAIT_COMMAND_UPDATE) {
         command->update.keep_snapshot = must_take_snapshot(h, command->update.step + 1);
+        strait_host_note_update(h, a->worker, command);
+    }
     send_command(h, a->worker, command);
 }
 

@@ -92,6 +92,7 @@ static void choose_interval(struct host *h) {
     const int is_known = note_cost(&h->pace, strait_pipeline_snapshot_seconds(pipeline));
     if (copy_s > 0.0) h->pace.copy_s = copy_s; // 0 before the first snapshot
     if (ended->kind == STRAIT_COMMAND_UPDATE && ended->update.keep_snapshot) {
+        h->averages.kept_generation = h->coordinator.generation;
         h->pace.kept_step = h->work.step;
         h->pace.kept_ns = strait_clock_ns();
         memset(h->pace.is_copied, 0, sizeof h->pace.is_copied);
@@ -123,7 +124,10 @@ static strait_err next_step(struct strait_executor *executor) {
     if (h->work.step < until) return strait_host_replay_alone(h, h->work.step);
     if (!h->work.must_finish) return replay_step(executor, h->work.step);
     h->work.must_finish = 0;
-    return until > 0 ? strait_host_finish_step(h, until - 1) : STRAIT_OK;
+    if (until <= 0) return STRAIT_OK;
+    strait_executor_report report = {0};
+    STRAIT_TRY(strait_host_finish_step(h, until - 1));
+    return strait_pipeline_average(pipeline_of(executor), until, &report);
 }
 
 strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step) {
@@ -159,7 +163,7 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     if (!is_skipped) STRAIT_TRY(strait_pipeline_update(pipeline_of(executor), step, factor));
     h->work.step = step + 1;
     note_audit(h, step, factor, is_skipped);
-    return STRAIT_OK;
+    return strait_pipeline_average(pipeline_of(executor), step + 1, &report);
 }
 
 static strait_err gradients(struct strait_executor *executor, int64_t step,
@@ -297,6 +301,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
     struct swarm *swarm = executor->state;
     const size_t n = (size_t)(executor->plan.microbatch * executor->plan.shape.context);
     h->executor = executor;
+    executor->lost = ~UINT64_C(1); // checkpoints are of the first pipeline alone (train.outer)
     strait_host_plan_replicas(h, &executor->plan);
     STRAIT_TRY(strait_host_channel_open(h, &executor->plan));
     STRAIT_TRY(strait_pipeline_open(executor, &h->work.channel, &swarm->pipeline));
@@ -345,6 +350,7 @@ const struct strait_executor_ops strait_swarm_executor = {
     .close = close_swarm,
     .gradients = gradients,
     .update = update,
+    .average = strait_host_average,
     .validate = validate,
     .write = strait_host_write,
     .read = read_files,

@@ -96,9 +96,7 @@ static double gain_of(const struct outlook *o, int stage) {
 
 /* ---- newcomers ---- */
 
-/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
- * without a relay: where it listens is known only when it has a stage. */
-static int can_reach(struct host *h, int spare, int stage) {
+int strait_host_can_reach_replicas(struct host *h, int spare, int stage) {
     const struct strait_coordinator *c = &h->coordinator;
     if (c->workers[spare].report.is_reachable) return 1;
     for (int i = stage - 1; i <= stage + 1; i++) {
@@ -129,7 +127,7 @@ static int find_stages(struct host *h, int spare, struct outlook *o) {
     for (int i = 0; i < o->plan.n_stages; i++) {
         o->may_grow[i] = o->plan.replicas[i] < strait_host_replicas_limit(h, i) &&
                          strait_coordinator_may_help(&h->coordinator, spare, i) &&
-                         computes_alike(h, spare, i) && can_reach(h, spare, i);
+                         computes_alike(h, spare, i) && strait_host_can_reach_replicas(h, spare, i);
         o->speed[i] = strait_host_relative_speed(h, spare, i);
         n += o->may_grow[i];
     }
@@ -168,16 +166,27 @@ static strait_err place(struct host *h, int64_t step, int spare, struct outlook 
     return STRAIT_OK;
 }
 
+int strait_host_may_recruit(const struct host *h, int64_t step) {
+    return h->coordinator.config.replicas_limit >= 2 &&
+           h->coordinator.phase == STRAIT_PHASE_READY && h->pace.n_steps > 0 &&
+           strait_clock_ns() - h->pace.restored_ns >= RECRUIT_MS * INT64_C(1000000) &&
+           (double)(h->run.train.steps - step) * h->pace.step_s >= change_s(h);
+}
+
+int strait_host_count_idle(const struct host *h) {
+    int n = 0;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        n += is_idle(&h->coordinator, i);
+    return n;
+}
+
 strait_err strait_host_recruit(struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
     struct outlook o;
-    int n_idle = 0, is_placed;
-    if (c->config.replicas_limit < 2 || c->phase != STRAIT_PHASE_READY || h->pace.n_steps == 0 ||
-        strait_clock_ns() - h->pace.restored_ns < RECRUIT_MS * INT64_C(1000000) ||
-        (double)(h->run.train.steps - step) * h->pace.step_s < change_s(h))
-        return STRAIT_OK;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        n_idle += is_idle(c, i);
+    int is_placed;
+    if (c->config.has_pipelines) return strait_host_recruit_pipelines(h, step);
+    if (!strait_host_may_recruit(h, step)) return STRAIT_OK;
+    int n_idle = strait_host_count_idle(h);
     if (n_idle <= h->spec->n_spares) return STRAIT_OK;
     STRAIT_TRY(describe(h, &o));
     for (int i = 0; i < STRAIT_SWARM_WORKERS && n_idle > h->spec->n_spares; i++) {
@@ -217,7 +226,9 @@ static void tell(struct host *h, int64_t step, const struct outlook *o) {
 
 strait_err strait_host_tell_outlook(struct host *h, int64_t step) {
     struct outlook o;
-    if (h->coordinator.config.replicas_limit < 2) return STRAIT_OK;
+    /* One worker alone brings nothing to pipelines that train on their own. */
+    if (h->coordinator.config.replicas_limit < 2 || h->coordinator.config.has_pipelines)
+        return STRAIT_OK;
     if (h->pace.n_steps == 1) h->pace.first_ns = strait_clock_ns();
     if (h->pace.n_steps != 1 + TOLD_STEPS || h->pace.more.gain > 0.0) return STRAIT_OK;
     STRAIT_TRY(describe(h, &o));

@@ -25,8 +25,8 @@ void strait_host_rebalance(struct host *h, int64_t step) {
     double speeds[STRAIT_RUN_STAGES] = {0};
     int successors[STRAIT_RUN_STAGES];
     const int64_t pause_ns = (int64_t)(h->spec->rebalance_s * 1e9);
-    if (h->spec->rebalance_s <= 0.0 || c->phase != STRAIT_PHASE_READY || h->pace.step_s <= 0.0 ||
-        strait_clock_ns() - h->pace.restored_ns < pause_ns ||
+    if (h->spec->rebalance_s <= 0.0 || c->config.has_pipelines || c->phase != STRAIT_PHASE_READY ||
+        h->pace.step_s <= 0.0 || strait_clock_ns() - h->pace.restored_ns < pause_ns ||
         strait_coordinator_count_spares(c) == 0)
         return;
     strait_rebalance_spec spec = {.n_stages = c->config.n_stages,

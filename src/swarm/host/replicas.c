@@ -15,7 +15,8 @@ enum {
 /* ---- how many there may be ---- */
 
 static int choose_limit(const struct host *h, const strait_run_plan *plan) {
-    const int carries = plan->n_stages > 1 &&
+    const int has_outer = strait_run_plan_has_outer(plan);
+    const int carries = plan->n_stages > 1 && !has_outer &&
                         (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0;
     int limit = plan->n_members > plan->n_stages ? strait_run_plan_replicas_max(plan)
                                                  : STRAIT_SWARM_REPLICAS;
@@ -24,7 +25,7 @@ static int choose_limit(const struct host *h, const strait_run_plan *plan) {
     if (limit > STRAIT_RUN_MEMBERS / plan->n_stages) limit = STRAIT_RUN_MEMBERS / plan->n_stages;
     /* Auditors recompute what one owner sent and received; with rounded gradients the number of
      * replicas would change the result. */
-    if (carries || plan->reduce_bits < 32 || h->spec->audit_share > 0.0) limit = 1;
+    if (carries || (plan->reduce_bits < 32 && !has_outer) || h->spec->audit_share > 0.0) limit = 1;
     return limit;
 }
 
@@ -37,6 +38,10 @@ strait_err strait_host_check_replicas(const struct host *h, const strait_run_pla
             "stages.replicas: audits (--audit-share, also by --public) recompute the "
             "work of one worker per stage; set stages.replicas to 1, or "
             "--audit-share 0");
+    if (strait_run_plan_has_outer(plan) && h->spec->audit_share > 0.0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer: audits (--audit-share, also by --public) "
+                                           "know no averages; set --audit-share or "
+                                           "train.outer.sync_every to 0");
     return STRAIT_OK;
 }
 
@@ -46,6 +51,9 @@ void strait_host_plan_replicas(struct host *h, strait_run_plan *plan) {
     for (int i = 0; i < plan->n_stages; i++)
         replicas[i] = limit;
     h->coordinator.config.replicas_limit = limit;
+    h->coordinator.config.has_pipelines = strait_run_plan_has_outer(plan);
+    /* As in the plan of a worker, whose run has that many replicas from the beginning. */
+    if (h->coordinator.config.has_pipelines && limit > 1) plan->sums_pairwise = 0;
     strait_run_plan_set_replicas(plan, replicas);
     strait_run_plan_make_elastic(plan);
 }
@@ -154,6 +162,7 @@ void strait_host_adopt_replicas(struct host *h) {
     h->pace.n_steps = 0;
     h->pace.more = (strait_outlook_more){.stage = -1};
     if (h->pipeline != NULL) share(h);
+    strait_host_adopt_pipelines(h);
 }
 
 static double follow(double known, double found, int64_t n) {

@@ -30,3 +30,10 @@ strait_err strait_host_recruit(struct host *h, int64_t step);
 /* Before a step: once some steps of a generation were timed, logs how fast it is and what one more
  * worker would bring, for the page too. Errors as strait_host_recruit. */
 strait_err strait_host_tell_outlook(struct host *h, int64_t step);
+/* Whether replicas may come before this step: the last change is over, and another pays. */
+int strait_host_may_recruit(const struct host *h, int64_t step);
+/* Workers that take no part. */
+int strait_host_count_idle(const struct host *h);
+/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
+ * without a relay: where it listens is known only when it has a stage. */
+int strait_host_can_reach_replicas(struct host *h, int spare, int stage);

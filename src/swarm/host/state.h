@@ -10,6 +10,7 @@
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/history.h"
 #include "swarm/host/host.h"
+#include "swarm/host/outer/averages.h"
 #include "swarm/host/pace.h"
 #include "swarm/host/verify/claims.h"
 #include "swarm/host/verify/replay_check.h"
@@ -144,6 +145,7 @@ struct host {
     struct host_pace pace;
     struct host_routes routes;
     struct host_claims claims;
+    struct host_averages averages;
     struct {
         struct strait_checkpoint *source; // what workers restore from; NULL: not open
         int64_t saving;                   // step of the one being written; -1: none

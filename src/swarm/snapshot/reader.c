@@ -4,11 +4,26 @@
 
 #include <string.h>
 
+static const unsigned char zeros[STRAIT_PIECE_BYTES];
+
+/* The tensor that has the values of another, where a checkpoint of a run without an outer step, or
+ * with fewer replicas, lacks it: own weights begin as the averaged ones. NULL: they are zeros. */
+static const char *stored_name(const struct strait_checkpoint *checkpoint, const char *name) {
+    static const char weights[] = "replica.0.weights.", own[] = "replica.0.", common[] = "outer.";
+    if (strait_checkpoint_has(checkpoint, name)) return name;
+    if (strncmp(name, weights, sizeof weights - 1) == 0) return name + sizeof weights - 1;
+    return strncmp(name, own, sizeof own - 1) == 0 || strncmp(name, common, sizeof common - 1) == 0
+               ? NULL
+               : name;
+}
+
 /* Type and shape must match too: the worker copies the bytes into its own tensors as they are. */
 static strait_err find_values(const struct strait_checkpoint *checkpoint,
                               const strait_snapshot_tensor *tensor, const unsigned char **out) {
     const strait_tensor shape = {NULL, tensor->dtype, tensor->rows, tensor->cols};
-    return strait_checkpoint_view(checkpoint, tensor->name, shape, out);
+    const char *name = stored_name(checkpoint, tensor->name);
+    *out = zeros;
+    return name != NULL ? strait_checkpoint_view(checkpoint, name, shape, out) : STRAIT_OK;
 }
 
 /* Looks up all tensors before the first piece is sent, so that no worker receives half a snapshot.
@@ -67,7 +82,7 @@ int strait_snapshot_reader_is_done(const struct strait_snapshot_reader *reader) 
 /* Releases the pages of the last tensor, so that sending a checkpoint larger than memory does not
  * evict others, and maps the next one. */
 static strait_err next_tensor(struct strait_snapshot_reader *reader) {
-    if (reader->values != NULL)
+    if (reader->values != NULL && reader->values != zeros)
         strait_checkpoint_drop_pages(reader->checkpoint, reader->tensor.name);
     STRAIT_TRY(strait_snapshot_header_read_tensor(&reader->tensors, &reader->tensor));
     STRAIT_TRY(find_values(reader->checkpoint, &reader->tensor, &reader->values));
@@ -81,14 +96,14 @@ strait_err strait_snapshot_reader_next(struct strait_snapshot_reader *reader, st
     if (!is_header && reader->left == 0) STRAIT_TRY(next_tensor(reader));
     const size_t left = is_header ? reader->header_bytes - reader->at : reader->left;
     const size_t bytes = left < STRAIT_PIECE_BYTES ? left : STRAIT_PIECE_BYTES;
+    const size_t offset = reader->values == zeros ? 0 : reader->tensor.bytes - reader->left;
     *piece = (strait_piece){.stage = reader->stage,
                             .step = reader->step,
                             .generation = reader->generation,
                             .offset = reader->at,
                             .total = reader->bytes,
-                            .data = is_header
-                                        ? reader->header + reader->at
-                                        : reader->values + (reader->tensor.bytes - reader->left),
+                            .data = is_header ? reader->header + reader->at
+                                              : reader->values + offset,
                             .bytes = bytes};
     reader->at += bytes;
     if (!is_header) reader->left -= bytes;

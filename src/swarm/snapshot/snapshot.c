@@ -16,8 +16,8 @@ double strait_snapshot_memory_bytes(const strait_runner_memory *m) {
     /* Its own snapshots, and two copies for each of two neighbours. */
     const double snapshots = STRAIT_SWARM_SNAPSHOTS + 4.0;
     return (double)(m->weights + m->gradients + m->sums + m->optimizer + m->activations +
-                    m->codecs + m->data) +
-           snapshots * (double)(m->weights + m->optimizer);
+                    m->codecs + m->data + m->outer) +
+           snapshots * (double)(m->weights + m->optimizer + m->outer);
 }
 
 void strait_snapshot_fini(struct strait_snapshot *snapshot) {
@@ -75,6 +75,11 @@ static strait_err visit(void *user, struct strait_stream *stream, const char *na
     if (walk->values == NULL) return STRAIT_OK;
     unsigned char *at = walk->values;
     walk->values += bytes;
+    if (stream == NULL) { // in host memory
+        memcpy(walk->must_load ? tensor.data : (void *)at, walk->must_load ? at : tensor.data,
+               bytes);
+        return STRAIT_OK;
+    }
     const struct strait_backend_ops *ops = stream->backend->ops;
     return walk->must_load ? ops->upload(stream, tensor.data, at, bytes)
                            : ops->download(stream, at, tensor.data, bytes);
@@ -213,7 +218,7 @@ strait_err strait_snapshot_restore(const struct strait_snapshot *snapshot,
         err = copy_state(&walk, header.data);
     }
     if (err == STRAIT_OK) err = wait_for_copies(runner);
-    if (err == STRAIT_OK) err = strait_runner_state_restored(runner);
+    if (err == STRAIT_OK) err = strait_runner_state_taken(runner);
     strait_snapshot_fini(&header);
     return err;
 }

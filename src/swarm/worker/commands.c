@@ -37,13 +37,18 @@ static strait_err refuse(const struct worker *w, const strait_stage_command *com
                        strait_stage_command_name(command->kind));
 }
 
+/* Whether a command needs the links to other replicas: the last phase of an average does not. */
+static int must_exchange(const strait_stage_command *command) {
+    return command->kind == STRAIT_COMMAND_OUTER && command->outer.phase != STRAIT_OUTER_APPLY;
+}
+
 static strait_err before(void *user, const strait_stage_command *command) {
     struct worker *w = user;
     if (command->kind != STRAIT_COMMAND_OPEN && strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", w->stage,
                            strait_stage_command_name(command->kind));
     if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE ||
-         command->kind == STRAIT_COMMAND_RESEND) &&
+         command->kind == STRAIT_COMMAND_RESEND || must_exchange(command)) &&
         w->broken_side != 0) {
         const int side = w->broken_side == STRAIT_WORKER_BROKEN_SAME ? 0 : w->broken_side;
         strait_service_runner(w->service)->side = side;
@@ -64,6 +69,10 @@ static strait_err before(void *user, const strait_stage_command *command) {
         return STRAIT_OK;
     case STRAIT_COMMAND_TIME_PASSES: // the values do not matter: only the time is measured
         return strait_loader_put(strait_service_loader(w->service), 0, 0, NULL, NULL);
+    case STRAIT_COMMAND_OUTER:
+        if (command->outer.phase == STRAIT_OUTER_APPLY)
+            strait_worker_reach(w, STRAIT_WORKER_AVERAGE, command->outer.step);
+        return STRAIT_OK;
     case STRAIT_COMMAND_SEND_SNAPSHOT:
     case STRAIT_COMMAND_RESEND:
     case STRAIT_COMMAND_PROPOSE_BASIS:

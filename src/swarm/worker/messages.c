@@ -22,7 +22,7 @@ void strait_worker_note(struct worker *w, const char *format, ...) {
 
 const char *strait_worker_point_name(strait_worker_point point) {
     static const char *const names[STRAIT_WORKER_POINTS] = {
-        "begin",    "forward", "backward", "norm",     "update", "applied",
+        "begin",    "forward", "backward", "norm",     "update", "applied", "average",
         "snapshot", "copy",    "commit",   "validate", "save",   "restore"};
     return names[point];
 }

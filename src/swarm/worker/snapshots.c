@@ -226,6 +226,9 @@ strait_err strait_worker_keep_snapshot(struct worker *w, int is_urgent) {
     struct strait_snapshot *slot = NULL;
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "task to take a snapshot before the stage was opened");
+    /* A further replica that trains on its own has weights that nobody else continues from. */
+    if (w->replicas.replica > 0 && strait_run_plan_has_outer(strait_service_plan(w->service)))
+        return STRAIT_OK;
     STRAIT_TRY(strait_worker_current_snapshot(w, &slot));
     s->cost_s = strait_clock_seconds() - began + (double)slot->bytes / encrypt_bytes_per_s +
                 s->copied_s;

@@ -1,6 +1,7 @@
 /* stage.c - builds the stage that the coordinator assigns and restores it to a step. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "stage/outer/outer_command.h"
 #include "swarm/budget.h"
 #include "swarm/worker/state.h"
 
@@ -139,6 +140,17 @@ strait_err strait_worker_build_stage(struct worker *w, const strait_task *task) 
     return err;
 }
 
+/* Replicas that train on their own (train.outer) differ: what a further one restored, or took, is
+ * not what the first replica of the stage has. */
+static int trains_alone(const struct worker *w) {
+    return strait_run_plan_has_outer(strait_service_plan(w->service));
+}
+
+static void drop_own(struct worker *w) {
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
+        strait_worker_drop_snapshot(&w->snapshots.own[i]);
+}
+
 strait_err strait_worker_assign(struct worker *w, const strait_task *task,
                                 char address[STRAIT_ADDRESS_MAX]) {
     w->prev = w->next_peer = w->own_first = -1;
@@ -150,7 +162,9 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
     STRAIT_TRY(strait_worker_build_stage(w, task));
     STRAIT_TRY(strait_service_set_replicas(w->service, &task->assign.replicas));
+    const int had_replica = w->replicas.replica;
     w->replicas = task->assign.replicas;
+    if (trains_alone(w) && had_replica > 0 && w->replicas.replica == 0) drop_own(w);
     STRAIT_TRY(strait_worker_expect_copies(w));
     STRAIT_TRY(strait_worker_open_mesh(w, address));
     strait_service_set_links(w->service, w->mesh, -1, -1);
@@ -370,5 +384,7 @@ strait_err strait_worker_restore(struct worker *w, const strait_task *task,
     reply->restore.is_source_bad = (err == STRAIT_ENONFINITE || err == STRAIT_EDATA) &&
                                    task->restore.source != STRAIT_SWARM_FROM_HOST;
     STRAIT_TRY(err);
+    if (w->replicas.replica > 0)
+        STRAIT_TRY(strait_runner_catch_up(strait_service_runner(w->service)));
     return end_restore(w, step);
 }

@@ -19,6 +19,7 @@ typedef enum strait_worker_point {
     STRAIT_WORKER_NORM,     // gradients computed, not yet reported
     STRAIT_WORKER_UPDATE,   // before the update
     STRAIT_WORKER_APPLIED,  // after the update
+    STRAIT_WORKER_AVERAGE,  // before an average is applied (train.outer)
     STRAIT_WORKER_SNAPSHOT, // snapshot taken
     STRAIT_WORKER_COPY,     // some of it sent to a neighbour
     STRAIT_WORKER_COMMIT,   // update reported

@@ -100,7 +100,7 @@ static const struct {
     {"validate.faults.rejected_prev", COUNT},
     {"validate.faults.rejected_next", COUNT},
     {"propose_basis.basis", BASIS},
-    {"outer.is_complete", MATCHED}, // a swarm sends no such command and takes no answer to one
+    {"outer.is_complete", MATCHED}, // a false one is refused by APPLY, or begins it again
     {"outer.missing", MATCHED},
     {"outer.distance", COUNT},
     {"outer.size", COUNT},

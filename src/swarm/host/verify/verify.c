@@ -201,9 +201,15 @@ static int is_below_most_loss(const struct host *h, double loss) {
     return loss <= most_loss * log((double)h->executor->plan.shape.vocab);
 }
 
+/* Replicas that train on their own report the losses of their own microbatches. */
 static double step_loss(const struct host *h) {
-    const int last = h->executor->plan.n_stages - 1;
-    return first_reply(h, last)->gradients.loss_sum / (double)h->run.train.batch_tokens;
+    const strait_run_plan *plan = &h->executor->plan;
+    const int last = plan->n_stages - 1;
+    const int n = strait_run_plan_has_outer(plan) ? plan->replicas[last] : 1;
+    double sum = 0.0;
+    for (int k = 0; k < n; k++)
+        sum += first_reply(h, last)[k].gradients.loss_sum;
+    return sum / (double)h->run.train.batch_tokens;
 }
 
 static int is_plausible(const struct host *h, int stage) {
@@ -217,7 +223,7 @@ static int is_plausible(const struct host *h, int stage) {
  * whether those of one stage differ. GPUs may order sums differently. */
 static int do_replicas_differ(struct host *h, int64_t step) {
     const strait_run_plan *plan = &h->executor->plan;
-    for (int i = 0; i < plan->n_stages; i++) {
+    for (int i = 0; i < plan->n_stages && !strait_run_plan_has_outer(plan); i++) {
         const strait_floats *first = squares_of(h, i);
         char kernels[STRAIT_REPLAY_KERNELS];
         strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[i]].report.device,

@@ -1,0 +1,172 @@
+#include "swarm/host/outer/averages.h"
+
+#include "base/clock.h"
+#include "swarm/host/replicas.h"
+#include "train/pipeline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    START_MS = 30000, // for the workers of all pipelines to come, before the first step
+    WAIT_MS = 100
+};
+
+/* ---- who is there ---- */
+
+void strait_host_adopt_pipelines(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (!c->config.has_pipelines) return;
+    for (int r = 0; r < strait_coordinator_n_replicas(c, 0); r++)
+        h->averages.pipelines[r] = strait_coordinator_pipeline(c, r);
+    if (h->pipeline != NULL && c->replay.until < 0)
+        strait_pipeline_restart_average(h->pipeline, c->step);
+}
+
+/* Finds a spare for every stage; returns 0 where one has none. */
+static int find_pipeline(struct host *h, int *slots) {
+    const struct strait_coordinator *c = &h->coordinator;
+    int is_taken[STRAIT_SWARM_WORKERS] = {0};
+    for (int i = 0; i < c->config.n_stages; i++) {
+        slots[i] = -1;
+        for (int slot = 0; slot < STRAIT_SWARM_WORKERS && slots[i] < 0; slot++)
+            if (!is_taken[slot] && strait_coordinator_stage_of(c, slot) < 0 &&
+                strait_coordinator_may_help(c, slot, i) &&
+                strait_host_can_reach_replicas(h, slot, i))
+                slots[i] = slot;
+        if (slots[i] < 0) return 0;
+        is_taken[slots[i]] = 1;
+    }
+    return 1;
+}
+
+/* A run that names its replicas begins with all of them, if they come soon: which pipelines there
+ * are decides what is computed. */
+static strait_err wait_for_all(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int64_t until = strait_clock_ns() + START_MS * INT64_C(1000000);
+    const int64_t n_wanted = (c->config.replicas_limit - 1) * c->config.n_stages +
+                             h->spec->n_spares;
+    h->averages.has_waited = 1;
+    if (h->run.stages.replicas.items[0] <= 1 || strait_host_count_idle(h) >= n_wanted)
+        return STRAIT_OK;
+    strait_host_note(h, "waiting up to %d s for %lld more workers: the run has %d pipelines",
+                     START_MS / 1000, (long long)n_wanted - strait_host_count_idle(h),
+                     c->config.replicas_limit);
+    while (strait_host_count_idle(h) < n_wanted && strait_clock_ns() < until &&
+           !h->spec->session.must_stop(h->spec->session.user))
+        STRAIT_TRY(strait_host_pump(h, WAIT_MS));
+    return STRAIT_OK;
+}
+
+strait_err strait_host_recruit_pipelines(struct host *h, int64_t step) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int is_start = step == 0 && c->committed == 0 && c->config.replicas_limit >= 2;
+    int slots[STRAIT_RUN_STAGES];
+    if (is_start && !h->averages.has_waited) STRAIT_TRY(wait_for_all(h));
+    if (c->phase != STRAIT_PHASE_READY || (!is_start && !strait_host_may_recruit(h, step)))
+        return STRAIT_OK;
+    int n_idle = strait_host_count_idle(h);
+    for (int n = strait_coordinator_n_replicas(c, 0);
+         n < c->config.replicas_limit && n_idle >= c->config.n_stages + h->spec->n_spares &&
+         find_pipeline(h, slots);
+         n++) {
+        const int pipeline = strait_coordinator_free_pipeline(c);
+        for (int i = 0; i < c->config.n_stages; i++)
+            strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_HELP,
+                                                                  .worker = slots[i],
+                                                                  .stage = i,
+                                                                  .pipeline = pipeline});
+        n_idle -= c->config.n_stages;
+    }
+    return STRAIT_OK;
+}
+
+/* ---- averages ---- */
+
+/* Lists pipelines with their workers: "0 (a, b), 2 (c, d)". */
+static void list_members(const struct host *h, uint64_t members, char *out, size_t capacity) {
+    const struct strait_coordinator *c = &h->coordinator;
+    size_t n = 0;
+    out[0] = '\0';
+    for (int r = 0; r < strait_coordinator_n_replicas(c, 0); r++) {
+        if ((members >> h->averages.pipelines[r] & 1) == 0) continue;
+        for (int i = 0; i <= c->config.n_stages && n < capacity; i++) {
+            const int slot = i < c->config.n_stages ? strait_coordinator_replica(c, i, r) : -1;
+            if (i == 0 && n < capacity)
+                n += (size_t)snprintf(out + n, capacity - n, "%s%d (", n > 0 ? ", " : "",
+                                      h->averages.pipelines[r]);
+            if (n >= capacity) break;
+            n += slot < 0 ? (size_t)snprintf(out + n, capacity - n, ")")
+                          : (size_t)snprintf(out + n, capacity - n, "%s%s", i > 0 ? ", " : "",
+                                             c->workers[slot].report.name);
+        }
+    }
+}
+
+/* The metrics have the numbers of the pipelines; the log says who they are, when that changes. */
+static void note_members(struct host *h, int64_t done, uint64_t members) {
+    char line[sizeof h->averages.members];
+    if (members == 0) return;
+    list_members(h, members, line, sizeof line);
+    if (strcmp(line, h->averages.members) == 0) return;
+    memcpy(h->averages.members, line, sizeof line);
+    strait_host_note(h, "step %lld: averaged pipelines %s", (long long)done, line);
+}
+
+/* Stages that were restored have computed the steps since again, averages included; those that keep
+ * their state repeat the one that was interrupted. */
+strait_err strait_host_average(struct strait_executor *executor, int64_t done,
+                               strait_executor_report *out) {
+    struct host *h = executor->user;
+    strait_err err = STRAIT_EAGAIN;
+    if (!h->coordinator.config.has_pipelines) return STRAIT_OK;
+    while (err == STRAIT_EAGAIN) {
+        STRAIT_TRY(strait_host_replay_to(executor, done));
+        err = strait_pipeline_average(h->pipeline, done, out);
+    }
+    executor->lost = ~UINT64_C(1); // checkpoints are of the first pipeline
+    STRAIT_TRY(err);
+    note_members(h, done, out->average_members);
+    return STRAIT_OK;
+}
+
+/* ---- snapshots and updates ---- */
+
+static int averages_after(const struct host *h, int64_t step) {
+    const strait_outer_schedule *schedule = &h->executor->plan.outer.schedule;
+    return step == schedule->steps || strait_outer_sends(schedule, step) >= 0;
+}
+
+/* When it is due and an average follows, it is taken with the next update. The snapshots of another
+ * pipeline are of no use to a new first one: it takes its own at once. */
+int strait_host_average_snapshot(const struct host *h, int64_t step) {
+    if (averages_after(h, step)) return 0;
+    if (h->averages.kept_generation != h->coordinator.generation) return 1;
+    while (step % h->pace.snapshot_every != 0) {
+        if (step == 0 || !averages_after(h, step - 1)) return 0;
+        step--;
+    }
+    return 1;
+}
+
+void strait_host_note_update(struct host *h, int worker, const strait_stage_command *command) {
+    h->averages.updates[worker].step = command->update.step;
+    h->averages.updates[worker].factor = command->update.factor;
+}
+
+strait_err strait_host_repeat_updates(struct host *h, int64_t step) {
+    struct strait_stage_channel *channel = &h->work.channel;
+    for (int i = 0; i < channel->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(&h->executor->plan, i, &stage, &replica);
+        const int slot = strait_coordinator_replica(&h->coordinator, stage, replica);
+        const int is_known = h->averages.updates[slot].step == step; // else it has the state after
+        const strait_stage_command command = {
+            .kind = STRAIT_COMMAND_UPDATE,
+            .update = {.step = step, .factor = is_known ? h->averages.updates[slot].factor : NAN}};
+        STRAIT_TRY(channel->ops->send(channel, i, &command));
+    }
+    return channel->ops->gather(channel);
+}

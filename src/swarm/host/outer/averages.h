@@ -1,0 +1,43 @@
+/* averages.h - pipelines of workers that train on their own and average their weights now and then
+ * (train.outer): which spares complete one, who took part, and how averages go with recovery. Used
+ * by the host's thread alone. */
+#pragma once
+
+#include "stage/commands.h"
+#include "swarm/coordinator/coordinator.h"
+
+struct host;
+struct strait_executor;
+struct strait_executor_report;
+
+struct host_averages {
+    int pipelines[STRAIT_SWARM_REPLICAS]; // number of the pipeline that each replica is in
+    int has_waited;                       // for all workers, before the first step
+    uint32_t kept_generation;             // in which the first pipeline took a snapshot last
+    char members[256];                    // who took part in the last average, as it was logged
+    /* The update that each worker was sent last: pipelines clip their gradients apart. */
+    struct {
+        int64_t step;
+        float factor;
+    } updates[STRAIT_SWARM_WORKERS];
+};
+
+/* The generation is ready: notes its pipelines. */
+void strait_host_adopt_pipelines(struct host *h);
+
+/* Before a step: makes spares that are not to be kept pipelines. Before the first step of a run
+ * with stages.replicas above 1 it waits a while until there are workers for all of them. */
+strait_err strait_host_recruit_pipelines(struct host *h, int64_t step);
+
+/* Averages that are due after `done` steps, until all pipelines that are left have applied them. As
+ * strait_executor_ops.average. */
+strait_err strait_host_average(struct strait_executor *executor, int64_t done,
+                               struct strait_executor_report *out);
+
+/* Whether a snapshot is taken with the update that ends `step` steps. An average follows some
+ * updates and changes the weights again: never before one. */
+int strait_host_average_snapshot(const struct host *h, int64_t step);
+
+/* A worker is sent an update; and the updates of all members once more, to those that lack it. */
+void strait_host_note_update(struct host *h, int worker, const strait_stage_command *command);
+strait_err strait_host_repeat_updates(struct host *h, int64_t step);

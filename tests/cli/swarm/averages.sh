@@ -1,0 +1,103 @@
+#!/bin/sh
+# averages.sh - pipelines of workers that train on their own and average their weights (train.outer): the bits of
+# strait train with as many replicas, with any codec; a killed worker takes its pipeline out, the run goes on without
+# going back, the record says who took part, and what comes back continues from the average. SEEDS: more runs, each
+# with FAULTS kills at points that are drawn.
+. "$(dirname "$0")/../lib.sh"
+. "$(dirname "$0")/lib.sh"
+SPARES=0
+
+make_corpus
+make_run run.yaml 2 12
+pair="--set stages.count=2 --set stages.replicas=2 --set train.batch_tokens=256"
+
+# averaged FOLDER: prints step and participants of each average.
+averaged() { sed -n 's/^{"step":\([0-9]*\).*"averaged":\(\[[0-9,]*\]\).*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# The same bits as in one process.
+set_all="$pair --set train.outer.sync_every=4 --set train.outer.fragments=2 --set train.outer.bits=4
+    --set link.codec.name=lowrank --set link.codec.variant="
+runs train run.yaml --out straight $set_all --set link.transport=inproc
+host_begin all run.yaml $set_all
+for i in 1 2 3 4; do join_begin all $i; done
+host_ends 0 all
+same_metrics straight all
+for run in straight all; do weights_of $run | grep -v '^replica\.1\.' >$run.weights; done
+cmp -s straight.weights all.weights || fail "weights differ: $(diff straight.weights all.weights | head -n 6)"
+[ "$(averaged straight)" = "$(averaged all)" ] || fail "averages: $(averaged all)"
+runs inspect all
+
+# A run without averages is continued with them, from its checkpoint.
+runs train run.yaml --out plain $pair --set stages.replicas=1 --set train.steps=4
+host_begin plain run.yaml $pair --set train.outer.sync_every=4 --resume
+for i in 1 2 3 4; do join_begin plain $i; done
+host_ends 0 plain
+[ "$(averaged plain | cut -d ' ' -f 1 | tr '\n' ' ')" = "8 12 " ] || fail "averages: $(averaged plain)"
+
+# never_back FOLDER: checks that no stage was restored to an earlier step.
+never_back() {
+    grep 'all stages ready' "$1/events.log" | grep -vE 'ready at step 0$|stage none restored .*; 0 stage-steps' >back
+    [ ! -s back ] || fail "$1 went back: $(cat back) $(tail -n 30 "$1/events.log")"
+}
+
+# compute FOLDER N: N pipelines compute.
+compute() {
+    [ "$(jq '[.workers[] | select(.stage == 0)] | length' "$1/swarm.json" 2>/dev/null || echo 0)" -ge "$2" ]
+}
+
+# worker_of FOLDER FILTER: prints the number of a worker that the filter of jq selects.
+worker_of() { jq -r "[.workers[] | select($2)][0].name" "$1/swarm.json" | tr -d w; }
+
+# A worker of another pipeline is killed, then one of the first: the others go on with the state that they have.
+host_begin kills run.yaml --set stages.count=2 --set stages.replicas=3 --set train.batch_tokens=256 \
+    --set train.outer.sync_every=4 --set train.outer.bits=4 --set link.emulate.delay=10ms --set train.steps=160
+for i in 1 2 3 4 5 6; do join_begin kills $i; done
+wait_until 60 'three pipelines compute' compute kills 3
+wait_steps kills 8
+victim=$(worker_of kills '.replica == 1')
+kill_join "$victim"
+wait_for_text kills/events.log 'averaged pipelines 0 \(w[0-9], w[0-9]\), [12] \(w[0-9], w[0-9]\)$'
+wait_until 60 'two pipelines compute' compute kills 2
+victim2=$(worker_of kills '.stage == 1 and .replica == 0')
+kill_join "$victim2"
+wait_for_text kills/events.log 'the first pipeline lost a worker: another takes its place'
+join_begin kills "$victim" # what is left of two pipelines and those that return complete others
+join_begin kills "$victim2"
+wait_for_text kills/events.log 'averaged pipelines [12] \(w[0-9], w[0-9]\), [0-9] \('
+host_ends 0 kills
+never_back kills
+averaged kills >seen
+grep -qx '4 \[0,1,2\]' seen && [ "$(wc -l <seen)" -eq 40 ] || fail "averages: $(cat seen)"
+wait_all_exited
+
+# Kills a worker at a drawn point of a step, FAULTS times; it comes back. The run ends, and every average is recorded.
+points="begin forward backward norm update applied average snapshot commit validate save restore"
+pick() { # pick N WORDS...: sets $picked to word N
+    shift "$1"
+    picked=$2
+}
+kill_run() {
+    draw_from "$1"
+    name=drawn-$1
+    host_begin "$name" run.yaml $pair --set stages.replicas=3 --set train.outer.sync_every=3 --set train.outer.bits=4 \
+        --set train.outer.fragments=2 --set link.emulate.delay=5ms --set train.steps=$((150 * FAULTS))
+    for i in 1 2 3 4 5 6; do join_begin "$name" "$i"; done
+    for fault in $(seq "$FAULTS"); do
+        wait_until 60 'pipelines compute' compute "$name" 2 || break
+        draw 6
+        victim=$((drawn + 1))
+        kill_join $victim
+        draw 12
+        pick "$drawn" $points
+        draw 2
+        join_begin "$name" $victim --fault "$picked:$drawn:$(($(steps_in "$name") + 30))"
+        sleep 1
+    done
+    host_ends 0 "$name"
+    wanted=$(awk "BEGIN { for (i = 1; i <= 150 * $FAULTS; i++) n += i % 3 != 1 || i == 150 * $FAULTS; print n }")
+    [ "$(averaged "$name" | wc -l)" -eq "$wanted" ] || fail "$name: $(averaged "$name" | wc -l) averages, not $wanted"
+    for i in 1 2 3 4 5 6; do kill_join "$i"; done
+    echo "seed $1: $FAULTS kills, $(grep -c 'all stages ready' "$name/events.log") generations," \
+        "$(averaged "$name" | cut -d ' ' -f 2 | sort | uniq -c | tr -s ' \n' ' ')"
+}
+for seed in ${SEEDS:-}; do kill_run "$seed"; done

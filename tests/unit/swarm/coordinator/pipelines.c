@@ -1,0 +1,193 @@
+/* Replicas that train on their own, in whole pipelines: one that loses a worker ends, another takes
+ * the place of the first, and a new one begins from the first one's snapshot. */
+#include "coordinator_rig.h"
+
+enum {
+    STAGES = 2
+};
+
+static int64_t applied; // steps that every worker with a stage has applied
+
+static void beat(int slot, int keeps) {
+    const int stage = strait_coordinator_stage_of(&c, slot);
+    strait_snapshot_inventory inventory = c.workers[slot].inventory;
+    if (stage >= 0 && c.phase >= STRAIT_PHASE_RESTORE)
+        inventory.live = (strait_live_state){stage, applied, c.generation, 0, 0};
+    if (keeps && c.workers[slot].stage >= 0)
+        inventory.own = (strait_snapshot_set){
+            .stage = stage, .n = 1, .steps = {applied}, .generations = {c.generation}};
+    heartbeat(slot, inventory, 0, 0);
+}
+
+/* Everybody replies until the stages are ready. */
+static void settle(void) {
+    for (int n = 0; n < 16 && c.phase != STRAIT_PHASE_READY; n++)
+        for (int slot = 0; slot < 8; slot++) {
+            if (!c.workers[slot].is_known || !strait_coordinator_awaits(&c, slot)) continue;
+            beat(slot, c.phase == STRAIT_PHASE_SNAPSHOT);
+            reply(slot, STRAIT_OK);
+        }
+    assert_int_equal(c.phase, STRAIT_PHASE_READY);
+}
+
+static void step_once(void) {
+    const int64_t step = applied;
+    do {
+        goal(step, 0);
+        settle();
+    } while (c.goal.is_begin && find(STRAIT_SWARM_RESTORED, -1) != NULL);
+    goal(step, 1);
+    applied = step + 1;
+    settle();
+}
+
+static void complete(int first, int second) {
+    const int pipeline = strait_coordinator_free_pipeline(&c);
+    const int slots[STAGES] = {first, second};
+    for (int i = 0; i < STAGES; i++)
+        feed((strait_swarm_event){
+            .kind = STRAIT_SWARM_HELP, .worker = slots[i], .stage = i, .pipeline = pipeline});
+}
+
+static void lose(int slot) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+}
+
+/* Three pipelines of six workers: 0 and 1, 2 and 3, 4 and 5. */
+static void begin_pipelines(void) {
+    begin_with_stages(STAGES, 6);
+    c.config.replicas_limit = 4;
+    c.config.has_pipelines = 1;
+    c.workers[0].keeps_state = c.workers[1].keeps_state = 1; // set before the rig knew of pipelines
+    applied = 0;
+    step_once();
+    complete(2, 3);
+    complete(4, 5);
+    step_once();
+    for (int i = 0; i < STAGES; i++)
+        assert_int_equal(strait_coordinator_n_replicas(&c, i), 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(strait_coordinator_pipeline(&c, r), r);
+}
+
+static void expect_pipelines(int first, int second, int n) {
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), n);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), n);
+    assert_int_equal(strait_coordinator_pipeline(&c, 0), first);
+    if (n > 1) assert_int_equal(strait_coordinator_pipeline(&c, 1), second);
+}
+
+/* Whoever is lost: its pipeline ends, all others continue with the state that they have. */
+static void a_lost_worker_ends_its_pipeline_alone(void **state) {
+    (void)state;
+    for (int slot = 0; slot < 6; slot++) {
+        begin_pipelines();
+        const int mate = slot ^ 1;
+        goal(applied, 0);
+        lose(slot);
+        settle();
+        assert_int_equal(c.replay.n_late, 0);
+        assert_int_equal(c.step, applied);
+        assert_int_equal(c.replay.n_stage_steps, 0);
+        assert_int_equal(strait_coordinator_stage_of(&c, mate), -1);
+        const int pipeline = slot / 2;
+        expect_pipelines(pipeline == 0 ? 1 : 0, pipeline == 2 ? 1 : 2, 2);
+        if (pipeline == 0) {
+            assert_int_equal(c.owner[0], 2);
+            assert_int_equal(c.owner[1], 3);
+        }
+        step_once();
+    }
+}
+
+/* The state of a worker that left its pipeline is not that of another. */
+static void spares_bring_no_state_into_a_pipeline(void **state) {
+    (void)state;
+    begin_pipelines();
+    lose(1);
+    settle();
+    step_once();
+    join(1, strait_snapshot_inventory_empty());
+    assert_int_equal(strait_coordinator_free_pipeline(&c), 0);
+    complete(0, 1); // worker 0 still has what it computed
+    goal(applied, 0);
+    for (int n = 0; n < 12 && c.phase != STRAIT_PHASE_RESTORE; n++)
+        for (int slot = 0; slot < 6; slot++)
+            if (c.phase != STRAIT_PHASE_RESTORE && strait_coordinator_awaits(&c, slot)) {
+                beat(slot, c.phase == STRAIT_PHASE_SNAPSHOT);
+                reply(slot, STRAIT_OK);
+            }
+    const strait_swarm_action *returned = find(STRAIT_SWARM_COMMAND, 0);
+    assert_non_null(returned);
+    assert_int_equal(returned->source, STRAIT_SWARM_FROM_REPLICA);
+    assert_int_equal(find(STRAIT_SWARM_COMMAND, 4)->source, STRAIT_SWARM_FROM_LIVE);
+    settle();
+    expect_pipelines(1, 0, 3);
+}
+
+/* When the last complete pipeline loses a worker, a spare takes the stage as without pipelines: all
+ * stages go back, because averages cannot be computed again by one stage alone. */
+static void the_last_pipeline_goes_back(void **state) {
+    (void)state;
+    begin_pipelines();
+    lose(3);
+    settle();
+    lose(5);
+    settle();
+    expect_pipelines(0, 0, 1);
+    step_once();
+    lose(1);
+    settle();
+    assert_int_equal(c.replay.until, -1);
+    assert_true(c.step < applied);
+}
+
+static void whoever_gets_no_average_is_left_out(void **state) {
+    (void)state;
+    for (int pipeline = 0; pipeline < 3; pipeline++) {
+        begin_pipelines();
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = 2 * pipeline});
+        now += S;
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        settle();
+        expect_pipelines(pipeline == 0 ? 1 : 0, pipeline == 2 ? 1 : 2, 2);
+        assert_int_equal(strait_coordinator_stage_of(&c, 2 * pipeline), -1);
+        assert_int_equal(strait_coordinator_stage_of(&c, 2 * pipeline + 1), -1);
+        assert_true(c.workers[2 * pipeline].is_connected);
+        assert_int_equal(c.step, applied);
+    }
+}
+
+/* Its phases send nothing, or all weights: the time of one is no limit for the next. */
+static void an_average_may_take_as_long_as_its_bytes(void **state) {
+    (void)state;
+    begin_pipelines();
+    for (int i = 0; i < STAGES; i++)
+        c.config.snapshot_bytes[i] = 50e6; // 50 s at the slowest rate
+    for (int phase = 0; phase < 2; phase++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        for (int s = 0; s < phase * 60; s += 5) {
+            now += 5 * S;
+            for (int slot = 0; slot < 6; slot++) // messages arrive
+                heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        settle();
+        for (int slot = 0; slot < 6; slot++)
+            assert_true(c.workers[slot].is_connected);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_worker_ends_its_pipeline_alone),
+        cmocka_unit_test(spares_bring_no_state_into_a_pipeline),
+        cmocka_unit_test(the_last_pipeline_goes_back),
+        cmocka_unit_test(whoever_gets_no_average_is_left_out),
+        cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
