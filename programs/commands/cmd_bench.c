@@ -6,6 +6,7 @@
 #include "base/rng/rng.h"
 #include "bench.h"
 #include "bench_against.h"
+#include "codec_note.h"
 #include "commands.h"
 #include "data/shard.h"
 #include "launcher.h"
@@ -132,6 +133,7 @@ static strait_err bench_step(strait_run *run) {
     (void)snprintf(run->data.train, sizeof run->data.train, "%s/random.bin", folder);
     run->data.valid[0] = run->data.tokenizer[0] = '\0';
     strait_err err = write_tokens(run->data.train, run);
+    if (err == STRAIT_OK) err = strait_codec_choose(run, NULL, 0);
     if (err == STRAIT_OK) err = bench_run(run);
     (void)unlink(run->data.train);
     (void)rmdir(folder);

@@ -2,6 +2,7 @@
 #include <strait/model.h>
 #include <strait/trainer.h>
 
+#include "codec_note.h"
 #include "commands.h"
 #include "files.h"
 #include "progress.h"
@@ -125,7 +126,8 @@ static strait_err evaluate_as_run(const char *folder) {
     /* The run's own device, unless another is named. */
     const int is_auto = strcmp(device, "auto") == 0;
     STRAIT_TRY(strait_run_load(file, sets, is_auto ? 2 : 3, &run));
-    strait_err err = strait_trainer_open(run, &trainer);
+    strait_err err = strait_codec_choose(run, folder, 0); // that of the run
+    if (err == STRAIT_OK) err = strait_trainer_open(run, &trainer);
     if (err == STRAIT_OK) err = strait_trainer_load(trainer, folder, &note);
     if (err == STRAIT_OK && note != NULL) fprintf(stderr, "note: %s\n", note);
     if (err == STRAIT_OK) err = strait_trainer_validate(trainer, &loss);

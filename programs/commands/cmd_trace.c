@@ -1,6 +1,7 @@
 /* cmd_trace.c - strait trace RUN.yaml: records what every stage does as a Chrome trace. */
 #include <strait/trainer.h>
 
+#include "codec_note.h"
 #include "commands.h"
 
 #include <stdio.h>
@@ -64,7 +65,8 @@ static strait_err run_trace(int n_args, const char **args) {
     STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
     STRAIT_TRY(strait_run_load(args[0], sets.items, sets.n, &run));
-    strait_err err = strait_trainer_open(run, &trainer);
+    strait_err err = strait_codec_choose(run, NULL, 0);
+    if (err == STRAIT_OK) err = strait_trainer_open(run, &trainer);
     if (err == STRAIT_OK) err = record(trainer, path);
     strait_trainer_close(&trainer);
     strait_run_close(&run);

@@ -8,6 +8,6 @@
 void strait_codec_note(const struct strait_run *run);
 
 /* Chooses the codec of a run that leaves it to the program (link.codec.name auto), or takes that of
- * the run in `folder`, and prints the choice on standard error. `is_swarm`: for workers, whose
- * speed is taken to be that of this machine. */
+ * the run in `folder` (NULL: none), and prints the choice on standard error. `is_swarm`: for
+ * workers, whose speed is taken to be that of this machine. */
 strait_err strait_codec_choose(struct strait_run *run, const char *folder, int is_swarm);

@@ -40,11 +40,13 @@ static strait_err read_plan(const char *path, double *seconds) {
     return *seconds > 0.0 ? STRAIT_OK : STRAIT_FAIL(STRAIT_EDATA, "%s: has no seconds", path);
 }
 
-static strait_err plan_cell(sweep *s, const char *file, int delay, int rate, double *seconds) {
+/* The codec is named, because links with a rate would give a run that names none another one. */
+static strait_err plan_cell(sweep *s, const strait_run *run, const char *file, int delay, int rate,
+                            double *seconds) {
     char out[STRAIT_PATH_MAX];
     char log[STRAIT_PATH_MAX];
     char speed[32];
-    char settings[2][64];
+    char settings[3][64];
     pid_t child = 0;
     int code = 0;
     STRAIT_TRY(strait_file_path(out, "%s/plan.json", s->folder));
@@ -52,8 +54,10 @@ static strait_err plan_cell(sweep *s, const char *file, int delay, int rate, dou
     (void)snprintf(speed, sizeof speed, "%.3f", s->gflops);
     (void)snprintf(settings[0], sizeof settings[0], "link.emulate.rate=%s", rates[rate]);
     (void)snprintf(settings[1], sizeof settings[1], "link.emulate.delay=%s", delays[delay]);
-    const char *const argv[] = {s->program, "plan",      file,    "--json",    "--gflops", speed,
-                                "--set",    settings[0], "--set", settings[1], NULL};
+    (void)snprintf(settings[2], sizeof settings[2], "link.codec.name=%s", run->link.codec.name);
+    const char *const argv[] = {s->program, "plan",      file,        "--json", "--gflops",
+                                speed,      "--set",     settings[0], "--set",  settings[1],
+                                "--set",    settings[2], NULL};
     STRAIT_TRY(strait_process_start(argv, out, log, &child));
     while (!strait_process_ended(child, &code)) {
         const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
@@ -69,7 +73,7 @@ static strait_err plan_row(sweep *s, int row) {
     STRAIT_TRY(strait_run_save(s->jobs[row]->run, file));
     for (int d = 0; d < DELAYS; d++)
         for (int r = 0; r < RATES; r++)
-            STRAIT_TRY(plan_cell(s, file, d, r, &s->seconds[row][d][r]));
+            STRAIT_TRY(plan_cell(s, s->jobs[row]->run, file, d, r, &s->seconds[row][d][r]));
     return STRAIT_OK;
 }
 

@@ -145,4 +145,16 @@ runs train unnamed.yaml --out chosen --resume --set stages.count=3 --set train.s
 says "$ERR" 'link 0-1 has no limit instead of the 50kbit .* the next one should take none'
 runs train --resume by-hand --set train.steps=4 --set link.emulate.rate=0
 same_weights chosen by-hand
+
+# The run.yaml of a run before there was a choice names no codec: such a run has none, and keeps it.
+runs train unnamed.yaml --out old --set stages.count=3 --set link.codec.name=none --set train.steps=2 \
+    --set link.emulate.rate=200kbit
+sed -i 's/^\( *\)name: "none"/\1# name: "none"/' old/run.yaml
+head -c 400 text.txt >small.txt
+runs tokenize --tokenizer tokenizer.json --out small.bin small.txt
+runs eval old --as-run --data small.bin
+! grep -q '^codec auto' "$ERR" || fail "eval chose a codec for a run that has none"
+runs train --resume old --set train.steps=3
+! grep -q '^codec auto' "$ERR" || fail "a run without a codec chose one when it was resumed"
+says old/run.yaml '^ *name: "none"'
 wait_all_exited
