@@ -98,7 +98,8 @@ static const strait_field computed[] = {REPLY(F64, gradients.loss_sum),
                                         REPLY(F64, gradients.basis.error),
                                         FAULTS(gradients),
                                         REPLY(FLOATS, gradients.squares)};
-static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64, update.copy_s)};
+static const strait_field updated[] = {REPLY(F64, update.snapshot_s), REPLY(F64, update.copy_s),
+                                       REPLY(F64, update.link_bps)};
 static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(validate)};
 static const strait_field saved[] = {REPLY(BYTES, save.digest)};
 static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};

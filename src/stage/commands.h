@@ -159,6 +159,9 @@ typedef struct strait_stage_reply {
         struct {
             double snapshot_s; // what the snapshot cost; 0: none was kept
             double copy_s;     // how long a neighbour would take to copy one at this moment
+            /* That the link to the next stage carried lately, of the last stage that to the
+             * previous one, as the kernel measured it; 0: unknown. */
+            double link_bps;
         } update;
         struct {
             double loss_sum;

@@ -45,6 +45,8 @@ static const strait_field join_fields[] = {JOIN(BYTES, token),
                                            JOIN(U32, generation),
                                            JOIN(F64, report.memory_bytes),
                                            JOIN(F64, report.flops),
+                                           JOIN(F64, report.up_bps),
+                                           JOIN(F64, report.down_bps),
                                            JOIN(FLAG, report.is_reachable),
                                            JOIN(NAME, report.name),
                                            JOIN(NAME, report.device),
@@ -225,6 +227,8 @@ strait_err strait_join_unpack(const struct strait_msg *msg, strait_join *out) {
     strait_layout_read(&layouts[STRAIT_LAYOUT_JOIN], &r, no_floats, out);
     out->report.memory_bytes = plausible(out->report.memory_bytes);
     out->report.flops = plausible(out->report.flops);
+    out->report.up_bps = plausible(out->report.up_bps);
+    out->report.down_bps = plausible(out->report.down_bps);
     return r.is_short || r.left != 0 || !is_inventory(&out->inventory)
                ? malformed("request to join")
                : STRAIT_OK;

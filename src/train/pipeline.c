@@ -265,6 +265,7 @@ strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float
     for (int i = 0; i < p->n_stages; i++) {
         p->snapshot_s = fmax(p->snapshot_s, reply_of(p, i)->update.snapshot_s);
         p->copy_s[i] = reply_of(p, i)->update.copy_s;
+        p->link_bps[i] = reply_of(p, i)->update.link_bps;
     }
     if (!strait_run_plan_updates_basis(&p->executor->plan, step + 1)) return STRAIT_OK;
     return update_basis(p, step + 1);
@@ -291,4 +292,8 @@ double strait_pipeline_snapshot_seconds(const struct strait_pipeline *p) {
 
 double strait_pipeline_copy_seconds(const struct strait_pipeline *p, int stage) {
     return p->copy_s[stage];
+}
+
+double strait_pipeline_link_bps(const struct strait_pipeline *p, int stage) {
+    return p->link_bps[stage];
 }

@@ -64,3 +64,6 @@ double strait_pipeline_busy_seconds(const struct strait_pipeline *pipeline, int 
  * and how long copying that of one stage to a neighbour would take. */
 double strait_pipeline_snapshot_seconds(const struct strait_pipeline *pipeline);
 double strait_pipeline_copy_seconds(const struct strait_pipeline *pipeline, int stage);
+/* What the link of a stage to the next one carried lately, or to the previous one for the last
+ * stage; 0: unknown. */
+double strait_pipeline_link_bps(const struct strait_pipeline *pipeline, int stage);

@@ -39,7 +39,7 @@ static void measure_speeds(const strait_run_plan *plan, int stage, int first,
 
 void strait_shares_choose(const strait_run *run, const strait_run_plan *plan,
                           const strait_step_times *times, strait_group_owners *out) {
-    const int is_given = run->stages.speeds.n > 0;
+    const int is_given = run != NULL && run->stages.speeds.n > 0;
     for (int stage = 0, member = 0; stage < plan->n_stages; stage++) {
         const int n = plan->replicas[stage];
         double speeds[STRAIT_RUN_REPLICAS];

@@ -51,9 +51,10 @@ enum {
 typedef struct strait_swarm_report {
     char name[STRAIT_NAME_MAX];
     char device[64];
-    double memory_bytes; // free for a stage; 0: unknown
-    double flops;        // per second, measured; 0: unknown
-    int is_reachable;    // other workers can connect to it
+    double memory_bytes;     // free for a stage; 0: unknown
+    double flops;            // per second, measured; 0: unknown
+    double up_bps, down_bps; // bits per second that its owner lends; 0: no limit
+    int is_reachable;        // other workers can connect to it
 } strait_swarm_report;
 
 typedef struct strait_swarm_worker {

@@ -204,6 +204,8 @@ static strait_err update(struct strait_executor *executor, int64_t step, float f
         return strait_host_replay_to(executor, step + 1); // the restored stages replay it
     if (err != STRAIT_OK) return err;
     h->work.step = step + 1;
+    for (int i = 0; i < executor->plan.n_stages; i++)
+        h->pace.link_bps[i] = strait_pipeline_link_bps(pipeline_of(executor), i);
     choose_interval(h);
     note_audit(h, step, factor, 0);
     return STRAIT_OK;

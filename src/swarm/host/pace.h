@@ -19,6 +19,9 @@ struct host_pace {
     int64_t n_steps, first_ns;
     strait_step_times times[STRAIT_RUN_STAGES];
     double forward_bytes, backward_bytes;
+    double link_bps[STRAIT_RUN_STAGES]; // of a link to the next stage, as last measured; 0: unknown
+    /* Rates of the homes of a stage, by the run file; 0: unlimited. */
+    double up_bps[STRAIT_RUN_STAGES], down_bps[STRAIT_RUN_STAGES];
     int64_t n_values[STRAIT_RUN_STAGES]; // gradients of each stage; 0: not computed yet
     strait_outlook_more more;            // what one more worker would bring; gain 0: unknown
 };

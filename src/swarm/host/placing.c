@@ -1,10 +1,10 @@
 /* placing.c - spares become further replicas of the stages where one more makes steps shortest.
  *
  * How long a step would take is simulated as by `strait plan` (train/outlook/outlook_members.h),
- * from the times and bytes of the steps before and the rates of the run file. Where several stages
- * would bring the same, such as nothing, the one with the fewest replicas gets it, so that
- * newcomers complete another pipeline. Workers can report false times: they change how long steps
- * take, and no result. */
+ * from the times and bytes of the steps before, the rates of homes that the run file or their
+ * owners give, and measured rates of links. Where several stages would bring the same, such as
+ * nothing, the one with the fewest replicas gets it, so that newcomers complete another pipeline.
+ * Workers can report false times: they change how long steps take, and no result. */
 #include "base/clock.h"
 #include "swarm/host/replicas.h"
 
@@ -17,8 +17,9 @@ enum {
     TOLD_STEPS = 3     // of a generation, after which its speed is logged
 };
 
-static const double brings = 1.005; // a lower gain is none, as strait plan has it
-static const double same = 1.02;    // steps that differ by less than this factor count as equal
+static const double brings = 1.005;     // a lower gain is none, as strait plan has it
+static const double unexplained = 1.25; // a step that is so much longer than simulated
+static const double same = 1.02;        // steps that differ by less than this factor count as equal
 
 /* The run as it is now, with copies of all that the simulation needs: it runs beside the event
  * loop. */
@@ -26,10 +27,12 @@ struct outlook {
     strait_run_plan plan;
     struct strait_limits_pipeline pipeline;
     int windows[STRAIT_RUN_STAGES];
-    strait_outlook_view view;          // of these
-    int may_grow[STRAIT_RUN_STAGES];   // the stage may get the worker in question
-    double speed[STRAIT_RUN_STAGES];   // of that worker, beside the stage's others
-    double now_s;                      // of a step
+    strait_outlook_view view;                            // of these
+    int may_grow[STRAIT_RUN_STAGES];                     // the stage may get the worker in question
+    strait_outlook_newcomer newcomer[STRAIT_RUN_STAGES]; // that worker, in each stage
+    double link_bps[STRAIT_RUN_STAGES];                  // as measured
+    double measured_s;                                   // of a step
+    double now_s;                                        // of a step
     double seconds[STRAIT_RUN_STAGES]; // with the worker in a stage; INFINITY: unknown
     strait_err err;
     char reason[256];
@@ -46,17 +49,28 @@ static strait_err describe(struct host *h, struct outlook *o) {
     strait_limits_pipeline(&o->plan, h->pace.times, n, h->pace.forward_bytes / n,
                            h->pace.backward_bytes / n, &o->pipeline);
     memcpy(o->windows, h->executor->windows, sizeof o->windows);
-    o->view = (strait_outlook_view){&o->plan, &o->pipeline.pipe, h->pace.n_values, o->windows, 1};
+    memcpy(o->link_bps, h->pace.link_bps, sizeof o->link_bps);
+    o->measured_s = 0.0;
+    for (int i = 0; i < o->plan.n_stages; i++)
+        o->measured_s = fmax(o->measured_s, h->pace.times[i].wall);
+    o->view = (strait_outlook_view){&o->plan, &o->pipeline.pipe, h->pace.n_values, o->windows, 1,
+                                    NULL};
     return STRAIT_OK;
 }
 
 static strait_err simulate_all(struct outlook *o) {
     strait_outlook_members now;
     STRAIT_TRY(strait_outlook_members_predict(&o->view, &now));
+    /* The kernel's rate of a link that is seldom full is too low, and would hide what limits the
+     * run: it counts only where all else does not explain a step. */
+    if (o->measured_s > unexplained * now.seconds) {
+        o->view.link_bps = o->link_bps;
+        STRAIT_TRY(strait_outlook_members_predict(&o->view, &now));
+    }
     o->now_s = now.seconds;
     for (int i = 0; i < o->plan.n_stages; i++)
         if (o->may_grow[i])
-            STRAIT_TRY(strait_outlook_members_with(&o->view, i, o->speed[i], &o->seconds[i]));
+            STRAIT_TRY(strait_outlook_members_with(&o->view, i, &o->newcomer[i], &o->seconds[i]));
     return STRAIT_OK;
 }
 
@@ -128,7 +142,10 @@ static int find_stages(struct host *h, int spare, struct outlook *o) {
         o->may_grow[i] = o->plan.replicas[i] < strait_host_replicas_limit(h, i) &&
                          strait_coordinator_may_help(&h->coordinator, spare, i) &&
                          computes_alike(h, spare, i) && strait_host_can_reach_replicas(h, spare, i);
-        o->speed[i] = strait_host_relative_speed(h, spare, i);
+        o->newcomer[i] = (strait_outlook_newcomer){.speed = strait_host_relative_speed(h, spare, i),
+                                                   .has_home = 1,
+                                                   .up_bps = strait_host_up_bps(h, spare, i),
+                                                   .down_bps = strait_host_down_bps(h, spare, i)};
         n += o->may_grow[i];
     }
     return n;
@@ -161,7 +178,7 @@ static strait_err place(struct host *h, int64_t step, int spare, struct outlook 
         strait_host_note(h,
                          "step %lld: a replica more of stage %d should bring %.2f times the speed",
                          (long long)step, stage, gain);
-    (void)strait_outlook_members_add(&o->plan, stage, o->speed[stage], o->pipeline.stages,
+    (void)strait_outlook_members_add(&o->plan, stage, &o->newcomer[stage], o->pipeline.stages,
                                      &o->plan);
     return STRAIT_OK;
 }
@@ -234,7 +251,7 @@ strait_err strait_host_tell_outlook(struct host *h, int64_t step) {
     STRAIT_TRY(describe(h, &o));
     for (int i = 0; i < o.plan.n_stages; i++) {
         o.may_grow[i] = o.plan.replicas[i] < strait_host_replicas_limit(h, i);
-        o.speed[i] = 1.0;
+        o.newcomer[i] = (strait_outlook_newcomer){.speed = 1.0};
     }
     STRAIT_TRY(look_ahead(h, &o));
     const int stage = choose(&o);

@@ -56,6 +56,8 @@ void strait_host_plan_replicas(struct host *h, strait_run_plan *plan) {
     if (h->coordinator.config.has_pipelines && limit > 1) plan->sums_pairwise = 0;
     strait_run_plan_set_replicas(plan, replicas);
     strait_run_plan_make_elastic(plan);
+    memcpy(h->pace.up_bps, plan->up_bps, (size_t)plan->n_stages * sizeof *plan->up_bps);
+    memcpy(h->pace.down_bps, plan->down_bps, (size_t)plan->n_stages * sizeof *plan->down_bps);
 }
 
 /* The run file may give a stage fewer than the others. */
@@ -126,6 +128,18 @@ void strait_host_describe_neighbours(struct host *h, int stage, int replica, str
 
 /* ---- shares ---- */
 
+static double lower(double bps, double limit) {
+    return limit > 0.0 && (bps <= 0.0 || limit < bps) ? limit : bps;
+}
+
+double strait_host_up_bps(const struct host *h, int worker, int stage) {
+    return lower(h->pace.up_bps[stage], h->coordinator.workers[worker].report.up_bps);
+}
+
+double strait_host_down_bps(const struct host *h, int worker, int stage) {
+    return lower(h->pace.down_bps[stage], h->coordinator.workers[worker].report.down_bps);
+}
+
 double strait_host_relative_speed(const struct host *h, int worker, int stage) {
     const struct strait_coordinator *c = &h->coordinator;
     const double own = c->workers[worker].report.flops;
@@ -158,6 +172,13 @@ void strait_host_adopt_replicas(struct host *h) {
     for (int i = 0; i < plan->n_stages; i++)
         replicas[i] = strait_coordinator_n_replicas(c, i);
     strait_run_plan_set_replicas(plan, replicas);
+    for (int i = 0; i < plan->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan, i, &stage, &replica);
+        const int worker = strait_coordinator_replica(c, stage, replica);
+        plan->up_bps[i] = strait_host_up_bps(h, worker, stage);
+        plan->down_bps[i] = strait_host_down_bps(h, worker, stage);
+    }
     h->work.channel.n_members = plan->n_members;
     h->pace.n_steps = 0;
     h->pace.more = (strait_outlook_more){.stage = -1};

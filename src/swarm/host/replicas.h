@@ -15,6 +15,10 @@ void strait_host_adopt_replicas(struct host *h);
 void strait_host_note_speeds(struct host *h, const strait_executor_report *report);
 /* Returns how many replicas a stage may have at most. */
 int strait_host_replicas_limit(const struct host *h, int stage);
+/* Returns the rate of a worker's home in a stage, up or down: that of the run file or what its
+ * owner lends, whichever is lower; 0: unlimited. */
+double strait_host_up_bps(const struct host *h, int worker, int stage);
+double strait_host_down_bps(const struct host *h, int worker, int stage);
 /* Returns how fast a worker is beside the owner of a stage, by what both reported; 1: unknown. */
 double strait_host_relative_speed(const struct host *h, int worker, int stage);
 /* Describes all peers of a replica of a stage; `memory` keeps the further ones. */

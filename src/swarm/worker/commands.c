@@ -98,6 +98,7 @@ static strait_err after_update(struct worker *w, const strait_stage_command *com
     /* Measured at every update, whether or not a snapshot was kept: one slow moment of the link
      * then counts for one step only. */
     reply->update.copy_s = strait_worker_copy_seconds(w, w->snapshots.bytes);
+    reply->update.link_bps = w->snapshots.rate_bps;
     return STRAIT_OK;
 }
 

@@ -367,6 +367,8 @@ strait_err strait_worker_run(const strait_worker_spec *spec) {
     w->prev = w->next_peer = w->own_first = -1;
     (void)snprintf(w->report.name, sizeof w->report.name, "%s", spec->name);
     w->report.is_reachable = !spec->cannot_listen;
+    w->report.up_bps = spec->up_bps;
+    w->report.down_bps = spec->down_bps;
     w->up = limit_bandwidth(&w->limits[0], spec->up_bps);
     w->down = limit_bandwidth(&w->limits[1], spec->down_bps);
     strait_err err = measure(w);

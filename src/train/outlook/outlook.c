@@ -100,7 +100,7 @@ static void describe(strait_outlook *o) {
 }
 
 static strait_outlook_view view_of(strait_outlook *o) {
-    return (strait_outlook_view){&o->plan, &o->pipe, o->n_values, o->windows, 0};
+    return (strait_outlook_view){&o->plan, &o->pipe, o->n_values, o->windows, 0, NULL};
 }
 
 /* Chooses windows as training does; fill-drain ignores stages.window. */

@@ -1,5 +1,7 @@
 #include "train/outlook/outlook_members.h"
 
+#include "train/shares.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +12,25 @@ static strait_err simulate(const strait_limits_members *members, strait_members_
     return strait_members_simulate(&members->spec, use, seconds);
 }
 
+/* Shares follow the homes, as in training. */
 static void describe(const strait_outlook_view *view, strait_limits_members *out) {
-    strait_limits_members_init(view->plan, view->pipe, view->windows, view->n_values, out);
+    strait_step_times times[STRAIT_RUN_MEMBERS] = {{0}};
+    const strait_run_plan *plan = view->plan;
+    strait_limits_members_init(plan, view->pipe, view->windows, view->n_values, out);
+    for (int i = 0; i < plan->n_members; i++) {
+        int stage, replica;
+        strait_run_plan_locate(plan, i, &stage, &replica);
+        const strait_pipe_stage *cost = &out->stages[stage].cost;
+        times[i].forward = cost->forward_s + cost->input_s + cost->weights_s;
+    }
+    strait_shares_choose(NULL, plan, times, out->owners);
+    for (int i = 0; view->link_bps != NULL && i + 1 < plan->n_stages; i++) {
+        strait_pipe_link *link = &out->links[i];
+        if (view->link_bps[i] <= 0.0 ||
+            (link->forward_bps > 0.0 && link->forward_bps < view->link_bps[i]))
+            continue;
+        link->forward_bps = link->backward_bps = view->link_bps[i];
+    }
 }
 
 strait_err strait_outlook_members_windows(const strait_outlook_view *view) {
@@ -93,38 +112,48 @@ strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_
     return STRAIT_OK;
 }
 
-int strait_outlook_members_add(const strait_run_plan *plan, int stage, double speed,
-                               strait_pipe_stage *stages, strait_run_plan *out) {
+/* Puts a rate behind those of the first n members. */
+static void insert_home(double *rates, int n, int n_members, double bps) {
+    memmove(rates + n + 1, rates + n, (size_t)(n_members - n) * sizeof *rates);
+    rates[n] = bps;
+}
+
+int strait_outlook_members_add(const strait_run_plan *plan, int stage,
+                               const strait_outlook_newcomer *newcomer, strait_pipe_stage *stages,
+                               strait_run_plan *out) {
     const int first = strait_run_plan_member(plan, stage, 0), n = plan->replicas[stage];
-    const size_t behind = (size_t)(plan->n_members - first) * sizeof *plan->up_bps;
     if (out != plan) *out = *plan;
     if (plan->n_members == STRAIT_RUN_MEMBERS || n == STRAIT_RUN_REPLICAS ||
         n == plan->groups.n_groups)
         return 0;
-    memmove(out->up_bps + first + 1, out->up_bps + first, behind);
-    memmove(out->down_bps + first + 1, out->down_bps + first, behind);
+    insert_home(out->up_bps, first + n, out->n_members,
+                newcomer->has_home ? newcomer->up_bps : out->up_bps[first]);
+    insert_home(out->down_bps, first + n, out->n_members,
+                newcomer->has_home ? newcomer->down_bps : out->down_bps[first]);
     out->replicas[stage]++;
     out->n_members++;
     out->groups = strait_groups_make(out->groups.n_microbatches, out->groups.n_groups,
                                      strait_run_plan_replicas_max(out));
-    const double share = n / (n + speed);
+    const double share = n / (n + newcomer->speed);
     stages[stage].forward_s *= share;
     stages[stage].input_s *= share;
     stages[stage].weights_s *= share;
     return 1;
 }
 
-strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage, double speed,
-                                       double *seconds) {
+strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage,
+                                       const strait_outlook_newcomer *newcomer, double *seconds) {
     strait_run_plan plan;
     strait_limits_members members;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe pipe = *view->pipe;
+    strait_outlook_view wider = *view;
     *seconds = INFINITY;
     memcpy(stages, pipe.stages, (size_t)pipe.n_stages * sizeof *stages);
-    if (!strait_outlook_members_add(view->plan, stage, speed, stages, &plan)) return STRAIT_OK;
+    if (!strait_outlook_members_add(view->plan, stage, newcomer, stages, &plan)) return STRAIT_OK;
     pipe.stages = stages;
-    const strait_outlook_view wider = {&plan, &pipe, view->n_values, view->windows, 0};
+    wider.plan = &plan;
+    wider.pipe = &pipe;
     describe(&wider, &members);
     if (!view->keeps_windows)
         STRAIT_TRY(strait_members_fit_windows(&members.spec, members.stages, NULL, slack));
@@ -133,6 +162,7 @@ strait_err strait_outlook_members_with(const strait_outlook_view *view, int stag
 
 /* A stage that is not among the busiest gains nothing by another replica. */
 strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out) {
+    const strait_outlook_newcomer alike = {.speed = 1.0};
     strait_outlook_members now;
     const strait_run_plan *plan = view->plan;
     double best = INFINITY, most = 0.0;
@@ -146,7 +176,7 @@ strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_o
     for (int i = 0; i < plan->n_stages; i++) {
         double seconds;
         if (load_of(&now.use[strait_run_plan_member(plan, i, 0)]) < 0.7 * most) continue;
-        STRAIT_TRY(strait_outlook_members_with(view, i, 1.0, &seconds));
+        STRAIT_TRY(strait_outlook_members_with(view, i, &alike, &seconds));
         if (seconds >= best) continue;
         best = seconds;
         *out = (strait_outlook_more){.stage = i, .gain = now.seconds / seconds};

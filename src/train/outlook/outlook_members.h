@@ -13,7 +13,17 @@ typedef struct strait_outlook_view {
     const int64_t *n_values; // gradients of each stage
     int *windows;            // of each replica of a stage
     int keeps_windows;       // they stay as they are when a replica comes; else they are widened
+    /* Of a link between two members, per boundary, where that was measured (0: it was not); NULL:
+     * links have the rate of the plan. */
+    const double *link_bps;
 } strait_outlook_view;
+
+/* A replica that a stage may get. */
+typedef struct strait_outlook_newcomer {
+    double speed;            // beside the mean of the stage's other replicas
+    int has_home;            // the rates are known; else its home is like that of the first
+    double up_bps, down_bps; // 0: unlimited
+} strait_outlook_newcomer;
 
 typedef struct strait_outlook_members {
     double seconds;                             // of a step
@@ -38,16 +48,16 @@ strait_err strait_outlook_members_predict(const strait_outlook_view *view,
  * serialisation. */
 strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out);
 
-/* Adds a replica to a stage of a plan, at a home like that of the first, and writes the result to
- * *out, which may be the plan itself. `stages` are those of its pipe and become as fast as the
- * replicas are then together, of which the new one is `speed` times as fast as the mean of the
- * others. Returns 0, with the plan copied, where the stage can have no other. */
-int strait_outlook_members_add(const strait_run_plan *plan, int stage, double speed,
-                               strait_pipe_stage *stages, strait_run_plan *out);
+/* Adds a replica to a stage of a plan, as its last, and writes the result to *out, which may be the
+ * plan itself. `stages` are those of its pipe and become as fast as the replicas are then together.
+ * Returns 0, with the plan copied, where the stage can have no other. */
+int strait_outlook_members_add(const strait_run_plan *plan, int stage,
+                               const strait_outlook_newcomer *newcomer, strait_pipe_stage *stages,
+                               strait_run_plan *out);
 
 /* Seconds of a step with such a replica; INFINITY where there can be none. */
-strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage, double speed,
-                                       double *seconds);
+strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage,
+                                       const strait_outlook_newcomer *newcomer, double *seconds);
 
 /* What one more machine like the first of a stage would bring, as a replica of the stage for which
  * that is most. */

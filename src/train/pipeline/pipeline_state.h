@@ -20,7 +20,7 @@ struct strait_pipeline {
     /* What the accessors report, kept because the next command overwrites the replies. */
     double busy_s[STRAIT_RUN_STAGES];
     int nonfinite_stage;
-    double snapshot_s, copy_s[STRAIT_RUN_STAGES];
+    double snapshot_s, copy_s[STRAIT_RUN_STAGES], link_bps[STRAIT_RUN_STAGES];
     strait_simulate_span spans[STRAIT_PIPELINE_SPANS]; // of the last step, simulated from its times
     /* Replicas that train on their own (train.outer); averaging.c. */
     struct {

@@ -2,6 +2,7 @@
 # grow.sh - a swarm of two stages that six workers join one by one, each at a home whose wires limit the run: prints
 # tokens per second after every arrival, beside what `strait plan` says of so many replicas. Every arrival must raise
 # them; no step is lost or repeated; the weights at the end are those of one process. The page shows it all.
+# HOMES=lent: the homes are not emulated; each worker is told its rates (join --rate-up, --rate-down).
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/../swarm/lib.sh"
 command -v curl >/dev/null || { echo "skipped: curl is not installed" >&2; exit 77; }
@@ -38,12 +39,15 @@ page() {
     curl -sS -m 20 "$origin$1" >state.json
 }
 
-host_begin grown run.yaml --page 127.0.0.1:0
+unlimited="--set link.emulate.up=0 --set link.emulate.down=0"
+lent= homes=
+[ "${HOMES:-emulated}" != lent ] || { lent="--rate-up 12mbit --rate-down 15mbit" && homes=$unlimited; }
+host_begin grown run.yaml --page 127.0.0.1:0 $homes
 wait_for_text "$HOST_LOG" '^page: '
 origin=$(sed -n 's|^page: \(.*\)/$|\1|p' "$HOST_LOG")
-join_begin grown 1
+join_begin grown 1 $lent
 for n in 2 3 4 5 6; do
-    join_begin grown $n
+    join_begin grown $n $lent
     wait_until 300 "$n workers compute" computes grown "$n"
     from=$(($(steps_in grown) + 1)) # that step may have begun before
     wait_until 600 "steps with $n workers" has_reached_step grown $((from + 4))
@@ -61,7 +65,7 @@ awk '{ printf "%d workers, %s replicas: %.0f tokens/s", $1, $2, $3
        printf ", planned %.0f, on the page %.0f\n", $4, $5
        last = $3 }' table
 steps=$(steps_in grown)
-runs train run.yaml --out straight --set link.emulate.up=0 --set link.emulate.down=0 --set "train.steps=$steps"
+runs train run.yaml --out straight $unlimited --set "train.steps=$steps"
 grep 'all stages ready' grown/events.log | grep -vE 'ready at step 0$|stage none restored .*; 0 stage-steps' >back
 [ ! -s back ] || fail "it went back: $(cat back)"
 same_metrics straight grown

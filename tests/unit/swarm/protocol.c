@@ -53,6 +53,8 @@ static void unpacks_join(void **state) {
                                    .device = "8 threads, avx2",
                                    .memory_bytes = 8e9,
                                    .flops = 3e11,
+                                   .up_bps = 2e7,
+                                   .down_bps = 8e7,
                                    .is_reachable = 1},
                         .inventory = {.own = own, .prev = none, .next = own}};
     strait_join back;
@@ -63,6 +65,7 @@ static void unpacks_join(void **state) {
     assert_string_equal(back.report.name, "attic");
     assert_string_equal(back.report.device, "8 threads, avx2");
     assert_true(back.report.memory_bytes == 8e9 && back.report.flops == 3e11);
+    assert_true(back.report.up_bps == 2e7 && back.report.down_bps == 8e7);
     assert_int_equal(back.report.is_reachable, 1);
     check_same_set(&back.inventory.own, &own);
     check_same_set(&back.inventory.prev, &none);
@@ -73,7 +76,7 @@ static void unpacks_join(void **state) {
     memory[6] = 0xf8;
     CHECK_OK(strait_join_unpack(msg, &back));
     assert_true(back.report.memory_bytes == 0.0);
-    memory[8 + 8 + 1 + 6 + 16 + 4] = STRAIT_SWARM_SNAPSHOTS + 1; // of its own snapshots
+    memory[4 * 8 + 1 + 6 + 16 + 4] = STRAIT_SWARM_SNAPSHOTS + 1; // of its own snapshots
     assert_int_equal(strait_join_unpack(msg, &back), STRAIT_EPROTO);
     strait_msg_close(&msg);
 }

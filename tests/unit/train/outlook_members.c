@@ -10,6 +10,7 @@ enum {
 static struct strait_limits_pipeline pipeline;
 static int windows[STAGES];
 static int64_t n_values[STAGES];
+static const strait_outlook_newcomer alike = {.speed = 1.0};
 
 /* Two stages of 32 microbatches; `times` are of one, in seconds. Each message is 1 s on a wire of
  * 8 kb/s, and gradients are half as long. */
@@ -22,7 +23,7 @@ static strait_outlook_view look(const double *times) {
         n_values[i] = 1;
     }
     strait_limits_pipeline(&plan, each, 1.0, 1000.0, 500.0, &pipeline);
-    return (strait_outlook_view){&plan, &pipeline.pipe, n_values, windows, 1};
+    return (strait_outlook_view){&plan, &pipeline.pipe, n_values, windows, 1, NULL};
 }
 
 static void set_homes(double up_bps, double down_bps) {
@@ -37,7 +38,7 @@ static int grow(const strait_outlook_view *view, double *gain) {
     strait_outlook_more more;
     CHECK_OK(strait_outlook_members_more(view, &more));
     *gain = more.gain;
-    assert_true(strait_outlook_members_add(&plan, more.stage, 1.0, pipeline.stages, &plan));
+    assert_true(strait_outlook_members_add(&plan, more.stage, &alike, pipeline.stages, &plan));
     return more.stage;
 }
 
@@ -69,11 +70,11 @@ static void a_third_equal_home_brings_nothing(void **state) {
     CHECK_OK(strait_outlook_members_predict(&view, &step));
     now = step.seconds;
     for (int i = 0; i < STAGES; i++) {
-        CHECK_OK(strait_outlook_members_with(&view, i, 1.0, &seconds[i]));
+        CHECK_OK(strait_outlook_members_with(&view, i, &alike, &seconds[i]));
         CHECK_NEAR(now / seconds[i], 1.0, 0.05);
     }
-    assert_true(strait_outlook_members_add(&plan, 0, 1.0, pipeline.stages, &plan));
-    CHECK_OK(strait_outlook_members_with(&view, 1, 1.0, &seconds[1]));
+    assert_true(strait_outlook_members_add(&plan, 0, &alike, pipeline.stages, &plan));
+    CHECK_OK(strait_outlook_members_with(&view, 1, &alike, &seconds[1]));
     CHECK_NEAR(now / seconds[1], 2.0, 0.15);
 }
 
@@ -83,14 +84,50 @@ static void newcomers_go_where_computing_takes_longest(void **state) {
     (void)state;
     const double times[STAGES] = {1.0, 2.5};
     const strait_outlook_view view = look(times);
+    const strait_outlook_newcomer fast = {.speed = 2.0};
     double seconds, faster, gain;
-    CHECK_OK(strait_outlook_members_with(&view, 1, 1.0, &seconds));
-    CHECK_OK(strait_outlook_members_with(&view, 1, 2.0, &faster));
+    CHECK_OK(strait_outlook_members_with(&view, 1, &alike, &seconds));
+    CHECK_OK(strait_outlook_members_with(&view, 1, &fast, &faster));
     assert_true(faster < 0.9 * seconds);
     assert_int_equal(grow(&view, &gain), 1);
     CHECK_NEAR(gain, 2.0, 0.1);
     assert_int_equal(grow(&view, &gain), 1);
     assert_int_equal(grow(&view, &gain), 0);
+}
+
+/* Of the slow wire of a newcomer its stage gains less than of one like the others. */
+static void a_narrow_home_brings_less(void **state) {
+    (void)state;
+    const double times[STAGES] = {1e-3, 1e-3};
+    const strait_outlook_newcomer narrow = {
+        .speed = 1.0, .has_home = 1, .up_bps = 3e3, .down_bps = 15e3};
+    const strait_outlook_view view = look(times);
+    double seconds, slower;
+    set_homes(12e3, 40e3);
+    CHECK_OK(strait_outlook_members_with(&view, 0, &alike, &seconds));
+    CHECK_OK(strait_outlook_members_with(&view, 0, &narrow, &slower));
+    assert_true(slower > 1.3 * seconds);
+    assert_true(strait_outlook_members_add(&plan, 0, &narrow, pipeline.stages, &plan));
+    CHECK_NEAR(plan.up_bps[0], 12e3, 0.0);
+    CHECK_NEAR(plan.up_bps[1], 3e3, 0.0);
+    CHECK_NEAR(plan.up_bps[2], 12e3, 0.0);
+}
+
+/* A slow link that was measured limits the run, whatever its stages compute; two replicas have two
+ * of them. */
+static void measured_links_count(void **state) {
+    (void)state;
+    const double times[STAGES] = {1e-3, 1e-3}, bps[STAGES] = {8e3};
+    strait_outlook_view view = look(times);
+    strait_outlook_members step;
+    double seconds;
+    CHECK_OK(strait_outlook_members_predict(&view, &step));
+    const double computing = step.seconds;
+    view.link_bps = bps;
+    CHECK_OK(strait_outlook_members_predict(&view, &step));
+    assert_true(step.seconds > 32.0 && step.seconds > 100.0 * computing);
+    CHECK_OK(strait_outlook_members_with(&view, 1, &alike, &seconds));
+    CHECK_NEAR(step.seconds / seconds, 2.0, 0.2);
 }
 
 static void a_stage_has_no_more_replicas_than_groups(void **state) {
@@ -99,9 +136,9 @@ static void a_stage_has_no_more_replicas_than_groups(void **state) {
     strait_outlook_view view = look(times);
     double seconds = 0.0;
     plan.groups = strait_groups_make(32, 1, 1);
-    assert_false(strait_outlook_members_add(&plan, 0, 1.0, pipeline.stages, &plan));
+    assert_false(strait_outlook_members_add(&plan, 0, &alike, pipeline.stages, &plan));
     assert_int_equal(plan.n_members, STAGES);
-    CHECK_OK(strait_outlook_members_with(&view, 0, 1.0, &seconds));
+    CHECK_OK(strait_outlook_members_with(&view, 0, &alike, &seconds));
     assert_true(seconds > 1e300);
 }
 
@@ -110,6 +147,8 @@ int main(void) {
         cmocka_unit_test(newcomers_go_where_the_wire_is_full),
         cmocka_unit_test(a_third_equal_home_brings_nothing),
         cmocka_unit_test(newcomers_go_where_computing_takes_longest),
+        cmocka_unit_test(a_narrow_home_brings_less),
+        cmocka_unit_test(measured_links_count),
         cmocka_unit_test(a_stage_has_no_more_replicas_than_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
