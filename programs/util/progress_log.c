@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 strait_progress_choice strait_progress_chosen;
@@ -20,15 +21,17 @@ enum {
 /* Prints an object that it then releases; NULL, for lack of memory, prints nothing. */
 static void print_json(json_t *object) {
     if (object == NULL) return;
-    (void)json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    (void)json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(13)); // a date to 1 ms
     json_decref(object);
     (void)fputc('\n', stdout);
     (void)fflush(stdout);
 }
 
-/* JSON has no infinity or NaN: those become null. */
+/* With nine digits, as in metrics.jsonl. JSON has no infinity or NaN: those become null. */
 static json_t *real(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.9g", value);
+    return isfinite(value) ? json_real(strtod(text, NULL)) : json_null();
 }
 
 void strait_progress_log_text(const strait_progress_log *log, const char *event, const char *key,
@@ -39,14 +42,14 @@ void strait_progress_log_text(const strait_progress_log *log, const char *event,
 /* The keys of a step are those of metrics.jsonl. */
 static void print_step(const strait_progress_log *log, const strait_trainer_report *r) {
     print_json(json_pack(
-        "{ss sI sI so so so sI sf so so so so so so ss sf so}", "event", "step", "step",
+        "{ss sI sI so so so sI sf so so so so so so ss so so}", "event", "step", "step",
         (json_int_t)r->step, "steps", (json_int_t)log->n_steps, "loss", real(r->loss),
         "learning_rate", real(r->learning_rate), "grad_norm", real(r->grad_norm), "tokens",
         (json_int_t)r->tokens, "time", r->time, "tokens_per_s", real(r->tokens_per_s),
         "forward_bytes_per_token", real(r->forward_bytes_per_token), "backward_bytes_per_token",
         real(r->backward_bytes_per_token), "ratio_forward", real(r->ratio_forward),
         "ratio_backward", real(r->ratio_backward), "bubble", real(r->bubble), "limit", r->limit,
-        "seconds", r->seconds, "seconds_left", real(strait_progress_log_left(log, r->step))));
+        "seconds", real(r->seconds), "seconds_left", real(strait_progress_log_left(log, r->step))));
 }
 
 /* ---- events of a session ---- */

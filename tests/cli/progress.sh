@@ -46,8 +46,8 @@ runs train run.yaml --out json --json
 [ ! -s "$ERR" ] || fail "--json prints to standard error"
 jq -es '.[0].event == "opened" and .[-1] == {"event": "done", "folder": "json"} and
     ([.[] | select(.event == "saved") | .step] == [4, 8, 10])' "$OUT" >/dev/null || fail "--json: events"
-jq -c 'select(.event == "step") | [.step, .loss, .tokens, .grad_norm]' "$OUT" >steps.json
-jq -c 'select(.loss) | [.step, .loss, .tokens, .grad_norm]' json/metrics.jsonl >steps.file
+jq -c 'select(.event == "step") | [.step, .loss, .tokens, .grad_norm, .time]' "$OUT" >steps.json
+jq -c 'select(.loss) | [.step, .loss, .tokens, .grad_norm, .time]' json/metrics.jsonl >steps.file
 cmp -s steps.json steps.file || fail "--json and metrics.jsonl differ: $(diff steps.json steps.file | head -n 4)"
 jq -c 'select(.event == "valid") | .valid_loss' "$OUT" >valid.json
 jq -c '.valid_loss | numbers' json/metrics.jsonl | cmp -s - valid.json || fail "--json: validation losses"
