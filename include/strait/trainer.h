@@ -101,6 +101,7 @@ typedef struct strait_trainer_stage_step {
 /* The seconds that a step would be shorter without each cost. */
 typedef struct strait_trainer_costs {
     double compute, bubble, serialisation, propagation, codec, links;
+    double reduction; // sums of gradients over the replicas of a stage
 } strait_trainer_costs;
 
 /* What one step computed and how fast. Pointers are borrowed until the next step. */

@@ -91,6 +91,12 @@ static void advise_for(const strait_state *s, int where, char *out, size_t capac
         (void)snprintf(out, capacity,
                        "encoding and decoding at boundary %d takes the time: use a cheaper codec",
                        where);
+    else if (strcmp(s->limit, "reduction") == 0)
+        (void)snprintf(out, capacity,
+                       "the replicas of stage %d wait for the sums of their gradients: send fewer "
+                       "bits (stages.reduce_bits 8 or 4), sum less often (a larger "
+                       "train.batch_tokens), or give the stage fewer replicas",
+                       where);
     else if (strcmp(s->limit, "links") == 0)
         (void)snprintf(out, capacity,
                        "stages wait for their links: compress more (link.codec), or find the slow "

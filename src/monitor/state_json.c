@@ -84,7 +84,7 @@ static json_t *pack_step(const strait_state *s) {
     const strait_trainer_report *r = &s->report;
     const strait_trainer_costs *c = &r->costs;
     if (!s->has_report) return json_null();
-    return json_pack("{sI so so so sI sf so so so so so so so si so s{so so so so so so} sb si}",
+    return json_pack("{sI so so so sI sf so so so so so so so si so s{so so so so so so so} sb si}",
                      "step", (json_int_t)r->step, "loss", real(r->loss), "learning_rate",
                      real(r->learning_rate), "grad_norm", real(r->grad_norm), "tokens",
                      (json_int_t)r->tokens, "time", r->time, "tokens_per_s", real(r->tokens_per_s),
@@ -95,7 +95,8 @@ static json_t *pack_step(const strait_state *s) {
                      "seconds", real(r->seconds), "costs", "compute", real(c->compute), "bubble",
                      real(c->bubble), "serialisation", real(c->serialisation), "propagation",
                      real(c->propagation), "codec", real(c->codec), "links", real(c->links),
-                     "is_skipped", r->is_skipped, "staleness", r->staleness);
+                     "reduction", real(c->reduction), "is_skipped", r->is_skipped, "staleness",
+                     r->staleness);
 }
 
 json_t *strait_state_pack(const strait_state *s, json_t *swarm) {

@@ -104,13 +104,14 @@ void strait_limits_apply_meter(const strait_run_plan *plan, strait_pipe *pipe,
 /* Why a step took as long as it did. */
 typedef struct strait_step_limit {
     /* What limited it: "compute", "bubble", "serialisation", "propagation" or "codec"; "links":
-     * what stages and emulated links do not explain outweighs all of these; "unknown": the
-     * simulation failed. Static. */
+     * what stages and emulated links do not explain outweighs all of these; "reduction": so do the
+     * sums of gradients over the replicas of a stage; "unknown": the simulation failed. Static. */
     const char *name;
     int where;                          // the stage or boundary concerned; -1: none
     double seconds[STRAIT_LIMIT_KINDS]; // that the step would be shorter without each cost
     double links_s;                     // that only links which are not emulated explain
-    int n_spans;                        // of `spans` below
+    double reduction_s; // that replicas take longer than stages without (train/report)
+    int n_spans;        // of `spans` below
 } strait_step_limit;
 
 /* The measured times and bytes of one step of all stages. */

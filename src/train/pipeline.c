@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "stage/limits.h"
 #include "train/pipeline/pipeline_state.h"
+#include "train/report/step_details.h"
 #include "train/shares.h"
 #include "train/step_commands.h"
 
@@ -226,6 +227,9 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
                                          .backward_bytes = report->backward_bytes};
     strait_limits_explain(&executor->plan, &measure, p->spans, STRAIT_PIPELINE_SPANS,
                           &report->limit);
+    const int is_whole = report->limit.n_spans < STRAIT_PIPELINE_SPANS;
+    strait_step_details_reduction(&executor->plan, &measure, is_whole ? p->spans : NULL,
+                                  &report->limit);
     report->spans = p->spans;
     report->metered_s = strait_limits_metered(&executor->plan, executor->windows, times,
                                               report->forward_bytes, report->backward_bytes);

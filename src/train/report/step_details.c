@@ -1,6 +1,7 @@
 #include "train/report/step_details.h"
 
 #include <assert.h>
+#include <math.h>
 
 /* The public header lists the kinds in the order of the simulator. */
 static_assert((int)STRAIT_SPAN_GRADIENT == (int)STRAIT_SIM_GRADIENT, "kinds of spans must agree");
@@ -14,6 +15,36 @@ static strait_trainer_stage_step stage_of(const strait_executor_report *from, in
                                        .wall_s = times->wall,
                                        .forward_bytes = from->boundary_forward[i],
                                        .backward_bytes = from->boundary_backward[i]};
+}
+
+/* How long the step takes without the sums: as long as stages with one replica; where all have
+ * several, as long as it was simulated. 0: not known. */
+static double without_sums(const strait_run_plan *plan, const strait_step_measure *m,
+                           const strait_simulate_span *spans, int n_spans) {
+    double seconds = 0.0;
+    for (int i = 0; i < plan->n_stages; i++)
+        if (plan->replicas[i] == 1) seconds = fmax(seconds, m->times[i].wall);
+    for (int i = 0; i < n_spans && spans != NULL && m->knows_links; i++)
+        seconds = fmax(seconds, spans[i].end_s);
+    return seconds;
+}
+
+void strait_step_details_reduction(const strait_run_plan *plan, const strait_step_measure *m,
+                                   const strait_simulate_span *spans, strait_step_limit *limit) {
+    const double seconds = without_sums(plan, m, spans, limit->n_spans);
+    int where = -1;
+    if (seconds <= 0.0 || strait_run_plan_has_outer(plan)) return;
+    for (int i = 0; i < plan->n_stages; i++)
+        if (plan->replicas[i] > 1 && m->times[i].wall - seconds > limit->reduction_s) {
+            limit->reduction_s = m->times[i].wall - seconds;
+            where = i;
+        }
+    limit->links_s = fmax(0.0, limit->links_s - limit->reduction_s); // which explain less then
+    for (int i = 0; i < STRAIT_LIMIT_KINDS; i++)
+        if (limit->seconds[i] > limit->reduction_s) return;
+    if (where < 0 || limit->links_s > limit->reduction_s) return;
+    limit->name = "reduction";
+    limit->where = where;
 }
 
 void strait_step_details_report(strait_step_details *details, const strait_executor_report *from,
@@ -36,5 +67,6 @@ void strait_step_details_report(strait_step_details *details, const strait_execu
                                         .serialisation = costs[STRAIT_LIMIT_SERIALISATION],
                                         .propagation = costs[STRAIT_LIMIT_PROPAGATION],
                                         .codec = costs[STRAIT_LIMIT_CODEC],
-                                        .links = from->limit.links_s};
+                                        .links = from->limit.links_s,
+                                        .reduction = from->limit.reduction_s};
 }

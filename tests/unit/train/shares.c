@@ -2,6 +2,7 @@
 #include "train/shares.h"
 
 #include "check.h"
+#include "train/report/step_details.h"
 
 static int count(const strait_group_owners *owners, int replica) {
     int n = 0;
@@ -34,6 +35,37 @@ static void follows_speeds_but_not_noise(void **state) {
     run.stages.speeds = (strait_option_ints){{1, 1, 7}, 3};
     strait_shares_choose(&run, &plan, uneven, out);
     CHECK(count(&out[1], 0) == 1 && count(&out[1], 1) == 7);
+}
+
+/* Only the stage with replicas takes long after its last microbatch. */
+static void names_sums_of_replicas_as_the_limit(void **state) {
+    (void)state;
+    static strait_run_plan plan;
+    plan = (strait_run_plan){.n_stages = 3, .replicas = {1, 2, 1}, .n_members = 4};
+    const strait_step_times times[] = {{.wall = 0.2}, {.wall = 1.0}, {.wall = 0.1}};
+    const strait_simulate_span spans[] = {{.end_s = 0.3}};
+    strait_step_measure measure = {.times = times, .knows_links = 1};
+    strait_step_limit limit = {.name = "compute", .n_spans = 1};
+    strait_step_details_reduction(&plan, &measure, spans, &limit);
+    CHECK_NEAR(limit.reduction_s, 0.7, 1e-12);
+    assert_string_equal(limit.name, "reduction");
+    assert_int_equal(limit.where, 1);
+    /* Links that are not emulated: what other stages do not need is due to the sums. */
+    measure.knows_links = 0;
+    limit = (strait_step_limit){.name = "links", .where = -1, .links_s = 0.9, .n_spans = 1};
+    strait_step_details_reduction(&plan, &measure, spans, &limit);
+    CHECK_NEAR(limit.reduction_s, 0.8, 1e-12);
+    CHECK_NEAR(limit.links_s, 0.1, 1e-12);
+    assert_string_equal(limit.name, "reduction");
+    /* Something else outweighs it; without replicas there is none. */
+    limit = (strait_step_limit){.name = "compute", .seconds = {0.85}, .n_spans = 1};
+    strait_step_details_reduction(&plan, &measure, spans, &limit);
+    assert_string_equal(limit.name, "compute");
+    plan.replicas[1] = 1;
+    limit = (strait_step_limit){.name = "bubble"};
+    strait_step_details_reduction(&plan, &measure, spans, &limit);
+    assert_string_equal(limit.name, "bubble");
+    CHECK(limit.reduction_s == 0.0);
 }
 
 /* Where crossing takes longer than computing, the homes decide. */
@@ -69,6 +101,7 @@ static void means_divide_among_replicas(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_speeds_but_not_noise),
+        cmocka_unit_test(names_sums_of_replicas_as_the_limit),
         cmocka_unit_test(follows_the_rates_of_homes),
         cmocka_unit_test(means_divide_among_replicas),
     };
