@@ -36,15 +36,35 @@ static json_t *pack_memory(const strait_trainer_memory *m) {
                      (json_int_t)m->program, "total", (json_int_t)m->total);
 }
 
-static json_t *pack_stages(const strait_state *s, const strait_waits *waits) {
+/* The plan of a swarm has as many replicas as a stage may get; its workers are those it has. */
+static int replicas_of(const strait_trainer_stage *plan, const json_t *swarm, int stage) {
+    const json_t *workers = json_object_get(swarm, "workers");
+    int n = 0;
+    if (swarm == NULL) return plan->replicas;
+    for (size_t i = 0; i < json_array_size(workers); i++) {
+        const json_t *worker = json_array_get(workers, i);
+        n += json_integer_value(json_object_get(worker, "stage")) == stage &&
+             json_is_true(json_object_get(worker, "connected"));
+    }
+    return n;
+}
+
+/* Each of n replicas sends (n - 1) / n of the gradients, and as much of their sums. */
+static double reduced_by(const strait_trainer_stage *plan, int n) {
+    if (n < 2 || plan->replicas < 2) return 0.0;
+    return plan->reduced * (1.0 - 1.0 / n) / (1.0 - 1.0 / plan->replicas);
+}
+
+static json_t *pack_stages(const strait_state *s, const strait_waits *waits, const json_t *swarm) {
     json_t *array = json_array();
     for (int i = 0; i < s->info.n_stages; i++) {
         const strait_trainer_stage *plan = &s->info.stages[i];
+        const int n = replicas_of(plan, swarm, i);
         const strait_trainer_stage_step *step = &s->stages[i];
         (void)json_array_append_new(
             array, json_pack("{si si si sf sI sI so so so so so so so}", "layers", plan->layers,
-                             "slots", plan->slots, "replicas", plan->replicas, "reduce_bytes",
-                             plan->reduced, "planned_bytes", (json_int_t)plan->planned,
+                             "slots", plan->slots, "replicas", n, "reduce_bytes",
+                             reduced_by(plan, n), "planned_bytes", (json_int_t)plan->planned,
                              "used_bytes", (json_int_t)plan->used, "forward_s",
                              real(step->forward_s), "backward_s", real(step->backward_s), "codec_s",
                              real(step->codec_s), "wait_s", real(step->wait_s), "wait_prev_s",
@@ -104,16 +124,17 @@ json_t *strait_state_pack(const strait_state *s, json_t *swarm) {
     strait_waits waits;
     strait_state_advise(s, advice, sizeof advice);
     strait_waits_find(s->spans, s->n_spans, s->info.n_stages, &waits);
-    return json_pack(
-        "{ss ss so sf so so so so so so so so sI so so}", "version", "1", "phase", s->phase,
-        "reason", text(s->reason), "now", strait_clock_date(), "run", pack_run(s), "step",
-        pack_step(s), "seconds_left", real(s->seconds_left), "valid",
-        s->has_valid ? json_pack("{sI so}", "step", (json_int_t)s->valid_step, "valid_loss",
-                                 real(s->valid_loss))
-                     : json_null(),
-        "memory", pack_memory(&s->info.memory), "stages", pack_stages(s, &waits), "boundaries",
-        pack_boundaries(s, &waits), "advice", text(advice), "n_events", (json_int_t)s->n_events,
-        "events", pack_events(s), "swarm", swarm != NULL ? json_incref(swarm) : json_null());
+    return json_pack("{ss ss so sf so so so so so so so so sI so so}", "version", "1", "phase",
+                     s->phase, "reason", text(s->reason), "now", strait_clock_date(), "run",
+                     pack_run(s), "step", pack_step(s), "seconds_left", real(s->seconds_left),
+                     "valid",
+                     s->has_valid ? json_pack("{sI so}", "step", (json_int_t)s->valid_step,
+                                              "valid_loss", real(s->valid_loss))
+                                  : json_null(),
+                     "memory", pack_memory(&s->info.memory), "stages",
+                     pack_stages(s, &waits, swarm), "boundaries", pack_boundaries(s, &waits),
+                     "advice", text(advice), "n_events", (json_int_t)s->n_events, "events",
+                     pack_events(s), "swarm", swarm != NULL ? json_incref(swarm) : json_null());
 }
 
 json_t *strait_state_pack_timeline(const strait_state *s) {

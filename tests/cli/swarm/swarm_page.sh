@@ -28,7 +28,8 @@ shows_workers() {
     curl -sS -m 20 "$origin/api/v1/state" >state.json
     jq -e --arg evil "$evil" --arg far "$far" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and any(.[]; .name == $far) and
         all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length >= 2) and
-        any(.[]; .tokens > 0)' state.json >/dev/null
+        any(.[]; .tokens > 0)' state.json >/dev/null &&
+        jq -e '([.stages[].replicas] | add) == ([.swarm.workers[] | select(.stage >= 0 and .connected)] | length)' state.json >/dev/null
 }
 wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
 # The third becomes a replica, and the page says what a fourth would bring.
