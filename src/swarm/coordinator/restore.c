@@ -190,8 +190,7 @@ void strait_coordinator_restore_first(struct strait_coordinator *c, int64_t now)
     c->has_first = 1;
     for (int i = 0; i < c->config.n_stages; i++)
         strait_snapshot_records_remove(&c->records[i], 0);
-    strait_coordinator_block_replay(c);
-    c->restore_limit = 0;
+    c->restore_limit = 0; // no state is kept; afterwards nothing is in doubt, and replicas may come
     strait_coordinator_abandon(c, now, 0);
 }
 

@@ -181,12 +181,30 @@ static void an_average_may_take_as_long_as_its_bytes(void **state) {
     }
 }
 
+/* A run that starts from the weights of another model restores step 0 once more before its first
+ * step. That leaves nothing in doubt: pipelines begin with the run. */
+static void pipelines_begin_with_given_weights(void **state) {
+    (void)state;
+    begin_with_stages(STAGES, 4);
+    c.config.replicas_limit = 2;
+    c.config.has_pipelines = 1;
+    c.checkpoint = applied = 0;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_FIRST});
+    settle();
+    complete(2, 3);
+    goal(0, 0);
+    settle();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_worker_ends_its_pipeline_alone),
         cmocka_unit_test(spares_bring_no_state_into_a_pipeline),
         cmocka_unit_test(the_last_pipeline_goes_back),
         cmocka_unit_test(whoever_gets_no_average_is_left_out),
+        cmocka_unit_test(pipelines_begin_with_given_weights),
         cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
