@@ -16,6 +16,9 @@ typedef struct strait_metrics_point {
     int is_valid_loss;
     int64_t tokens; // trained on since the run began; 0: unknown, as for validations and old files
     double time;    // seconds since 1970 when the step ended; 0: unknown
+    /* With train.outer: replicas, in a swarm pipelines, whose weights were averaged after the step,
+     * as bits; 0: nothing was averaged. */
+    uint64_t averaged;
 } strait_metrics_point;
 
 /* Reads the losses of a file, in its order. A truncated last line is skipped, because the run may

@@ -117,6 +117,32 @@ static void print_losses(const strait_metrics_point *points, int n, int is_valid
     printf("\n");
 }
 
+/* Who took part in which averages (train.outer): "4 [0,1,2], 8 to 160 [0,2]". */
+static void print_averages(const strait_metrics_point *points, int n) {
+    int n_shown = 0;
+    for (int i = 0; i < n; i++) {
+        const strait_metrics_point *first = &points[i], *last = first;
+        const char *separator = "";
+        if (first->averaged == 0) continue;
+        for (; i < n && (points[i].averaged == 0 || points[i].averaged == first->averaged); i++)
+            if (points[i].averaged != 0) last = &points[i];
+        i--; // the loop advances
+        if (!shows_all && n_shown == POINTS_SHOWN) {
+            printf(", and more (--all lists them)");
+            break;
+        }
+        printf("%s %lld", n_shown++ == 0 ? "  averaged:" : ",", (long long)first->step);
+        if (last != first) printf(" to %lld", (long long)last->step);
+        for (int k = 0; k < 64; k++) {
+            if ((first->averaged >> k & 1) == 0) continue;
+            printf("%s%d", separator[0] == '\0' ? " [" : separator, k);
+            separator = ",";
+        }
+        printf("]");
+    }
+    if (n_shown > 0) printf("\n");
+}
+
 /* Prints the step of each checkpoint and whether it is damaged. Returns the error of the last
  * damaged one, so that the exit code shows it. */
 static strait_err print_checkpoints(const char *path) {
@@ -167,6 +193,7 @@ static strait_err inspect_run(const char *path) {
     printf("%s: run\n", path);
     print_losses(points, n, 0);
     print_losses(points, n, 1);
+    print_averages(points, n);
     strait_free(points);
     return print_checkpoints(path);
 }

@@ -17,6 +17,17 @@ static strait_err take_loss(const json_t *object, strait_metrics_point *out) {
     return STRAIT_OK;
 }
 
+/* A list of numbers as bits; what is none is left out. */
+static uint64_t take_bits(const json_t *list) {
+    uint64_t bits = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_int_t number = json_integer_value(json_array_get(list, i));
+        if (json_is_integer(json_array_get(list, i)) && number >= 0 && number < 64)
+            bits |= UINT64_C(1) << number;
+    }
+    return bits;
+}
+
 /* The caller adds the path and the number of the line. */
 static strait_err parse(const char *text, size_t bytes, strait_metrics_point *out) {
     json_t *object = NULL;
@@ -26,6 +37,7 @@ static strait_err parse(const char *text, size_t bytes, strait_metrics_point *ou
     /* Missing in files of older programs, and 0 then. */
     out->tokens = (int64_t)json_integer_value(json_object_get(object, "tokens"));
     out->time = json_number_value(json_object_get(object, "time"));
+    out->averaged = take_bits(json_object_get(object, "averaged"));
     json_decref(object);
     return err;
 }

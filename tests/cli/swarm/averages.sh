@@ -26,6 +26,7 @@ for run in straight all; do weights_of $run | grep -v '^replica\.1\.' >$run.weig
 cmp -s straight.weights all.weights || fail "weights differ: $(diff straight.weights all.weights | head -n 6)"
 [ "$(averaged straight)" = "$(averaged all)" ] || fail "averages: $(averaged all)"
 runs inspect all
+says "$OUT" 'averaged: 2 to 12 \[0,1\]$'
 
 # A run without averages is continued with them, from its checkpoint.
 runs train run.yaml --out plain $pair --set stages.replicas=1 --set train.steps=4
@@ -67,6 +68,8 @@ wait_for_text kills/events.log 'averaged pipelines [12] \(w[0-9], w[0-9]\), [0-9
 host_ends 0 kills
 never_back kills
 averaged kills >seen
+runs inspect kills
+says "$OUT" 'averaged: 4 (to [0-9]+ )?\[0,1,2\], [0-9]+ (to [0-9]+ )?\[0,[12]\]'
 grep -qx '4 \[0,1,2\]' seen && [ "$(wc -l <seen)" -eq 40 ] || fail "averages: $(cat seen)"
 wait_all_exited
 

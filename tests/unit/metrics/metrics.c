@@ -126,7 +126,7 @@ static void test_reads_losses(void **state) {
     scratch dir = scratch_open();
     const char *path = scratch_at(&dir, "metrics.jsonl");
     fill(path);
-    add(path, "{\"step\":5,\"loss\":null}\n{\"step\":6,\"lo", 36);
+    add(path, "{\"step\":5,\"loss\":null,\"averaged\":[0,2,-1,64]}\n{\"step\":6,\"lo", 59);
     strait_metrics_point *points = NULL;
     int n = 0;
     CHECK_OK(strait_metrics_read(path, &points, &n));
@@ -135,6 +135,7 @@ static void test_reads_losses(void **state) {
     CHECK(points[2].step == 2 && points[2].is_valid_loss);
     CHECK_NEAR(points[2].loss, 1.0 / 3, 1e-9);
     CHECK(points[6].step == 5 && isnan(points[6].loss));
+    CHECK(points[0].averaged == 0 && points[6].averaged == 5); // no other number is a replica's
     strait_alloc_free(points);
     scratch_close(&dir);
 }
