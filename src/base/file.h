@@ -61,6 +61,9 @@ strait_err strait_file_move(const char *from, const char *to);
  * renamed into place later. */
 strait_err strait_file_write(const char *path, const void *data, size_t bytes);
 
+/* Tells the kernel that bytes of the file from `at` on are read soon. */
+void strait_file_prefetch(FILE *file, size_t at, size_t bytes);
+
 /* Tells the kernel to begin writing to the disk what was passed on to it so far, so that the sync
  * at the end has less to wait for. */
 void strait_file_begin_write(FILE *file);

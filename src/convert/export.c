@@ -10,6 +10,7 @@
 #include "convert/weights_source.h"
 #include "data/tokenizer/tokenizer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +29,16 @@ struct export {
     strait_hf_class class;
     struct strait_export_list list;
     struct strait_weights_source source;
-    float *values; // of the largest source
-    int file;      // that is being written
-    int first;     // its first item
+    float *values;      // of the largest source
+    const char *viewed; // a source that is mapped into memory; NULL: none
+    int file;           // that is being written
+    int first;          // its first item
+    struct {
+        pthread_t thread;
+        int is_running;
+        strait_err err; // STRAIT_OK: the checkpoint is not damaged, or that was known before
+        char reason[512];
+    } check;
 };
 
 static strait_err choose_dtype(struct export *ex, const char *name) {
@@ -50,26 +58,46 @@ static strait_err choose_dtype(struct export *ex, const char *name) {
                        name);
 }
 
-/* Reads one item into ex->values, in the format of the output. */
+/* Where the values of an item's source are: in the checkpoint, or else read into ex->values. */
+static strait_err find_values(struct export *ex, const strait_export_item *item,
+                              const float **out) {
+    const int64_t rows = item->source_rows, cols = item->source_cols;
+    if (ex->viewed != NULL) strait_checkpoint_drop_pages(ex->checkpoint, ex->viewed);
+    ex->viewed = NULL;
+    *out = ex->values;
+    if (item->source[0] == '\0') {
+        for (int64_t v = 0; v < rows * cols; v++)
+            ex->values[v] = 1.0f;
+        return STRAIT_OK;
+    }
+    const float *stored = strait_weights_source_view(&ex->source, item->source, rows, cols);
+    if (stored == NULL)
+        return strait_weights_source_read(&ex->source, item->source, rows, cols, ex->values);
+    ex->viewed = item->source;
+    *out = stored;
+    return STRAIT_OK;
+}
+
+/* Finds one item, in the format of the output, while the disk reads the next one. */
 static strait_err load_item(void *user, int i, const void **out) {
     struct export *ex = user;
     const strait_export_item *item = &ex->list.items[ex->first + i];
     const int64_t n = item->rows * item->cols;
-    if (item->source[0] != '\0')
-        STRAIT_TRY(strait_weights_source_read(&ex->source, item->source, item->source_rows,
-                                              item->source_cols, ex->values));
-    else
-        for (int64_t v = 0; v < item->source_rows * item->source_cols; v++)
-            ex->values[v] = 1.0f;
-    float *values = ex->values + item->first;
+    const float *values = NULL;
+    if (ex->first + i + 1 < ex->list.n_items)
+        strait_checkpoint_prefetch(ex->checkpoint, item[1].source);
+    STRAIT_TRY(find_values(ex, item, &values));
+    values += item->first;
     const int64_t bad = strait_floats_overflow(values, ex->dtype, n);
     if (bad >= 0)
         return STRAIT_FAIL(STRAIT_EDATA,
                            "tensor %s: value %lld, %g, does not fit into f16: use "
                            "--dtype bf16",
                            item->name, (long long)bad, (double)values[bad]);
-    strait_floats_narrow((unsigned char *)values, values, ex->dtype, n);
     *out = values;
+    if (ex->dtype == STRAIT_F32) return STRAIT_OK;
+    strait_floats_narrow((unsigned char *)ex->values, values, ex->dtype, n);
+    *out = ex->values;
     return STRAIT_OK;
 }
 
@@ -176,12 +204,33 @@ static strait_err write_others(struct export *ex) {
     return strait_export_card(&about, ex->folder);
 }
 
-static strait_err convert(struct export *ex, const char *run, const strait_export_params *params) {
-    STRAIT_TRY(choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32"));
-    STRAIT_TRY(strait_checkpoint_open(run, STRAIT_CHECKPOINT_NEWEST_VALID, &ex->checkpoint));
-    const char *skipped = strait_checkpoint_skipped(ex->checkpoint);
-    if (skipped != NULL) strait_convert_say(&ex->notes, "%s", skipped);
-    STRAIT_TRY(strait_describe_read(ex->checkpoint, &ex->plan));
+/* ---- checking the checkpoint meanwhile ---- */
+
+/* What the export reads: weights, and for coordinates the state that their basis is in. */
+static void *check(void *arg) {
+    struct export *ex = arg;
+    ex->check.err = strait_checkpoint_check(ex->checkpoint, ex->plan.shape.subspace > 0);
+    (void)snprintf(ex->check.reason, sizeof ex->check.reason, "%s", strait_err_detail());
+    return NULL;
+}
+
+/* Hashing and converting both take as long as the disk reads; together they read once. */
+static void begin_check(struct export *ex) {
+    ex->check.is_running = pthread_create(&ex->check.thread, NULL, check, ex) == 0;
+    if (!ex->check.is_running) (void)check(ex);
+}
+
+/* Waits for the check. Returns its error, or else `err`. */
+static strait_err end_check(struct export *ex, strait_err err) {
+    if (ex->check.is_running) (void)pthread_join(ex->check.thread, NULL);
+    ex->check.is_running = 0;
+    if (ex->check.err == STRAIT_OK) return err;
+    return STRAIT_FAIL(ex->check.err, "%s", ex->check.reason);
+}
+
+/* ---- the whole export ---- */
+
+static strait_err write_all(struct export *ex, const strait_export_params *params) {
     STRAIT_TRY(strait_convert_run_of(ex->checkpoint, ex->run));
     ex->class = strait_export_class(&ex->plan);
     if (ex->plan.n_stages > 1 && ex->class != STRAIT_HF_STRAIT)
@@ -196,13 +245,39 @@ static strait_err convert(struct export *ex, const char *run, const strait_expor
     STRAIT_TRY(strait_file_make_folders(ex->folder));
     STRAIT_TRY(write_others(ex));
     STRAIT_TRY(write_weights(ex, params->shard_bytes > 0 ? params->shard_bytes : default_shard));
-    STRAIT_TRY(strait_file_sync_folder(ex->folder));
+    return strait_file_sync_folder(ex->folder);
+}
+
+/* With is_known the newest undamaged checkpoint is searched before. Otherwise the newest one is
+ * checked while it is converted: STRAIT_EDATA if it is damaged, and nothing remains. */
+static strait_err convert(struct export *ex, const char *run, const strait_export_params *params,
+                          int is_known) {
+    STRAIT_TRY(is_known
+                   ? strait_checkpoint_open(run, STRAIT_CHECKPOINT_NEWEST_VALID, &ex->checkpoint)
+                   : strait_checkpoint_open_unchecked(run, &ex->checkpoint));
+    STRAIT_TRY(strait_describe_read(ex->checkpoint, &ex->plan));
+    const char *skipped = strait_checkpoint_skipped(ex->checkpoint);
+    if (skipped != NULL) strait_convert_say(&ex->notes, "%s", skipped);
+    if (!is_known) begin_check(ex);
+    STRAIT_TRY(end_check(ex, write_all(ex, params)));
     STRAIT_TRY(strait_file_move(ex->folder, ex->out));
     strait_convert_say(&ex->notes, "%s: %d tensors of %s in %d file%s, step %lld", ex->out,
                        ex->list.n_items, strait_hf_class_architecture(ex->class), ex->list.n_files,
                        ex->list.n_files == 1 ? "" : "s",
                        (long long)strait_checkpoint_step(ex->checkpoint));
     return STRAIT_OK;
+}
+
+/* Leaves what the next attempt needs. */
+static void close_attempt(struct export *ex) {
+    strait_weights_source_close(&ex->source);
+    strait_export_list_fini(&ex->list);
+    strait_checkpoint_close(&ex->checkpoint);
+    strait_alloc_free(ex->values);
+    ex->values = NULL;
+    ex->viewed = NULL;
+    ex->first = 0;
+    ex->check.err = STRAIT_OK;
 }
 
 strait_err strait_export_hf(const char *run, const char *out, const strait_export_params *params,
@@ -214,12 +289,16 @@ strait_err strait_export_hf(const char *run, const char *out, const strait_expor
     STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
     ex->out = out;
     ex->notes = (strait_convert_notes){note, user};
-    const strait_err err = convert(ex, run, params != NULL ? params : &none);
+    if (params == NULL) params = &none;
+    strait_err err = choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32");
+    if (err == STRAIT_OK) err = convert(ex, run, params, 0);
+    /* Perhaps an older one is whole; if not, the error says more. */
+    if (err == STRAIT_EDATA && (ex->checkpoint == NULL || ex->check.err != STRAIT_OK)) {
+        close_attempt(ex);
+        err = convert(ex, run, params, 1);
+    }
     if (err != STRAIT_OK && ex->folder[0] != '\0') strait_convert_discard(ex->folder);
-    strait_weights_source_close(&ex->source);
-    strait_export_list_fini(&ex->list);
-    strait_checkpoint_close(&ex->checkpoint);
-    strait_alloc_free(ex->values);
+    close_attempt(ex);
     strait_alloc_free(ex);
     return err;
 }

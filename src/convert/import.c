@@ -2,6 +2,7 @@
 #include <strait/convert.h>
 
 #include "base/alloc.h"
+#include "base/digest/hash.h"
 #include "base/file.h"
 #include "config/description.h"
 #include "convert/files.h"
@@ -21,9 +22,10 @@ struct import {
     const char *from, *run;
     strait_convert_notes notes;
     struct strait_hf_model model;
-    strait_run_plan plan; // only what a description needs
-    float *values;        // of one tensor
-    char fingerprint[80]; // of the tokenizer; empty: none
+    strait_run_plan plan;        // only what a description needs
+    float *values;               // of one tensor
+    char hash[STRAIT_HASH_TEXT]; // of the file that was written
+    char fingerprint[80];        // of the tokenizer; empty: none
 };
 
 /* Beyond its window a Mistral attends to less than everything: ours would compute another function
@@ -71,7 +73,7 @@ static strait_err write_weights(struct import *im) {
             t->name, {NULL, STRAIT_F32, t->rows, t->cols}, .is_vector = t->rows == 1};
     }
     const strait_checkpoint_stage_file file = {
-        .items = items, .n_items = n, .load = load_tensor, .user = im};
+        .items = items, .n_items = n, .load = load_tensor, .user = im, .hash = im->hash};
     strait_description *description = NULL;
     strait_err err = strait_alloc(1, sizeof *description, "description", (void **)&description);
     if (err == STRAIT_OK) {

@@ -1,6 +1,7 @@
 #include "convert/init.h"
 
 #include "base/alloc.h"
+#include "base/digest/hash.h"
 #include "base/file.h"
 #include "config/description.h"
 #include "convert/init_source.h"
@@ -33,7 +34,8 @@ struct init {
     int n_source, n_taken;
     struct entry *entries; // of the file that is being written
     float *values;
-    char fresh[256], left[256]; // names, for the note
+    char hashes[FILES_MAX][STRAIT_HASH_TEXT]; // of the files that were written
+    char fresh[256], left[256];               // names, for the note
     int n_fresh, n_left;
 };
 
@@ -175,12 +177,13 @@ static strait_err write_files(struct init *in, strait_checkpoint_stage_file file
     const char *name = NULL;
     *n = 0;
     for (int i = 0; (file = strait_checkpoint_file(in->initial, i, &name)) != NULL; i++) {
-        strait_checkpoint_stage_file *as = &files[*n];
         if (strstr(name, ".replica-") != NULL) continue;
-        *as = (strait_checkpoint_stage_file){.is_state = strstr(name, ".state.") != NULL};
-        if (*n == FILES_MAX - 1 ||
-            sscanf(name, "stage-%d", &as->stage) != 1) // NOLINT(cert-err34-c)
+        int stage = 0;
+        if (*n == FILES_MAX || sscanf(name, "stage-%d", &stage) != 1) // NOLINT(cert-err34-c)
             return STRAIT_FAIL(STRAIT_EDATA, "%s: unexpected file in a checkpoint", name);
+        strait_checkpoint_stage_file *as = &files[*n];
+        *as = (strait_checkpoint_stage_file){
+            .stage = stage, .is_state = strstr(name, ".state.") != NULL, .hash = in->hashes[*n]};
         STRAIT_TRY(write_one(in, file, as));
         (*n)++;
     }

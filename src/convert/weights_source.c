@@ -150,3 +150,15 @@ strait_err strait_weights_source_read(const struct strait_weights_source *s, con
     STRAIT_TRY(strait_checkpoint_read(s->checkpoint, name, tensor));
     return merge_adapter(s, name, tensor);
 }
+
+/* Our own files are aligned; one that is not is copied. */
+const float *strait_weights_source_view(const struct strait_weights_source *s, const char *name,
+                                        int64_t rows, int64_t cols) {
+    const strait_tensor shape = {NULL, STRAIT_F32, rows, cols};
+    const unsigned char *values = NULL;
+    if (has_coordinates(s, name) || strait_lora_target_of(&s->plan->shape, name) >= 0 ||
+        strait_checkpoint_view(s->checkpoint, name, shape, &values) != STRAIT_OK ||
+        (uintptr_t)values % sizeof(float) != 0)
+        return NULL;
+    return (const float *)(const void *)values;
+}

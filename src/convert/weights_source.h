@@ -42,3 +42,8 @@ int strait_weights_source_is_adapter(const char *name);
  * it is missing or has another shape. */
 strait_err strait_weights_source_read(const struct strait_weights_source *source, const char *name,
                                       int64_t rows, int64_t cols, float *out);
+
+/* The values of such a tensor where they are stored, if they are stored as they are read; NULL: it
+ * has to be read. Borrowed from the checkpoint. */
+const float *strait_weights_source_view(const struct strait_weights_source *source,
+                                        const char *name, int64_t rows, int64_t cols);

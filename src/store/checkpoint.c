@@ -32,37 +32,65 @@ static int is_plain_name(const char *name) {
     return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
 }
 
-/* The size is compared before the hash, because a truncated file is the most frequent damage and
- * its message says more. */
-static strait_err check_bytes(const char *path, const char *name, int64_t bytes, const char *hash) {
-    struct stat info;
-    char found[STRAIT_HASH_TEXT];
-    if (stat(path, &info) != 0 || strait_hash_file(path, found) != STRAIT_OK)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s is missing or cannot be read", name);
-    if ((int64_t)info.st_size != bytes)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s has %lld bytes instead of %lld", name,
-                           (long long)info.st_size, (long long)bytes);
-    if (strcmp(found, hash) != 0)
-        return STRAIT_FAIL(STRAIT_EDATA, "%s has changed since it was written (hash %s, not %.40s)",
-                           name, found, hash);
-    return STRAIT_OK;
+/* A file as the manifest lists it. */
+struct listed {
+    const char *name, *hash;
+    int64_t bytes;
+    char path[STRAIT_PATH_MAX];
+};
+
+static strait_err read_listed(const struct strait_checkpoint *c, int i, struct listed *out) {
+    const json_t *entry = json_array_get(c->files, (size_t)i);
+    STRAIT_TRY(strait_json_string(entry, "name", &out->name));
+    STRAIT_TRY(strait_json_string(entry, "hash", &out->hash));
+    STRAIT_TRY(strait_json_int(entry, "bytes", &out->bytes));
+    if (!is_plain_name(out->name))
+        return STRAIT_FAIL(STRAIT_EDATA, "\"%.80s\" is not a file of this folder", out->name);
+    return strait_file_path(out->path, "%s/%s", c->path, out->name);
 }
 
-/* Checks the size and hash of a file, then opens it. The caller adds the path to an error. */
-static strait_err open_file(struct strait_checkpoint *c, int i) {
-    const json_t *entry = json_array_get(c->files, (size_t)i);
-    const char *name = NULL;
-    const char *hash = NULL;
-    int64_t bytes = 0;
-    STRAIT_TRY(strait_json_string(entry, "name", &name));
-    STRAIT_TRY(strait_json_string(entry, "hash", &hash));
-    STRAIT_TRY(strait_json_int(entry, "bytes", &bytes));
-    if (!is_plain_name(name))
-        return STRAIT_FAIL(STRAIT_EDATA, "\"%.80s\" is not a file of this folder", name);
-    char path[STRAIT_PATH_MAX];
-    STRAIT_TRY(strait_file_path(path, "%s/%s", c->path, name));
-    STRAIT_TRY(check_bytes(path, name, bytes, hash));
-    return strait_safetensors_open(path, &c->opened[i]);
+static strait_err fail_unreadable(const char *name) {
+    return STRAIT_FAIL(STRAIT_EDATA, "%s is missing or cannot be read", name);
+}
+
+/* The size is compared before the hash, because a truncated file is the most frequent damage and
+ * its message says more. */
+static strait_err check_size(const struct listed *file) {
+    struct stat info;
+    if (stat(file->path, &info) != 0) return fail_unreadable(file->name);
+    if ((int64_t)info.st_size == file->bytes) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "%s has %lld bytes instead of %lld", file->name,
+                       (long long)info.st_size, (long long)file->bytes);
+}
+
+static strait_err check_hash(const struct listed *file) {
+    char found[STRAIT_HASH_TEXT];
+    if (strait_hash_file(file->path, found) != STRAIT_OK) return fail_unreadable(file->name);
+    if (strcmp(found, file->hash) == 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA, "%s has changed since it was written (hash %s, not %.40s)",
+                       file->name, found, file->hash);
+}
+
+/* Checks the size and, if that is wanted, the hash of a file, then opens it. The caller adds the
+ * path to an error. */
+static strait_err open_file(struct strait_checkpoint *c, int i, int is_hashed) {
+    struct listed file;
+    STRAIT_TRY(read_listed(c, i, &file));
+    STRAIT_TRY(check_size(&file));
+    if (is_hashed) STRAIT_TRY(check_hash(&file));
+    return strait_safetensors_open(file.path, &c->opened[i]);
+}
+
+strait_err strait_checkpoint_check(const struct strait_checkpoint *c, int with_state) {
+    for (int i = 0; i < c->n_files; i++) {
+        struct listed file;
+        STRAIT_TRY(read_listed(c, i, &file));
+        if (strstr(file.name, ".state.") != NULL && !with_state) continue;
+        const strait_err err = check_hash(&file);
+        if (err != STRAIT_OK) strait_err_prefix("%s", c->path);
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
 }
 
 /* Checks format and step. The manifest has no hash of its own, so the folder's name, which holds
@@ -96,7 +124,7 @@ static strait_err read_manifest(struct strait_checkpoint *c) {
 }
 
 /* Opens the checkpoint in `path`. The message of STRAIT_EDATA starts with the path. */
-static strait_err open_folder(const char *path, struct strait_checkpoint **out) {
+static strait_err open_folder(const char *path, int is_hashed, struct strait_checkpoint **out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_checkpoint), "checkpoint", &memory));
     struct strait_checkpoint *c = memory;
@@ -111,7 +139,7 @@ static strait_err open_folder(const char *path, struct strait_checkpoint **out) 
         if (err != STRAIT_OK) strait_err_prefix("%s", manifest);
     }
     for (int i = 0; err == STRAIT_OK && i < c->n_files; i++) {
-        err = open_file(c, i);
+        err = open_file(c, i, is_hashed);
         if (err != STRAIT_OK) strait_err_prefix("%s", path);
     }
     if (err != STRAIT_OK)
@@ -129,7 +157,7 @@ static strait_err open_newest(const char *run_folder, const int64_t *steps, int 
     for (int i = n - 1; i >= 0; i--) {
         char path[STRAIT_PATH_MAX];
         STRAIT_TRY(strait_checkpoint_folder(run_folder, steps[i], "", path));
-        const strait_err err = open_folder(path, out);
+        const strait_err err = open_folder(path, 1, out);
         if (err == STRAIT_OK && skipped[0] != '\0')
             (void)snprintf((*out)->skipped, sizeof(*out)->skipped,
                            "using step %lld, the newest undamaged checkpoint: %s",
@@ -179,7 +207,7 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
                                   struct strait_checkpoint **out) {
     char manifest[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
-    if (strait_file_exists(manifest)) return open_folder(folder, out);
+    if (strait_file_exists(manifest)) return open_folder(folder, 1, out);
     if (strait_file_exists(folder) && !strait_file_is_folder(folder))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a folder; name the folder of a run or of a checkpoint", folder);
@@ -190,6 +218,14 @@ strait_err strait_checkpoint_open(const char *folder, strait_checkpoint_choice c
         err = open_listed(folder, choice, &newest, out);
     } while (err == STRAIT_EDATA && newest_of(folder) > newest);
     return err;
+}
+
+strait_err strait_checkpoint_open_unchecked(const char *folder, struct strait_checkpoint **out) {
+    char manifest[STRAIT_PATH_MAX], path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(manifest, "%s/manifest.json", folder));
+    if (strait_file_exists(manifest)) return open_folder(folder, 0, out);
+    STRAIT_TRY(strait_checkpoint_folder(folder, newest_of(folder), "", path));
+    return open_folder(path, 0, out);
 }
 
 strait_err strait_checkpoint_open_valid(void *request) {
@@ -276,4 +312,9 @@ strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, co
 void strait_checkpoint_drop_pages(const struct strait_checkpoint *checkpoint, const char *name) {
     const struct strait_safetensors *file = find(checkpoint, name);
     if (file != NULL) strait_safetensors_drop_pages(file, name);
+}
+
+void strait_checkpoint_prefetch(const struct strait_checkpoint *checkpoint, const char *name) {
+    const struct strait_safetensors *file = find(checkpoint, name);
+    if (file != NULL) strait_safetensors_prefetch(file, name);
 }

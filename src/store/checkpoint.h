@@ -29,6 +29,7 @@ typedef struct strait_checkpoint_stage_file {
     const strait_safetensors_item *items;
     strait_err (*load)(void *user, int i, const void **out); // as in strait_safetensors_content
     void *user;
+    char *hash; // as there: if write has filled it in, commit need not read the file again
 } strait_checkpoint_stage_file;
 
 /* What to save. All pointers are borrowed for the duration of the call. */
@@ -73,6 +74,12 @@ typedef struct strait_checkpoint_request {
 
 strait_err strait_checkpoint_open_valid(void *request);
 
+/* Opens the newest checkpoint of a run, or a single one, without hashing its files, for callers
+ * that do so while they read it: what was read counts only if strait_checkpoint_check succeeds. It
+ * hashes the files with weights and, with_state, the others; another thread may do it. */
+strait_err strait_checkpoint_open_unchecked(const char *folder, struct strait_checkpoint **out);
+strait_err strait_checkpoint_check(const struct strait_checkpoint *checkpoint, int with_state);
+
 /* Whether some file has a tensor of this name. */
 int strait_checkpoint_has(const struct strait_checkpoint *checkpoint, const char *name);
 
@@ -87,3 +94,6 @@ strait_err strait_checkpoint_read(const struct strait_checkpoint *checkpoint, co
 strait_err strait_checkpoint_view(const struct strait_checkpoint *checkpoint, const char *name,
                                   strait_tensor shape, const unsigned char **out);
 void strait_checkpoint_drop_pages(const struct strait_checkpoint *checkpoint, const char *name);
+
+/* Tells the kernel that the tensor is read soon. */
+void strait_checkpoint_prefetch(const struct strait_checkpoint *checkpoint, const char *name);

@@ -39,7 +39,8 @@ strait_err strait_checkpoint_write(const char *run_folder, int64_t step,
                                                 .metadata = metadata,
                                                 .n_metadata = 2,
                                                 .load = file->load,
-                                                .user = file->user};
+                                                .user = file->user,
+                                                .hash = file->hash};
     return strait_safetensors_write(path, &content);
 }
 
@@ -55,9 +56,9 @@ static strait_err list_file(const char *folder, const strait_checkpoint_stage_fi
     if (stat(path, &info) != 0)
         return STRAIT_FAIL(STRAIT_EIO, "%s: was deleted while the checkpoint was being saved",
                            path);
-    STRAIT_TRY(strait_hash_file(path, hash));
+    if (file->hash == NULL) STRAIT_TRY(strait_hash_file(path, hash));
     json_t *entry = json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)info.st_size,
-                              "hash", hash);
+                              "hash", file->hash != NULL ? file->hash : hash);
     if (json_array_append_new(files, entry) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "manifest.json: %s", name);
     return STRAIT_OK;

@@ -60,6 +60,7 @@ typedef struct strait_safetensors_content {
      * need no data. NULL: they have it. */
     strait_err (*load)(void *user, int i, const void **out);
     void *user;
+    char *hash; // gets the digest of the file (base/digest/hash.h) as it is written; may be NULL
 } strait_safetensors_content;
 
 /* Writes a new file and syncs it. The data section starts at a multiple of 8 bytes. On error a

@@ -1,3 +1,4 @@
+#include "base/digest/hash.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "store/safetensors.h"
@@ -7,7 +8,7 @@
 #include <string.h>
 
 enum {
-    LARGE = 1 << 20 // bytes of a tensor that the disk is told to write at once
+    LARGE = 1 << 20 // bytes that are written at once; from there on the disk is told to begin
 };
 
 /* Tensors have two dimensions here; a vector is written with the one that other programs expect. */
@@ -57,43 +58,66 @@ static strait_err describe(const strait_safetensors_content *content, json_t *he
     return STRAIT_OK;
 }
 
+struct output {
+    FILE *file;
+    struct strait_hash *hash; // NULL: not wanted
+};
+
+/* In pieces that are still in the cache when they are written. */
+static void put(struct output *out, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    for (size_t done = 0, n = 0; done < bytes && !ferror(out->file); done += n) {
+        n = bytes - done < LARGE ? bytes - done : LARGE;
+        if (out->hash != NULL) strait_hash_add(out->hash, at + done, n);
+        (void)fwrite(at + done, 1, n, out->file);
+    }
+}
+
 /* Writes the length and the header, padded with spaces so that the data starts at a multiple of 8.
  */
-static void write_header(FILE *file, const char *text) {
+static void write_header(struct output *out, const char *text) {
     const size_t bytes = strlen(text);
     const size_t padded = (bytes + 7) / 8 * 8;
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(padded >> (8 * i));
-    (void)fwrite(length, 1, sizeof length, file);
-    (void)fwrite(text, 1, bytes, file);
-    for (size_t i = bytes; i < padded; i++)
-        (void)putc(' ', file);
+    put(out, length, sizeof length);
+    put(out, text, bytes);
+    put(out, "       ", padded - bytes);
+}
+
+static strait_err write_tensors(struct output *out, const strait_safetensors_content *content) {
+    for (int i = 0; i < content->n_items && !ferror(out->file); i++) {
+        const size_t bytes = strait_tensor_bytes(content->items[i].tensor);
+        const void *values = content->items[i].tensor.data;
+        if (content->load != NULL) STRAIT_TRY(content->load(content->user, i, &values));
+        put(out, values, bytes);
+        if (bytes >= LARGE) strait_file_begin_write(out->file);
+    }
+    return STRAIT_OK;
 }
 
 /* Stops at the first failed write; strait_file_finish then reports it. */
 static strait_err write_file(const char *path, const char *header,
                              const strait_safetensors_content *content) {
-    FILE *file = fopen(path, "wbe");
-    if (file == NULL) {
+    struct output out = {fopen(path, "wbe"), NULL};
+    if (out.file == NULL) {
         char why[128] = "";
         (void)strerror_r(errno, why, sizeof why);
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create: %s", path, why);
     }
-    strait_err err = STRAIT_OK;
-    write_header(file, header);
-    for (int i = 0; i < content->n_items && !ferror(file) && err == STRAIT_OK; i++) {
-        const size_t bytes = strait_tensor_bytes(content->items[i].tensor);
-        const void *values = content->items[i].tensor.data;
-        if (content->load != NULL) err = content->load(content->user, i, &values);
-        if (err == STRAIT_OK && bytes > 0) (void)fwrite(values, 1, bytes, file);
-        if (err == STRAIT_OK && bytes >= LARGE) strait_file_begin_write(file);
+    strait_err err = content->hash != NULL ? strait_hash_open(&out.hash) : STRAIT_OK;
+    if (err == STRAIT_OK) {
+        write_header(&out, header);
+        err = write_tensors(&out, content);
     }
+    if (err == STRAIT_OK && out.hash != NULL) strait_hash_finish(&out.hash, content->hash);
+    strait_hash_close(&out.hash);
     if (err != STRAIT_OK) {
-        (void)fclose(file); // the caller removes it
+        (void)fclose(out.file); // the caller removes it
         return err;
     }
-    return strait_file_finish(&file, path);
+    return strait_file_finish(&out.file, path);
 }
 
 /* The order of the header is that of the data, so that equal models give equal bytes. */

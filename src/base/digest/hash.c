@@ -1,5 +1,6 @@
 #include "base/digest/hash.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -8,6 +9,10 @@
 
 #define XXH_STATIC_LINKING_ONLY // allows a state on the stack
 #include <xxhash.h>
+
+enum {
+    AHEAD = 16 << 20 // bytes that the disk reads while earlier ones are hashed
+};
 
 /* The canonical form has the same digits on machines of either byte order. */
 static void write_text(XXH128_hash_t hash, char out[STRAIT_HASH_TEXT]) {
@@ -19,6 +24,32 @@ static void write_text(XXH128_hash_t hash, char out[STRAIT_HASH_TEXT]) {
 
 void strait_hash_text(const void *data, size_t bytes, char out[STRAIT_HASH_TEXT]) {
     write_text(XXH3_128bits(data, bytes), out);
+}
+
+struct strait_hash {
+    XXH3_state_t state; // strait_alloc aligns it as it has to be
+};
+
+strait_err strait_hash_open(struct strait_hash **out) {
+    void *memory = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof **out, "hash", &memory));
+    *out = memory;
+    (void)XXH3_128bits_reset(&(*out)->state);
+    return STRAIT_OK;
+}
+
+void strait_hash_add(struct strait_hash *hash, const void *data, size_t bytes) {
+    (void)XXH3_128bits_update(&hash->state, data, bytes);
+}
+
+void strait_hash_finish(struct strait_hash **hash, char out[STRAIT_HASH_TEXT]) {
+    write_text(XXH3_128bits_digest(&(*hash)->state), out);
+    strait_hash_close(hash);
+}
+
+void strait_hash_close(struct strait_hash **hash) {
+    strait_alloc_free(*hash);
+    *hash = NULL;
 }
 
 /* Reads in chunks: a mapped file would count as memory of the process, and a save would seem to
@@ -33,9 +64,12 @@ strait_err strait_hash_file(const char *path, char out[STRAIT_HASH_TEXT]) {
         return STRAIT_FAIL(STRAIT_EIO, "%s: cannot open: %s", path, why);
     }
     (void)XXH3_128bits_reset(&state);
-    size_t n;
-    while ((n = fread(piece, 1, sizeof piece, file)) > 0)
+    size_t n, done = 0;
+    while ((n = fread(piece, 1, sizeof piece, file)) > 0) {
+        if (done % AHEAD == 0) strait_file_prefetch(file, done, (size_t)2 * AHEAD);
         (void)XXH3_128bits_update(&state, piece, n);
+        done += n;
+    }
     const int failed = ferror(file);
     (void)fclose(file);
     if (failed)

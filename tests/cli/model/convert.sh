@@ -42,6 +42,16 @@ refuses 2 'llama.cpp has no architecture for this model' export capped --to gguf
 [ ! -e x ] && [ ! -e x.tmp ] || fail "a refused export left a file"
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
+# A checkpoint is checked while it is converted: of a damaged one nothing remains, and the one before is taken.
+cp -r good bad
+printf '\377\377' | dd of=bad/checkpoints/00000010/stage-0.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+refuses 3 'stage-0.safetensors has changed' export bad/checkpoints/00000010 --to hf --out x
+[ ! -e x ] && [ ! -e x.tmp ] || fail "the export of a damaged checkpoint left a folder"
+runs export bad --to hf --out bad-hf
+says "$ERR" 'using step 8, the newest undamaged checkpoint'
+runs export good/checkpoints/00000008 --to hf --out whole-hf
+cmp bad-hf/model.safetensors whole-hf/model.safetensors || fail "an export has tensors of a damaged checkpoint"
+
 # What subspace trained in coordinates is multiplied out: the same loss, up to rounding.
 subspace="--set stages.count=2 --set stages.split=2,2 --set link.codec.name=subspace --set link.codec.bits=32
     --set link.codec.keep=8 --set model.layers=4 --set link.codec.grassmann_every=4"

@@ -237,6 +237,13 @@ static void hashes_contents_of_files(void **state) {
         CHECK_OK(strait_hash_file(scratch_at(&folder, "hashed"), of_file));
         strait_hash_text(bytes, sizes[i], of_bytes);
         assert_string_equal(of_file, of_bytes);
+        struct strait_hash *hash = NULL; // the same in two parts
+        CHECK_OK(strait_hash_open(&hash));
+        strait_hash_add(hash, bytes, sizes[i] / 3);
+        strait_hash_add(hash, bytes + sizes[i] / 3, sizes[i] - sizes[i] / 3);
+        strait_hash_finish(&hash, of_file);
+        assert_null(hash);
+        assert_string_equal(of_file, of_bytes);
     }
     bytes[BYTES - 1] ^= 1;
     strait_hash_text(bytes, BYTES, of_bytes);
