@@ -27,7 +27,6 @@ static const struct measured {
      7,
      128,
      {2.2, "dense with the same additions", "docs/research/matched/README.md"}},
-    {"int4", "", 1024, 7, 0, {1.5, "dense with additions", "docs/choosing-a-codec.md"}},
     {"int4", "", 256, 3, 0, {0.8, "dense", "docs/benchmarks.md"}},
 };
 

@@ -132,6 +132,24 @@ static void trained_weights_get_no_learned_code(void **state) {
     CHECK(choice.is_too_slow && !choice.excludes_exports);
 }
 
+/* Prices come from comparisons of the same code at the same width, with about as many stages. */
+static void price_is_known_where_it_was_measured(void **state) {
+    (void)state;
+    char out[STRAIT_CHOICE_TEXT];
+    CHECK_OK(load("link.emulate.rate=50kbit", "train.init_from=/nowhere", NULL, NULL));
+    choose(&fast);
+    CHECK_NEAR(choice.price.percent, 0.8, 0);
+    CHECK_OK(load("link.emulate.rate=50kbit", "train.init_from=/nowhere", "stages.count=8", NULL));
+    choose(&fast);
+    CHECK(isnan(choice.price.percent));
+    CHECK_OK(load("link.emulate.rate=50kbit", "link.codec.ratio=128", "model.width=1024",
+                  "stages.count=8"));
+    choose(&fast);
+    CHECK_NEAR(choice.price.percent, 2.2, 0);
+    strait_choice_describe(&choice, out);
+    CHECK(strstr(out, "about +2.2%, against dense with the same additions") != NULL);
+}
+
 /* Apart from the rates that the choice records, the run is the one that names the code. */
 static void choice_equals_the_same_by_hand(void **state) {
     (void)state;
@@ -191,6 +209,7 @@ int main(void) {
         cmocka_unit_test(swarm_plans_other_traffic),
         cmocka_unit_test(ratio_limits_the_compression),
         cmocka_unit_test(trained_weights_get_no_learned_code),
+        cmocka_unit_test(price_is_known_where_it_was_measured),
         cmocka_unit_test(choice_equals_the_same_by_hand),
         cmocka_unit_test(misjudged_links_are_named_once_they_differ_by_two),
         cmocka_unit_test(measures_this_machine),
