@@ -2,10 +2,18 @@
 
 #include <stddef.h>
 
-/* As many streams as the next power of two: each replica then owns about a stream or more. */
+/* The replicas of all stages get whole streams where that is possible: up to four of them if their
+ * common multiple divides the groups. Otherwise as many streams as the next power of two: each
+ * replica then owns about a stream or more. */
 strait_groups strait_groups_make(int n_microbatches, int n_groups, int replicas_max) {
+    static const int common[] = {1, 1, 2, 6, 12}; // multiples of all numbers up to the index
     strait_groups groups = {n_microbatches, n_groups, 1};
     if (groups.n_groups > n_microbatches) groups.n_groups = n_microbatches;
+    if (replicas_max < (int)(sizeof common / sizeof *common) &&
+        groups.n_groups % common[replicas_max] == 0) {
+        groups.n_streams = common[replicas_max];
+        return groups;
+    }
     while (groups.n_streams < replicas_max && 2 * groups.n_streams <= groups.n_groups)
         groups.n_streams *= 2;
     return groups;
@@ -23,23 +31,27 @@ int strait_groups_of(const strait_groups *groups, int microbatch) {
     return group;
 }
 
-static int reverse_bits(int value, int n) {
+/* Reverses the digits of a number below n, which is 2 or 4 or another power of two, or 3 times one:
+ * the lowest digits, which change first, become the highest. */
+static int reverse_digits(int value, int n) {
     int reversed = 0;
-    for (int bit = 1; bit < n; bit *= 2) {
-        reversed = 2 * reversed + (value & 1);
-        value /= 2;
+    for (int left = n; left > 1;) {
+        const int radix = left % 2 == 0 ? 2 : left;
+        reversed = radix * reversed + value % radix;
+        value /= radix;
+        left /= radix;
     }
     return reversed;
 }
 
-/* The streams take turns in the order of reversed bits: 0, 2, 1, 3 of four. Any contiguous share of
- * the groups then comes up about as often as its size says. */
+/* The streams take turns in the order of reversed digits: 0, 2, 1, 3 of four and 0, 3, 1, 4, 2, 5
+ * of six. Any contiguous share of the groups then comes up about as often as its size says. */
 void strait_groups_order(const strait_groups *groups, int order[STRAIT_GROUPS_MAX]) {
     const int n = groups->n_groups, streams = groups->n_streams;
     int done = 0;
     for (int turn = 0; done < n; turn++)
         for (int i = 0; i < streams; i++) {
-            const int stream = reverse_bits(i, streams);
+            const int stream = reverse_digits(i, streams);
             const int group = stream * n / streams + turn;
             if (group < (stream + 1) * n / streams) order[done++] = group;
         }

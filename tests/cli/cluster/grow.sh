@@ -9,9 +9,9 @@ command -v curl >/dev/null || { echo "skipped: curl is not installed" >&2; exit 
 SPARES=0
 
 make_corpus
-# Every home has 12 Mb/s up and 17 Mb/s down, and gradients have half the bytes of activations. So stage 0 sends
-# activations at 12 Mb/s per replica, and stage 1 receives them at 17: with 1+1, 2+1, 2+2, 3+2 and 3+3 replicas the
-# wires carry 12, 17, 24, 34 and 36 Mb/s. Were both alike, the third and the fifth worker could bring nothing. 48
+# Every home has 12 Mb/s up and 15 Mb/s down, and gradients have half the bytes of activations. So stage 0 sends
+# activations at 12 Mb/s per replica, and stage 1 receives them at 15: with 1+1, 2+1, 2+2, 3+2 and 3+3 replicas the
+# wires carry 12, 15, 24, 30 and 36 Mb/s. Were both alike, the third and the fifth worker could bring nothing. 48
 # groups of one microbatch each: two and three replicas share them evenly.
 cat >run.yaml <<END
 model: {width: 64, layers: 2, heads: 2, ffn: 32, context: 64}
@@ -19,7 +19,7 @@ data: {train: train.bin, tokenizer: tokenizer.json}
 train: {steps: 100000, batch_tokens: 24576, save_every: 0, schedule: constant, warmup: 0}
 stages: {count: 2, microbatch: 8, groups: 48, schedule: 1f1b-window}
 device: {threads: 1}
-link: {codec: {variant: fp32, grad_bits: 16}, deadline: 60s, emulate: {up: 12mbit, down: 17mbit}}
+link: {codec: {variant: fp32, grad_bits: 16}, deadline: 60s, emulate: {up: 12mbit, down: 15mbit}}
 END
 
 # rates FOLDER FROM: tokens per second of the steps after FROM.
@@ -41,7 +41,7 @@ page() {
 
 unlimited="--set link.emulate.up=0 --set link.emulate.down=0"
 lent= homes=
-[ "${HOMES:-emulated}" != lent ] || { lent="--rate-up 12mbit --rate-down 17mbit" && homes=$unlimited; }
+[ "${HOMES:-emulated}" != lent ] || { lent="--rate-up 12mbit --rate-down 15mbit" && homes=$unlimited; }
 host_begin grown run.yaml --page 127.0.0.1:0 $homes
 wait_for_text "$HOST_LOG" '^page: '
 origin=$(sed -n 's|^page: \(.*\)/$|\1|p' "$HOST_LOG")

@@ -145,6 +145,29 @@ static void orders_and_shares_match_those_by_hand(void **state) {
     assert_memory_equal(owners.replica, thirds, sizeof thirds);
 }
 
+/* Stages of two and of three replicas: in every turn of the streams each has the same number of
+ * groups, so that none waits for one that has more to do. */
+static void replicas_of_uneven_stages_take_turns(void **state) {
+    (void)state;
+    const strait_groups groups = strait_groups_make(48, 48, 3);
+    int order[STRAIT_GROUPS_MAX];
+    CHECK(groups.n_streams == 6);
+    strait_groups_order(&groups, order);
+    CHECK(order[1] == 24 && order[2] == 8 && order[6] == 1);
+    for (int n_replicas = 2; n_replicas <= 3; n_replicas++) {
+        strait_group_owners owners;
+        strait_groups_share(&groups, n_replicas, NULL, &owners);
+        for (int turn = 0; turn < 8; turn++) {
+            int n[3] = {0};
+            for (int i = 0; i < 6; i++)
+                n[owners.replica[order[6 * turn + i]]]++;
+            for (int r = 0; r < n_replicas; r++)
+                CHECK(n[r] == 6 / n_replicas);
+        }
+    }
+    CHECK(strait_groups_make(64, 64, 3).n_streams == 4); // not shared evenly anyway
+}
+
 static void counts_the_sums_that_wait(void **state) {
     (void)state;
     const strait_groups one = strait_groups_make(8, 8, 1), two = strait_groups_make(8, 8, 2);
@@ -173,6 +196,7 @@ int main(void) {
         cmocka_unit_test(parts_of_replicas_give_the_same_formula),
         cmocka_unit_test(every_microbatch_belongs_to_one_group_and_one_replica),
         cmocka_unit_test(orders_and_shares_match_those_by_hand),
+        cmocka_unit_test(replicas_of_uneven_stages_take_turns),
         cmocka_unit_test(counts_the_sums_that_wait),
         cmocka_unit_test(rejects_nodes_outside_the_tree),
     };
