@@ -32,7 +32,9 @@ struct init {
     int is_confined;    // to a subspace, the same in both
     unsigned char *is_used;
     int n_source, n_taken;
-    struct entry *entries; // of the file that is being written
+    struct entry *entries;                 // of the file that is being written
+    const struct strait_safetensors *file; // that they are in
+    const char *mapped;                    // the tensor of it that was written last; may be NULL
     float *values;
     char hashes[FILES_MAX][STRAIT_HASH_TEXT]; // of the files that were written
     char fresh[256], left[256];               // names, for the note
@@ -94,6 +96,8 @@ static struct entry find(const struct init *in, const strait_safetensor *t) {
 static strait_err load(void *user, int i, const void **out) {
     struct init *in = user;
     const struct entry *entry = &in->entries[i];
+    if (in->mapped != NULL) strait_safetensors_drop_pages(in->file, in->mapped);
+    in->mapped = entry->initial->name;
     if (entry->stored != NULL || entry->from < 0) {
         *out = entry->stored != NULL ? entry->stored : entry->initial->data;
         return STRAIT_OK;
@@ -160,6 +164,8 @@ static strait_err write_one(struct init *in, const struct strait_safetensors *fi
         filled.items = items;
         filled.n_items = n;
         filled.load = load;
+        in->file = file;
+        in->mapped = NULL;
         filled.user = in;
         err = strait_checkpoint_write(in->run, 0, &filled);
     }

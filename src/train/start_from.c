@@ -60,18 +60,19 @@ static strait_err draw_stage(struct start *s, int stage, const char *initial) {
 
 static strait_err save_initial(struct start *s, const char *initial) {
     strait_checkpoint_stage_file files[2 * STRAIT_RUN_STAGES];
+    int n = 0;
     STRAIT_TRY(strait_checkpoint_begin(initial, 0));
     for (int i = 0; i < s->plan.n_stages; i++) {
         STRAIT_TRY(draw_stage(s, i, initial));
-        files[2 * i] = (strait_checkpoint_stage_file){.stage = i};
-        files[2 * i + 1] = (strait_checkpoint_stage_file){.stage = i, .is_state = 1};
+        files[n++] = (strait_checkpoint_stage_file){.stage = i};
+        files[n++] = (strait_checkpoint_stage_file){.stage = i, .is_state = 1};
     }
     strait_describe(&s->plan, &s->description);
     const strait_checkpoint_plan plan = {.tokenizer = strait_loader_tokenizer(s->loader),
                                          .model = s->description.pairs,
                                          .n_model = s->description.n,
                                          .files = files,
-                                         .n_files = 2 * s->plan.n_stages,
+                                         .n_files = n,
                                          .keep = 1};
     return strait_checkpoint_commit(initial, &plan);
 }

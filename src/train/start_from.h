@@ -16,8 +16,9 @@ strait_err strait_start_from(struct strait_trainer *trainer, const char *source,
                              strait_convert_note note, void *user);
 
 /* Writes the same checkpoint, bit for bit, without a trainer, for stages that run elsewhere: their
- * initial values are drawn here, one stage after the other, on the CPU. It takes the memory of the
- * largest stage's weights; nothing is computed. Blocks; any thread may call it. Errors as above,
- * and those of opening the run: STRAIT_ECONFIG, STRAIT_EDATA, STRAIT_ENOMEM. */
+ * initial values are drawn here, one stage after the other, on the CPU. It takes the memory that
+ * the largest stage has with one microbatch in flight; nothing is computed. Blocks; any thread may
+ * call it. Errors as above, and those of opening the run: STRAIT_ECONFIG, STRAIT_EDATA,
+ * STRAIT_ENOMEM. */
 strait_err strait_start_write(const strait_run *run, const char *folder, strait_convert_note note,
                               void *user);
