@@ -170,25 +170,47 @@ static strait_err put_validation(struct strait_document *d, int n) {
 
 /* ---- what was run ---- */
 
-/* Comments of run.yaml are defaults: they are left out. */
-static void drop_comments(char *text) {
+static int is_comment(const char *line, size_t n) {
+    (void)n;
+    return line[strspn(line, " ")] == '#';
+}
+
+/* A key of a section that the next line does not belong to. */
+static int is_empty_section(const char *line, size_t n) {
+    const size_t depth = strspn(line, " "), below = strspn(line + n, " ");
+    return n >= 2 && line[n - 1] == '\n' && line[n - 2] == ':' &&
+           (line[n + below] == '\0' || (below <= depth && line[n + below] != '-'));
+}
+
+/* Removes lines. Returns whether there were any. */
+static int drop_lines(char *text, int (*is_dropped)(const char *line, size_t n)) {
     char *out = text;
-    for (const char *line = text; *line != '\0';) {
+    const char *line = text;
+    while (*line != '\0') {
         const char *end = strchr(line, '\n');
         const size_t n = end != NULL ? (size_t)(end - line) + 1 : strlen(line);
-        if (line[strspn(line, " ")] != '#') {
+        if (!is_dropped(line, n)) {
             memmove(out, line, n);
             out += n;
         }
         line += n;
     }
+    const int n_dropped = out != line;
     *out = '\0';
+    return n_dropped;
+}
+
+/* Comments of run.yaml are defaults: they are left out, and sections that have nothing else. */
+static void drop_defaults(char *text) {
+    (void)drop_lines(text, is_comment);
+    while (drop_lines(text, is_empty_section)) {
+    }
 }
 
 static strait_err put_file(struct strait_document *d, const char *path, int is_run) {
     char *text = NULL;
     STRAIT_TRY(strait_file_read(path, FILE_MAX_BYTES, &text, NULL));
-    if (is_run) drop_comments(text);
+    if (is_run) drop_defaults(text);
     strait_document_verbatim(d, text);
     strait_alloc_free(text);
     return STRAIT_OK;

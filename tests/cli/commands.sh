@@ -160,6 +160,10 @@ says both.html '<h1>A &amp; B</h1>' '<tr><td>run</td><td>1</td><td>-</td><td>30<
     '>training loss</text>' '>validation loss</text>' 'sampled &lt;b>text' '^  steps: 30$'
 # The icon is empty, so that browsers ask for none.
 ! sed 's|href="data:,"||' both.html | grep -qE '(src|href)=|https?://[^w]|<script|^ *#' || fail "the report refers to other files, or has defaults"
+sed -n '/<pre/,/<\/pre/p' both.html >verbatim
+grep -q '^ *steps: ' verbatim || fail "the report does not say what was run"
+! awk 'key && (match($0, /[^ ]/) <= at) { print key; exit } { key = /:$/ ? $0 : ""; at = match($0, /[^ ]/) }' verbatim | grep . ||
+    fail "the report has sections without keys"
 runs report run
 [ -s run/report.html ] || fail "report.html is not in the run's folder"
 rm run/report.html
