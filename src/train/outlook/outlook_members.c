@@ -12,7 +12,8 @@ static strait_err simulate(const strait_limits_members *members, strait_members_
     return strait_members_simulate(&members->spec, use, seconds);
 }
 
-/* Shares follow the homes, as in training. */
+/* Shares follow the homes, as in training. Pipelines of their own have equal ones: shares of
+ * training would leave a replica that only one stage has without microbatches. */
 static void describe(const strait_outlook_view *view, strait_limits_members *out) {
     strait_step_times times[STRAIT_RUN_MEMBERS] = {{0}};
     const strait_run_plan *plan = view->plan;
@@ -23,7 +24,7 @@ static void describe(const strait_outlook_view *view, strait_limits_members *out
         const strait_pipe_stage *cost = &out->stages[stage].cost;
         times[i].forward = cost->forward_s + cost->input_s + cost->weights_s;
     }
-    strait_shares_choose(NULL, plan, times, out->owners);
+    if (!strait_run_plan_has_outer(plan)) strait_shares_choose(NULL, plan, times, out->owners);
     for (int i = 0; view->link_bps != NULL && i + 1 < plan->n_stages; i++) {
         strait_pipe_link *link = &out->links[i];
         if (view->link_bps[i] <= 0.0 ||
