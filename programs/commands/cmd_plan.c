@@ -68,7 +68,7 @@ const strait_command strait_cmd_plan = {
     .summary = "predict memory, speed, bubbles and bytes before training",
     .about = "Measures one block, the head and the codec on this machine, simulates a step of the\n"
              "pipeline over the links of the run file, and prints what limits it. Bytes are those\n"
-             "on the link: payload, frame and TCP/IP headers. Token ids and TLS are not counted.",
+             "on the link: payload, frame, TLS and TCP/IP headers. Token ids are not counted.",
     .flags = flags,
     .run = run_plan,
     .examples =

@@ -2,14 +2,16 @@
 
 #include "net/core/frame.h"
 #include "net/emulate/emulate.h"
+#include "net/tls/tls.h"
 #include "plan/window.h"
 #include "stage/loader.h"
 
 #include <math.h>
 
 enum {
-    PACES = 4,           // iterations until link delays and step time agree
-    VOCAB_NARROW = 65535 // token ids below this take two bytes
+    PACES = 4,            // iterations until link delays and step time agree
+    VOCAB_NARROW = 65535, // token ids below this take two bytes
+    RECORD_BYTES = 22     // of a TLS record beside its text: header, type and tag
 };
 
 strait_err strait_outlook_vocab(const strait_run *run, int64_t *out) {
@@ -45,13 +47,15 @@ static double ids_bytes(const strait_outlook *o, int stage) {
     return o->has_token_ids ? lists * each * (double)(plan->microbatch * plan->shape.context) : 0.0;
 }
 
-/* Bytes of a message of a boundary on the wire, with frame and packet headers. */
+/* Bytes of a message of a boundary on the wire, with the headers of its frame, of TLS records and
+ * of packets, as an emulated link counts them: a small message is a packet of its own. */
 static double on_link(const strait_outlook *o, int link, strait_direction direction) {
     const strait_codec_spec codec = strait_run_plan_codec(&o->plan, link, 1);
     const double ids = direction == STRAIT_FORWARD ? ids_bytes(o, link + 1) : 0.0;
     const double bytes = (double)strait_codec_wire_bytes(&codec, direction) + ids +
                          STRAIT_FRAME_HEADER;
-    return bytes * (STRAIT_PACKET_PAYLOAD + STRAIT_PACKET_HEADERS) / STRAIT_PACKET_PAYLOAD;
+    const double sealed = bytes + ceil(bytes / STRAIT_TLS_RECORD) * RECORD_BYTES;
+    return sealed + ceil(sealed / STRAIT_PACKET_PAYLOAD) * STRAIT_PACKET_HEADERS;
 }
 
 /* Work of the slowest stage, for one microbatch. */

@@ -94,6 +94,15 @@ static void slowest_home_decides(void **state) {
     assert_string_equal(run.link.codec.chosen_for, "1gbit,700kbit,700kbit");
 }
 
+/* 16 tokens of two bytes, a scale, and the headers of a frame, a TLS record and a packet. */
+static void small_messages_count_with_their_headers(void **state) {
+    (void)state;
+    CHECK_OK(load("link.emulate.rate=50kbit", "link.codec.ratio=256", "model.context=16",
+                  "stages.microbatch=1"));
+    choose(&fast);
+    CHECK(choice.seconds > 256 * (16 * 2 + 32 + 22 + 66) * 8 / 50e3);
+}
+
 /* Ids and copies of snapshots take their share of a swarm's links. */
 static void swarm_plans_other_traffic(void **state) {
     (void)state;
@@ -206,6 +215,7 @@ int main(void) {
         cmocka_unit_test(without_limits_boundaries_are_exact),
         cmocka_unit_test(slower_links_never_get_wider_codes),
         cmocka_unit_test(slowest_home_decides),
+        cmocka_unit_test(small_messages_count_with_their_headers),
         cmocka_unit_test(swarm_plans_other_traffic),
         cmocka_unit_test(ratio_limits_the_compression),
         cmocka_unit_test(trained_weights_get_no_learned_code),
