@@ -58,7 +58,7 @@ static void end_pipeline(struct strait_coordinator *c, const int *slots,
 void strait_coordinator_seat_pipelines(struct strait_coordinator *c, strait_swarm_actions *out) {
     const int n_stages = c->config.n_stages;
     for (int number = 0; number < NUMBERS; number++) {
-        int slots[STRAIT_RUN_STAGES];
+        int slots[STRAIT_RUN_STAGES] = {0};
         int n = 0;
         for (int i = 0; i < n_stages; i++) {
             slots[i] = member_of(c, number, i);

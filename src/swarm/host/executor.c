@@ -125,9 +125,8 @@ static strait_err next_step(struct strait_executor *executor) {
     if (!h->work.must_finish) return replay_step(executor, h->work.step);
     h->work.must_finish = 0;
     if (until <= 0) return STRAIT_OK;
-    strait_executor_report report = {0};
     STRAIT_TRY(strait_host_finish_step(h, until - 1));
-    return strait_pipeline_average(pipeline_of(executor), until, &report);
+    return strait_host_average_once(h, until);
 }
 
 strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step) {
@@ -163,7 +162,7 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     if (!is_skipped) STRAIT_TRY(strait_pipeline_update(pipeline_of(executor), step, factor));
     h->work.step = step + 1;
     note_audit(h, step, factor, is_skipped);
-    return strait_pipeline_average(pipeline_of(executor), step + 1, &report);
+    return strait_host_average_once(h, step + 1);
 }
 
 static strait_err gradients(struct strait_executor *executor, int64_t step,

@@ -46,7 +46,7 @@ static int find_pipeline(struct host *h, int *slots) {
 static strait_err wait_for_all(struct host *h) {
     const struct strait_coordinator *c = &h->coordinator;
     const int64_t until = strait_clock_ns() + START_MS * INT64_C(1000000);
-    const int64_t n_wanted = (c->config.replicas_limit - 1) * c->config.n_stages +
+    const int64_t n_wanted = (int64_t)(c->config.replicas_limit - 1) * c->config.n_stages +
                              h->spec->n_spares;
     h->averages.has_waited = 1;
     if (h->run.stages.replicas.items[0] <= 1 || strait_host_count_idle(h) >= n_wanted)
@@ -108,11 +108,19 @@ static void list_members(const struct host *h, uint64_t members, char *out, size
 /* The metrics have the numbers of the pipelines; the log says who they are, when that changes. */
 static void note_members(struct host *h, int64_t done, uint64_t members) {
     char line[sizeof h->averages.members];
-    if (members == 0) return;
+    if (members == 0 || h->coordinator.phase != STRAIT_PHASE_READY) return;
     list_members(h, members, line, sizeof line);
     if (strcmp(line, h->averages.members) == 0) return;
     memcpy(h->averages.members, line, sizeof line);
     strait_host_note(h, "step %lld: averaged pipelines %s", (long long)done, line);
+}
+
+/* The metrics keep who took part the first time; the log has who took part now. */
+strait_err strait_host_average_once(struct host *h, int64_t done) {
+    strait_executor_report report = {0};
+    STRAIT_TRY(strait_pipeline_average(h->pipeline, done, &report));
+    note_members(h, done, report.average_members);
+    return STRAIT_OK;
 }
 
 /* Stages that were restored have computed the steps since again, averages included; those that keep

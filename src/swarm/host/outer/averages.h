@@ -34,6 +34,9 @@ strait_err strait_host_recruit_pipelines(struct host *h, int64_t step);
 strait_err strait_host_average(struct strait_executor *executor, int64_t done,
                                struct strait_executor_report *out);
 
+/* The same once, for steps that are computed again. STRAIT_EAGAIN: the stages were restored. */
+strait_err strait_host_average_once(struct host *h, int64_t done);
+
 /* Whether a snapshot is taken with the update that ends `step` steps. An average follows some
  * updates and changes the weights again: never before one. */
 int strait_host_average_snapshot(const struct host *h, int64_t step);
