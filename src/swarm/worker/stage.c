@@ -338,10 +338,12 @@ static strait_err keep_live(struct worker *w, const strait_task *task) {
     struct worker_snapshots *s = &w->snapshots;
     struct strait_snapshot *newest = NULL;
     STRAIT_TRY(strait_runner_keep_live(strait_service_runner(w->service), task->restore.live_step));
-    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++)
-        if (strait_snapshot_is_complete(&s->own[i]) &&
-            (newest == NULL || s->own[i].step > newest->step))
-            newest = &s->own[i];
+    for (int i = 0; i < STRAIT_SWARM_SNAPSHOTS; i++) {
+        if (!strait_snapshot_is_complete(&s->own[i])) continue;
+        if (newest == NULL || s->own[i].step > newest->step) newest = &s->own[i];
+        /* Taken of this state, perhaps too late for the coordinator to record it. */
+        if (s->own[i].step == task->restore.live_step) s->own[i].generation = w->generation;
+    }
     s->sending = w->replicas.replica == 0 ? newest : NULL; // of replicas the first has copies
     s->sent = 0;
     s->is_urgent = 0;

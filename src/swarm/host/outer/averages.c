@@ -20,8 +20,9 @@ void strait_host_adopt_pipelines(struct host *h) {
     if (!c->config.has_pipelines) return;
     for (int r = 0; r < strait_coordinator_n_replicas(c, 0); r++)
         h->averages.pipelines[r] = strait_coordinator_pipeline(c, r);
-    if (h->pipeline != NULL && c->replay.until < 0)
-        strait_pipeline_restart_average(h->pipeline, c->step);
+    if (h->pipeline == NULL || c->replay.until >= 0) return;
+    h->averages.noted_at = -1; // steps are computed again, perhaps by others
+    strait_pipeline_restart_average(h->pipeline, c->step);
 }
 
 /* Finds a spare for every stage; returns 0 where one has none. */
@@ -85,31 +86,35 @@ strait_err strait_host_recruit_pipelines(struct host *h, int64_t step) {
 
 /* ---- averages ---- */
 
-/* Lists pipelines with their workers: "0 (a, b), 2 (c, d)". */
-static void list_members(const struct host *h, uint64_t members, char *out, size_t capacity) {
+/* Adds the workers of a pipeline to a list: "2 (c, d)". */
+static size_t list_pipeline(const struct host *h, int pipeline, char *out, size_t capacity) {
     const struct strait_coordinator *c = &h->coordinator;
-    size_t n = 0;
-    out[0] = '\0';
-    for (int r = 0; r < strait_coordinator_n_replicas(c, 0); r++) {
-        if ((members >> h->averages.pipelines[r] & 1) == 0) continue;
-        for (int i = 0; i <= c->config.n_stages && n < capacity; i++) {
-            const int slot = i < c->config.n_stages ? strait_coordinator_replica(c, i, r) : -1;
-            if (i == 0 && n < capacity)
-                n += (size_t)snprintf(out + n, capacity - n, "%s%d (", n > 0 ? ", " : "",
-                                      h->averages.pipelines[r]);
-            if (n >= capacity) break;
-            n += slot < 0 ? (size_t)snprintf(out + n, capacity - n, ")")
-                          : (size_t)snprintf(out + n, capacity - n, "%s%s", i > 0 ? ", " : "",
-                                             c->workers[slot].report.name);
-        }
-    }
+    int replica = 0;
+    size_t n = (size_t)snprintf(out, capacity, "%d (", pipeline);
+    while (replica < strait_coordinator_n_replicas(c, 0) &&
+           h->averages.pipelines[replica] != pipeline)
+        replica++;
+    if (replica == strait_coordinator_n_replicas(c, 0))
+        return n < capacity ? n + (size_t)snprintf(out + n, capacity - n, "lost since)") : n;
+    for (int i = 0; i < c->config.n_stages && n < capacity; i++)
+        n += (size_t)snprintf(out + n, capacity - n, "%s%s%s", i > 0 ? ", " : "",
+                              c->workers[strait_coordinator_replica(c, i, replica)].report.name,
+                              i + 1 == c->config.n_stages ? ")" : "");
+    return n;
 }
 
-/* The metrics have the numbers of the pipelines; the log says who they are, when that changes. */
+/* The metrics have the numbers of the pipelines; the log says who they are, when that changes. An
+ * average that a request finds done was logged before. */
 static void note_members(struct host *h, int64_t done, uint64_t members) {
-    char line[sizeof h->averages.members];
-    if (members == 0 || h->coordinator.phase != STRAIT_PHASE_READY) return;
-    list_members(h, members, line, sizeof line);
+    char line[sizeof h->averages.members] = "";
+    size_t n = 0;
+    if (members == 0 || h->averages.noted_at == done) return;
+    h->averages.noted_at = done;
+    for (int k = 0; k < 64 && n < sizeof line; k++) {
+        if ((members >> k & 1) == 0) continue;
+        if (n > 0) n += (size_t)snprintf(line + n, sizeof line - n, ", ");
+        if (n < sizeof line) n += list_pipeline(h, k, line + n, sizeof line - n);
+    }
     if (strcmp(line, h->averages.members) == 0) return;
     memcpy(h->averages.members, line, sizeof line);
     strait_host_note(h, "step %lld: averaged pipelines %s", (long long)done, line);

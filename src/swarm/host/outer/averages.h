@@ -14,7 +14,8 @@ struct host_averages {
     int pipelines[STRAIT_SWARM_REPLICAS]; // number of the pipeline that each replica is in
     int has_waited;                       // for all workers, before the first step
     uint32_t kept_generation;             // in which the first pipeline took a snapshot last
-    char members[256];                    // who took part in the last average, as it was logged
+    int64_t noted_at;                     // the step of the last average that was logged
+    char members[256];                    // who took part in the last one that was, as text
     /* The update that each worker was sent last: pipelines clip their gradients apart. */
     struct {
         int64_t step;
