@@ -157,7 +157,7 @@ typedef struct strait_task_reply {
 typedef struct strait_heartbeat {
     strait_snapshot_inventory inventory;
     uint32_t progress; // rises while the worker computes or sends
-    int waits_for;     // the previous stage (-1) or the next (1); 0: it does not wait
+    int waits_for;     // as in strait_swarm_worker
 } strait_heartbeat;
 
 /* The token ids of one microbatch. Arrays are the caller's; absent ones are NULL. */

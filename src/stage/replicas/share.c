@@ -125,6 +125,7 @@ strait_err strait_runner_reduce(struct strait_runner *runner, int64_t step, doub
     struct strait_stream *stream = strait_stage_stream(runner->model);
     STRAIT_TRY(strait_reduction_complete(runner->reduction, stream));
     STRAIT_TRY(strait_runner_exchange_sums(runner, step, timeout_ms));
+    runner->is_waiting = 0;
     return strait_reduction_finish(runner->reduction, stream);
 }
 

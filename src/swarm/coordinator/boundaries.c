@@ -65,6 +65,10 @@ void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, 
     for (int i = 0; i < n && next >= 0 && next < n; i++) {
         const strait_swarm_worker *worker = &c->workers[c->owner[next]];
         const int waits_for = worker->waits_for;
+        if (c->n_helpers[next] > 0) { // any of them may be at fault
+            (void)strait_coordinator_doubt_replicas(c, next);
+            return;
+        }
         if (!c->is_awaited[next] || (waits_for != 0 && next + waits_for == at)) {
             strait_coordinator_charge_boundary(c, at < next ? at : next);
             return;

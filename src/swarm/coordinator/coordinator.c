@@ -39,7 +39,7 @@ static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key
     }
     if (slot < 0) return -1;
     c->workers[slot] = (strait_swarm_worker){
-        .key = *key, .is_known = 1, .stage = -1, .helps = -1, .will_help = -1};
+        .key = *key, .is_known = 1, .stage = -1, .helps = -1, .will_help = -1, .served = -1};
     c->workers[slot].inventory = strait_snapshot_inventory_empty();
     return slot;
 }
@@ -132,9 +132,10 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     if (e->generation > c->newest_reported && e->generation <= c->reported_limit)
         c->newest_reported = e->generation;
     worker->is_connected = 1;
+    worker->served = -1;
     worker->is_leaving = worker->is_unfit = 0;
     worker->seen_ns = worker->progress_ns = now;
-    worker->max_gap_ns = worker->max_pause_ns = 0;
+    worker->max_gap_ns = worker->max_pause_ns = worker->asked_ns = 0;
     update_inventory(c, worker, e);
     (void)strait_coordinator_log(c, out, slot, worker->stage < 0 ? "joined" : "reconnected");
     /* Whatever it did before, it takes no part in the current generation. */
@@ -185,9 +186,20 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
 
 /* ---- heartbeats ---- */
 
-/* A worker can only wait for a neighbouring stage that has not replied either. Any other claim to
- * wait is ignored, since it would exempt the worker from the stall timeout. */
-static int may_wait(const struct strait_coordinator *c, int stage, int side) {
+static int is_other_awaited(const struct strait_coordinator *c, int slot, int stage) {
+    for (int k = 0; k < strait_coordinator_n_replicas(c, stage); k++) {
+        const int other = strait_coordinator_replica(c, stage, k);
+        if (other != slot && strait_coordinator_awaits(c, other)) return 1;
+    }
+    return 0;
+}
+
+/* A worker can only wait for a neighbouring stage, or for another replica of its own, that has not
+ * replied either. Any other claim to wait is ignored, since it would exempt the worker from the
+ * stall timeout. */
+static int may_wait(const struct strait_coordinator *c, int slot, int stage, int side) {
+    if (stage >= 0 && c->owner[stage] >= 0 && side == STRAIT_SWARM_SAME_STAGE)
+        return is_other_awaited(c, slot, stage);
     if (stage < 0 || (side != -1 && side != 1)) return 0;
     const int other = stage + side;
     return other >= 0 && other < c->config.n_stages &&
@@ -201,7 +213,7 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     if (now - worker->seen_ns > worker->max_gap_ns) worker->max_gap_ns = now - worker->seen_ns;
     worker->seen_ns = now;
     const int stage = strait_coordinator_stage_of(c, e->worker);
-    const int waits_for = may_wait(c, stage, e->waits_for) ? e->waits_for : 0;
+    const int waits_for = may_wait(c, e->worker, stage, e->waits_for) ? e->waits_for : 0;
     if (e->progress != worker->progress || waits_for != 0 || worker->waits_for != 0) {
         /* Time spent waiting for a neighbour is not a pause of its own. */
         if (e->progress != worker->progress && worker->waits_for == 0 &&
@@ -285,7 +297,7 @@ static void end_overdue(struct strait_coordinator *c, int64_t now, strait_swarm_
     for (int i = 0; i < n_late; i++)
         strait_coordinator_disconnect(
             c, late[i], now, "did not reply within the limit of the phase; disconnected", out);
-    n_late += strait_coordinator_end_overdue_replicas(c, now, out);
+    n_late += strait_coordinator_end_overdue_replicas(c, now, &waiting, out);
     if (n_late > 0 || waiting < 0) return;
     (void)strait_coordinator_log(c, out, c->owner[waiting],
                                  "waited for a neighbour beyond the limit of the phase");
@@ -323,8 +335,10 @@ static void start(struct strait_coordinator *c, const int *owners, int64_t now,
  * phase. */
 static void extend_leases(struct strait_coordinator *c, int64_t now) {
     c->phase_began_ns = now;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         c->workers[i].seen_ns = c->workers[i].progress_ns = now;
+        if (c->workers[i].asked_ns != 0) c->workers[i].asked_ns = now;
+    }
 }
 
 void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_event *e,

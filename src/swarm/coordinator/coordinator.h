@@ -35,6 +35,7 @@ enum {
      * and then assign and command every stage. */
     STRAIT_SWARM_ACTIONS = 5 * STRAIT_SWARM_WORKERS + 8 * STRAIT_RUN_STAGES,
     STRAIT_SWARM_REPLICAS = 8,     // of one stage, at most
+    STRAIT_SWARM_SAME_STAGE = 2,   // of waits_for: another replica of the worker's own stage
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
@@ -83,6 +84,8 @@ typedef struct strait_swarm_worker {
     /* A spare that is a further replica of a stage, or becomes one before the next step; -1: of
      * none. */
     int helps, will_help;
+    /* The stage it had when all stages were ready last; -1: none, or it owned and lost it. */
+    int served;
     int pipeline;    // of a further replica that trains on its own: which pipeline it belongs to
     int keeps_state; // with pipelines: its state is that of the pipeline it is still part of
     int replica;     // its number in this generation; 0: it takes no part, or owns its stage
@@ -96,7 +99,10 @@ typedef struct strait_swarm_worker {
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
     uint32_t progress;                 // counter of its computing thread
-    int waits_for; // data of the previous stage (-1) or of the next (1); 0: it does not wait
+    int64_t asked_ns; // since when it was assigned a stage and has replied to nothing; 0: it has
+    /* Data of the previous stage (-1), of the next (1) or of another replica of its stage
+     * (STRAIT_SWARM_SAME_STAGE); 0: it does not wait. */
+    int waits_for;
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
@@ -376,8 +382,8 @@ int strait_coordinator_stage_of(const struct strait_coordinator *c, int slot);
 /* Returns whether a reply of the worker is outstanding in this phase. */
 int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
 
-/* Returns whether the spare may become a further replica of the stage now: it fits, is no suspect
- * and was not sent away lately. */
+/* Returns whether the spare may become a further replica of the stage now: no values are in doubt,
+ * it fits, is no suspect and was not sent away lately. */
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage);
 
 /* Returns the number of the pipeline that a replica of this generation is in, and a number that no

@@ -100,12 +100,19 @@ static int64_t limit_of(const struct strait_coordinator *c, int stage) {
     }
 }
 
-int strait_coordinator_is_late(const struct strait_coordinator *c, int stage, int64_t now_ns) {
-    return c->phase != STRAIT_PHASE_WAITING && now_ns - c->phase_began_ns > limit_of(c, stage);
+/* A worker that hangs must be found even if other failures begin a new generation every few
+ * seconds: what counts is since when it has replied to nothing. */
+int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int stage,
+                               int64_t now_ns) {
+    if (c->phase == STRAIT_PHASE_WAITING || slot < 0) return 0; // it has no owner
+    const int64_t asked_ns = c->workers[slot].asked_ns;
+    const int owes = c->phase == STRAIT_PHASE_ASSIGN && asked_ns != 0;
+    const int64_t since = owes ? shorter(asked_ns, c->phase_began_ns) : c->phase_began_ns;
+    return now_ns - since > limit_of(c, stage);
 }
 
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns) {
-    return c->is_awaited[stage] && strait_coordinator_is_late(c, stage, now_ns);
+    return c->is_awaited[stage] && strait_coordinator_is_late(c, c->owner[stage], stage, now_ns);
 }
 
 /* What a worker may take if its longest pause so far was `seen_ns`. */

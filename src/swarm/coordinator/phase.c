@@ -16,8 +16,11 @@ void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, in
     int64_t backoff = c->n_failures < 2 ? 0 : BACKOFF_NS << (c->n_failures < 8 ? c->n_failures : 8);
     if (backoff > BACKOFF_MAX_NS) backoff = BACKOFF_MAX_NS;
     c->n_failures++;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+    /* The driver chooses successors and newcomers anew, for the stages as they will be then. */
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         c->workers[i].has_successor = 0;
+        if (c->workers[i].is_known) c->workers[i].will_help = -1;
+    }
     c->phase = STRAIT_PHASE_WAITING;
     c->phase_began_ns = now_ns;
     c->retry_ns = now_ns + (backoff > delay_ns ? backoff : delay_ns);
@@ -64,6 +67,8 @@ static double score(const struct strait_coordinator *c, int slot, int stage) {
     const int is_last = worker->is_suspect || worker->n_disputes > 0;
     double score = claims(c, slot, stage) - 8.0 * n_penalties - 1e4 * is_last;
     if (worker->helps >= 0) score -= 2.0; // idle spares first
+    /* With its state no step is lost, unless it has failed more than twice as an owner. */
+    if (!c->is_replay_blocked && strait_coordinator_holds(c, slot, stage)) score += 20.0;
     if (memory > 0.0 && memory < c->config.need_bytes[stage]) score -= 1e6;
     return score - 1e5 * strait_coordinator_count_bad(c, slot, stage);
 }
@@ -91,6 +96,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     if (old < 0) return;
     c->workers[old].stage = -1;
     c->workers[old].keeps_state = 0;
+    c->workers[old].served = -1; // what it has is not asked for again: it may be at fault
     if (c->workers[old].is_connected && c->workers[old].is_leaving) {
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
         c->workers[old].is_connected = 0;
@@ -238,12 +244,26 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
 
 /* ---- barriers ---- */
 
+/* A worker that has taken part all the time and did not reply to the last assignment owes a reply
+ * since then. Nobody waits for others yet. */
+static void note_asked(struct strait_coordinator *c) {
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
+        strait_swarm_worker *worker = &c->workers[i];
+        worker->waits_for = 0;
+        if (!worker->is_known || strait_coordinator_stage_of(c, i) < 0)
+            worker->asked_ns = 0;
+        else if (worker->asked_ns == 0)
+            worker->asked_ns = c->now_ns;
+    }
+}
+
 void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase phase,
                               int64_t now_ns, strait_swarm_actions *out) {
     c->phase = phase;
     c->phase_began_ns = now_ns;
     c->replied_ns = -1;
     c->sequence++;
+    if (phase == STRAIT_PHASE_ASSIGN) note_asked(c);
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
         strait_coordinator_command_replicas(c, i, out);

@@ -36,7 +36,7 @@ static void find_late(const struct strait_coordinator *c, int64_t until, strait_
 /* Returns the oldest step that the stages beside late ones can send again from. */
 static int64_t oldest_kept(const struct strait_coordinator *c, const strait_swarm_replay *r) {
     int64_t oldest = c->history_first;
-    if (r->n_late > 0 && c->shared_until > oldest) oldest = c->shared_until;
+    if (c->shared_until > oldest) oldest = c->shared_until;
     for (int i = 0; i < c->config.n_stages; i++) {
         const int is_beside = (i > 0 && r->is_late[i - 1]) ||
                               (i + 1 < c->config.n_stages && r->is_late[i + 1]);
@@ -87,7 +87,8 @@ static int plan_until(const struct strait_coordinator *c, int64_t until, strait_
     if (out->n_late > 0 && (strait_coordinator_has_replicas(c) || c->config.has_pipelines))
         return 0;
     out->from = newest_source(c, out);
-    if (out->from < oldest_kept(c, out)) return 0;
+    /* Where nobody computes alone, nothing is sent again. */
+    if (out->n_late > 0 && out->from < oldest_kept(c, out)) return 0;
     out->n_stage_steps = out->n_late * (until - out->from) +
                          c->config.n_stages * (goal_step(c) - until);
     return 1;

@@ -43,9 +43,10 @@ int strait_coordinator_has_replicas(const struct strait_coordinator *c) {
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
-    return strait_coordinator_can_own(c, slot) && worker->stage < 0 && worker->helps < 0 &&
-           worker->will_help < 0 && !worker->is_suspect && worker->n_violations == 0 &&
-           worker->n_disputes == 0 && c->now_ns >= worker->away_until_ns &&
+    return !c->is_replay_blocked && strait_coordinator_can_own(c, slot) && worker->stage < 0 &&
+           worker->helps < 0 && worker->will_help < 0 && !worker->is_suspect &&
+           worker->n_violations == 0 && worker->n_disputes == 0 &&
+           c->now_ns >= worker->away_until_ns &&
            (memory <= 0.0 || memory >= c->config.need_bytes[stage]) &&
            strait_coordinator_count_bad(c, slot, stage) == 0;
 }
@@ -201,15 +202,34 @@ int strait_coordinator_given_replicas(const struct strait_coordinator *c, int st
     return bits;
 }
 
+void strait_coordinator_note_served(struct strait_coordinator *c) {
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
+        c->workers[slot].served = strait_coordinator_stage_of(c, slot);
+}
+
+int strait_coordinator_holds(const struct strait_coordinator *c, int slot, int stage) {
+    const strait_swarm_worker *worker = &c->workers[slot];
+    const strait_live_state *live = &worker->inventory.live;
+    /* Pipelines that train on their own have other weights. */
+    return !c->config.has_pipelines && worker->stage < 0 && worker->served == stage &&
+           !worker->is_suspect && live->stage == stage && live->step >= 0 &&
+           live->step + live->is_pending >= c->step;
+}
+
+/* Whether what a further replica has is the newest state is known when it is restored. */
+static int may_inherit(const struct strait_coordinator *c, int slot, int stage) {
+    const strait_swarm_worker *worker = &c->workers[slot];
+    if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0 || worker->is_suspect) return 0;
+    if (worker->helps != stage) return strait_coordinator_holds(c, slot, stage);
+    return worker->inventory.live.stage == stage && worker->inventory.live.step >= 0;
+}
+
 int strait_coordinator_heir(const struct strait_coordinator *c, int stage) {
     int best = -1;
     if (c->config.has_pipelines) return strait_coordinator_pipeline_heir(c, stage);
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         const strait_swarm_worker *worker = &c->workers[slot];
-        if (!worker->is_known || worker->helps != stage || worker->stage >= 0 ||
-            !strait_coordinator_can_own(c, slot) || worker->is_suspect ||
-            worker->inventory.live.stage != stage || worker->inventory.live.step < 0)
-            continue;
+        if (!worker->is_known || !may_inherit(c, slot, stage)) continue;
         if (best < 0 || worker->inventory.live.step > c->workers[best].inventory.live.step)
             best = slot;
     }
@@ -298,16 +318,19 @@ void strait_coordinator_replica_reply(struct strait_coordinator *c, const strait
     strait_coordinator_abandon(c, now, GRACE_NS);
 }
 
-int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_t now,
+int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_t now, int *waiting,
                                             strait_swarm_actions *out) {
     int late[STRAIT_RUN_MEMBERS];
     int n = 0;
     for (int i = 0; i < c->config.n_stages; i++)
         for (int k = 0; k < c->n_helpers[i] && n < STRAIT_RUN_MEMBERS; k++) {
             const strait_swarm_worker *worker = &c->workers[c->helper[i][k]];
-            if (worker->is_awaited && worker->waits_for == 0 &&
-                strait_coordinator_is_late(c, i, now))
+            if (!worker->is_awaited || !strait_coordinator_is_late(c, c->helper[i][k], i, now))
+                continue;
+            if (worker->waits_for == 0)
                 late[n++] = c->helper[i][k];
+            else
+                *waiting = i;
         }
     for (int i = 0; i < n; i++)
         strait_coordinator_disconnect(

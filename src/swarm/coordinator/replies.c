@@ -71,6 +71,7 @@ void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_e
                               int64_t now, strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[e->worker];
     const int stage = worker->stage;
+    worker->asked_ns = 0; // also by a late reply it shows that it executes commands
     if (!worker->is_connected || e->generation != c->generation || e->sequence != c->sequence ||
         !strait_coordinator_awaits(c, e->worker))
         return; // late, repeated or not asked for

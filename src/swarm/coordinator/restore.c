@@ -217,6 +217,7 @@ void strait_coordinator_finish_restore(struct strait_coordinator *c, int64_t now
             c->workers[strait_coordinator_replica(c, i, k)].keeps_state = 1;
     }
     if (c->history_first < 0) c->history_first = c->step; // earlier steps were another driver's
+    strait_coordinator_note_served(c);
     c->restore_limit = -1;
     c->owners_until_ns = 0;
     c->phase = STRAIT_PHASE_READY;

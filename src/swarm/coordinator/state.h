@@ -114,8 +114,10 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int slo
 /* Notes how long the goal took that has just been reached. */
 void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns);
 
-/* Returns whether the time that the phase allows for a reply of a replica of `stage` is over. */
-int strait_coordinator_is_late(const struct strait_coordinator *c, int stage, int64_t now_ns);
+/* Returns whether the time that the phase allows for a reply of a replica of `stage`, the worker in
+ * `slot`, is over. */
+int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int stage,
+                               int64_t now_ns);
 
 /* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. No
  * heartbeat extends it. */
@@ -193,7 +195,15 @@ int strait_coordinator_restore_replicas(struct strait_coordinator *c, int64_t no
 /* Returns the replicas of a stage that its owner sends its snapshot to, as bits. */
 int strait_coordinator_given_replicas(const struct strait_coordinator *c, int stage);
 
-/* Returns a further replica of the stage that can take it over with the state that it has; -1. */
+/* Notes which stage every worker has, now that all stages are ready. */
+void strait_coordinator_note_served(struct strait_coordinator *c);
+
+/* Returns whether the worker owns no stage and has the newest state of this one, of which it was a
+ * replica when all stages were ready last, though it may have been sent away since. */
+int strait_coordinator_holds(const struct strait_coordinator *c, int slot, int stage);
+
+/* Returns a further replica of the stage that can take it over with the state that it has, or a
+ * spare that was one; -1: there is none. */
 int strait_coordinator_heir(const struct strait_coordinator *c, int stage);
 
 /* Returns whether a spare becomes a replica, or one leaves, before the next step; and does that. */
@@ -212,8 +222,9 @@ int strait_coordinator_doubt_replicas(struct strait_coordinator *c, int stage);
 void strait_coordinator_replica_reply(struct strait_coordinator *c, const strait_swarm_event *e,
                                       int64_t now, strait_swarm_actions *out);
 
-/* Disconnects further replicas that took too long in this phase. Returns how many. */
-int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_t now,
+/* Disconnects further replicas that took too long in this phase and wait for nobody. Returns how
+ * many; if others wait, *waiting is the stage of one of them. */
+int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_t now, int *waiting,
                                             strait_swarm_actions *out);
 
 /* A further replica reported its snapshots: they must be those of the owner. */

@@ -54,9 +54,10 @@ void strait_worker_send_heartbeat(struct worker *w) {
     struct strait_msg *msg = NULL;
     const struct strait_runner *runner = w->service != NULL ? strait_service_runner(w->service)
                                                             : NULL;
-    strait_heartbeat heartbeat = {.progress = w->progress,
-                                  .waits_for = runner != NULL && runner->is_waiting ? runner->side
-                                                                                    : 0};
+    strait_heartbeat heartbeat = {.progress = w->progress};
+    /* Whoever waits for no neighbour waits for the sums of another replica. */
+    if (runner != NULL && runner->is_waiting)
+        heartbeat.waits_for = runner->side != 0 ? runner->side : STRAIT_SWARM_SAME_STAGE;
     strait_worker_inventory(w, &heartbeat.inventory);
     if (!w->control.is_joined) return;
     if (strait_heartbeat_pack(strait_mesh_pool(w->control.mesh), &heartbeat, &msg) == STRAIT_OK)

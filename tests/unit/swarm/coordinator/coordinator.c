@@ -205,6 +205,7 @@ static void failed_generations_keep_snapshots_valid(void **state) {
         feed((strait_swarm_event){
             .kind = STRAIT_SWARM_JOIN, .key = key, .report = &report, .inventory = inventory[1]});
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        reply(stayed, STRAIT_OK);
     }
     assert_true(c.generation > 2 * STRAIT_SWARM_GENERATIONS);
     get_ready();

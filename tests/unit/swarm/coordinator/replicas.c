@@ -211,6 +211,141 @@ static void the_last_replica_lost_is_recovered_as_before(void **state) {
     assert_int_equal(c.replay.until, -1);
 }
 
+/* ---- found by the simulator ---- */
+
+static void a_replica_that_was_sent_away_takes_over_with_its_state(void **state) {
+    (void)state;
+    begin_replicated();
+    goal(applied, 0);
+    reply_about(c.owner[0], STRAIT_ETIMEDOUT, 1); // not explained: both helpers become spares
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_equal(c.workers[3].helps, -1);
+    lose(c.owner[1]);
+    join(9, strait_snapshot_inventory_empty()); // a spare without the state
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_equal(c.owner[1], 3);
+    expect_no_step_back();
+}
+
+/* Its sums are missing, and it waits for no neighbour: the one that is silent has to go. */
+static void who_waits_for_another_replica_is_not_disconnected(void **state) {
+    (void)state;
+    begin_replicated();
+    const int owner = c.owner[1];
+    goal(applied, 0);
+    for (int slot = 0; slot < 4; slot++)
+        if (slot != owner && slot != 3) reply(slot, STRAIT_OK);
+    for (int i = 0; i < 200 && c.workers[3].is_connected; i++) {
+        now += S;
+        for (int slot = 0; slot < 3; slot++)
+            heartbeat(slot, c.workers[slot].inventory, 1,
+                      slot == owner ? STRAIT_SWARM_SAME_STAGE : 0);
+        heartbeat(3, c.workers[3].inventory, 1, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    assert_false(c.workers[3].is_connected);
+    assert_true(c.workers[owner].is_connected && c.owner[1] == owner);
+    expect_no_step_back();
+}
+
+/* Both say that they wait for the other: nobody is disconnected, and it does not last for ever. */
+static void replicas_that_wait_for_each_other_are_sent_away(void **state) {
+    (void)state;
+    begin_replicated();
+    const uint32_t generation = c.generation;
+    goal(applied, 0);
+    reply(c.owner[0], STRAIT_OK);
+    reply(2, STRAIT_OK);
+    for (int i = 0; i < 200 && c.generation == generation; i++) {
+        now += S;
+        for (int slot = 0; slot < 4; slot++)
+            heartbeat(slot, c.workers[slot].inventory, 1,
+                      strait_coordinator_stage_of(&c, slot) == 1 ? STRAIT_SWARM_SAME_STAGE : 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    assert_true(c.generation > generation);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 1);
+    for (int slot = 0; slot < 4; slot++)
+        assert_true(c.workers[slot].is_connected);
+}
+
+/* Others are lost every few seconds, so that no phase lasts as long as its limit. */
+static void a_worker_that_replies_to_nothing_is_found_in_a_storm(void **state) {
+    (void)state;
+    begin_replicated();
+    const int silent = c.owner[0];
+    int i = 0;
+    for (; i < 20 && c.workers[silent].is_connected; i++) {
+        if (strait_coordinator_stage_of(&c, 3) >= 0 || i == 0) lose(c.owner[1]);
+        for (int n = 0; n < 4; n++) {
+            now += S;
+            for (int slot = 0; slot < 12; slot++)
+                if (c.workers[slot].is_known && c.workers[slot].is_connected)
+                    heartbeat(slot, c.workers[slot].inventory, (uint32_t)(8 * i + n), 0);
+            for (int slot = 0; slot < 12; slot++)
+                if (slot != silent && c.workers[slot].is_known &&
+                    strait_coordinator_awaits(&c, slot))
+                    reply(slot, STRAIT_OK);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        lose(c.owner[1]);
+        join(10 + i, strait_snapshot_inventory_empty());
+    }
+    assert_true(i > 1 && i < 8);
+}
+
+static void a_late_reply_makes_nobody_overdue(void **state) {
+    (void)state;
+    begin_replicated();
+    const uint32_t generation = c.generation;
+    lose(3);
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
+    feed((strait_swarm_event){
+        .kind = STRAIT_SWARM_REPLY, .worker = 2, .generation = generation, .err = STRAIT_OK});
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_true(c.workers[2].is_connected);
+}
+
+static void all_that_have_their_state_continue_whatever_the_driver_has_kept(void **state) {
+    (void)state;
+    begin_replicated();
+    c.history_first = applied + 10; // as after a restart, while lost steps are computed again
+    lose(2);
+    expect_no_step_back();
+}
+
+static void nobody_helps_while_values_are_in_doubt(void **state) {
+    (void)state;
+    begin_replicated();
+    now += 3600 * S;
+    for (int slot = 0; slot < 4; slot++)
+        beat(slot, 0);
+    join(9, strait_snapshot_inventory_empty());
+    const int spare = 4;
+    assert_true(strait_coordinator_may_help(&c, spare, 0));
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
+    settle();
+    assert_false(strait_coordinator_may_help(&c, spare, 0));
+}
+
+/* The driver does not count them when it chooses again. */
+static void a_failure_ends_the_choice_of_newcomers(void **state) {
+    (void)state;
+    begin_replicated();
+    join(9, strait_snapshot_inventory_empty());
+    help(4, 1);
+    assert_int_equal(c.workers[4].will_help, 1);
+    goal(applied, 0);
+    lose(2);
+    settle();
+    assert_int_equal(c.workers[4].will_help, -1);
+    step_once();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(newcomers_get_the_owners_snapshot),
@@ -221,6 +356,14 @@ int main(void) {
         cmocka_unit_test(replicas_with_another_snapshot_are_found),
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
+        cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
+        cmocka_unit_test(who_waits_for_another_replica_is_not_disconnected),
+        cmocka_unit_test(replicas_that_wait_for_each_other_are_sent_away),
+        cmocka_unit_test(a_worker_that_replies_to_nothing_is_found_in_a_storm),
+        cmocka_unit_test(a_late_reply_makes_nobody_overdue),
+        cmocka_unit_test(all_that_have_their_state_continue_whatever_the_driver_has_kept),
+        cmocka_unit_test(nobody_helps_while_values_are_in_doubt),
+        cmocka_unit_test(a_failure_ends_the_choice_of_newcomers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
