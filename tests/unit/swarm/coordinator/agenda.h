@@ -13,6 +13,7 @@ typedef enum pending_kind {
     ANSWER,
     HEARTBEAT,
     CONNECT,
+    LOSE, // the coordinator notices that a link is closed
     WAKE,
     FAULT,
     CLOCK
@@ -28,7 +29,9 @@ typedef struct pending {
     strait_swarm_goal goal;
     uint32_t generation, sequence;
     strait_err err;
-    int is_late; // in a replay: the stage computes
+    int is_late;     // in a replay: the stage computes
+    uint32_t groups; // with gradients: bit i: the replica computes group i
+    int64_t since;   // with an answer: when the command arrived
 } pending;
 
 typedef struct agenda {
@@ -72,6 +75,8 @@ static inline pending agenda_take(agenda *a) {
     }
 }
 
+static int n_feeding; // events that are being handled; a test that failed leaves some
+
 /* Gives the coordinator an event and performs its actions, which may cause further events; calls
  * `then` when the last of them is done. */
 static inline void feed_coordinator(struct strait_coordinator *coordinator,
@@ -82,12 +87,11 @@ static inline void feed_coordinator(struct strait_coordinator *coordinator,
         DEEPEST = 6
     };
     static strait_swarm_actions actions[DEEPEST];
-    static int depth;
-    CHECK(depth < DEEPEST);
-    strait_swarm_actions *out = &actions[depth++];
+    CHECK(n_feeding < DEEPEST);
+    strait_swarm_actions *out = &actions[n_feeding++];
     strait_coordinator_step(coordinator, event, now, out);
     for (int i = 0; i < out->n; i++)
         perform(&out->items[i]);
-    depth--;
-    if (depth == 0) then();
+    n_feeding--;
+    if (n_feeding == 0) then();
 }

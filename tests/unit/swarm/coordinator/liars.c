@@ -56,14 +56,19 @@ static void arrive(pending *h) {
     put(answer, delay);
 }
 
+static void boast(strait_snapshot_set *set, int stage, const struct worker *w) {
+    const int64_t step = world.coordinator.step;
+    const strait_digest digest = digest_of(stage, step, w->generation, 0);
+    if (stage >= 0 && stage < STAGES) add_snapshot(set, step, w->generation, &digest);
+}
+
 static void heartbeat(struct worker *w) {
     strait_snapshot_inventory inventory = w->inventory;
     if (!w->has_link) return;
     if (w->kind == BOASTER && w->stage >= 0) {
-        const int64_t step = world.coordinator.step;
-        add_snapshot(&inventory.own, w->stage, step, w->generation);
-        if (w->stage > 0) add_snapshot(&inventory.prev, w->stage - 1, step, w->generation);
-        if (w->stage + 1 < STAGES) add_snapshot(&inventory.next, w->stage + 1, step, w->generation);
+        boast(&inventory.own, w->stage, w);
+        boast(&inventory.prev, w->stage - 1, w);
+        boast(&inventory.next, w->stage + 1, w);
         inventory.live = (strait_live_state){w->stage, world.committed, w->generation, 1, 0};
     }
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,

@@ -173,11 +173,12 @@ static inline strait_err compute(struct worker *w, int *side, int64_t *delay) {
 
 static inline void take_snapshot(struct worker *w) {
     const int64_t at = w->inventory.live.step;
-    add_snapshot(&w->inventory.own, w->stage, at, w->generation);
+    const strait_digest digest = digest_of(w->stage, at, w->generation, 0);
+    add_snapshot(&w->inventory.own, at, w->generation, &digest);
     struct worker *keeper = owner_of(w->stage + 1 < STAGES ? w->stage + 1 : w->stage - 1);
     if (!is_absent(keeper) && keeper->generation == w->generation && draw(10) < 8)
         add_snapshot(keeper->stage > w->stage ? &keeper->inventory.prev : &keeper->inventory.next,
-                     w->stage, at, w->generation);
+                     at, w->generation, &digest);
 }
 
 static inline strait_err restore(struct worker *w, const strait_swarm_action *a, int *side,

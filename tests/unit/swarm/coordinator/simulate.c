@@ -1,242 +1,127 @@
 /* A whole swarm in virtual time: the real coordinator with a model of workers and links. Faults are
  * drawn from a seed. The invariants are checked after every event; a failure prints the seed, and
- * `test_swarm_simulate SEED` repeats it. */
+ * `test_swarm_simulate SEED` repeats it. `test_swarm_simulate SEED FAULTS [LAST [log]]` simulates
+ * the swarm with replicas alone, with so many faults, for all seeds up to the last; `log` prints
+ * the faults and what the coordinator logs. */
 #include "base/alloc.h"
-#include "simulated_worker.h"
+#include "simulated_faults.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the coordinator's side ---- */
-
-static void feed(const strait_swarm_event *event);
-
-/* Sometimes a spare is faster than an owner. */
-static void move_a_stage(void) {
-    const int successor = (int)draw(STRAIT_SWARM_WORKERS);
-    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_REASSIGN,
-                               .worker = world.coordinator.owner[draw(STAGES)],
-                               .successor = successor});
-    world.n_moves++;
-}
-
-/* A step that some stages compute alone ends with an update of all, so that those who lack only
- * that get it. */
-static int is_alone(void) {
-    const int64_t until = world.coordinator.replay.until;
-    return world.step < until && !(world.is_update && world.step + 1 == until);
-}
-
-static void trainer_continues(void) {
-    if (world.coordinator.phase != STRAIT_PHASE_READY) return;
-    if (!world.is_update && !is_alone() && draw(40) == 0) move_a_stage();
-    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
-                               .goal = {.stage = -1,
-                                        .step = world.step,
-                                        .is_update = world.is_update,
-                                        .is_begin = !world.is_update,
-                                        .is_replay = is_alone()}});
-}
-
-/* All stages are ready: the trainer continues at the step that the late ones have restored. */
-static void begin_again(const strait_swarm_action *a) {
-    const strait_swarm_replay *replay = &world.coordinator.replay;
-    const int is_replay = replay->until >= 0;
-    world.step = a->step;
-    world.is_update = 0;
-    EXPECT(a->step <= world.best_step + is_replay && replay->until <= world.best_step + 1);
-    EXPECT(replay->n_stage_steps <= replay->n_rolled_back);
-    world.n_alone += is_replay ? replay->n_late * (replay->until - replay->from) : 0;
-    world.n_saved += is_replay ? replay->n_rolled_back - replay->n_stage_steps : 0;
-    *(is_replay ? &world.n_replays : &world.n_rollbacks) += 1;
-    if (is_replay && replay->from == replay->until && replay->must_update) {
-        world.step = replay->until - 1;
-        world.is_update = 1;
-    }
-}
-
-static void perform(const strait_swarm_action *a) {
-    const int worker = a->worker >= 0 ? world.worker_of[a->worker] : -1;
-    switch (a->kind) {
-    case STRAIT_SWARM_PERSIST:
-        strait_coordinator_durable(&world.coordinator, &world.durable);
-        break;
-    case STRAIT_SWARM_COMMAND:
-        EXPECT(world.durable.generation == world.coordinator.generation);
-        put((pending){.kind = ARRIVE,
-                      .worker = worker,
-                      .phase = world.coordinator.phase,
-                      .action = *a,
-                      .goal = world.coordinator.goal,
-                      .generation = world.coordinator.generation,
-                      .sequence = world.coordinator.sequence,
-                      .is_late = world.coordinator.replay.is_late[a->stage]},
-            (5 + draw(60)) * MS);
-        break;
-    case STRAIT_SWARM_DISCONNECT:
-        world.workers[worker].has_link = 0;
-        put((pending){.kind = CONNECT, .worker = worker}, (1 + draw(20)) * S);
-        world.n_handed += a->reason[0] == '\0';
-        break;
-    case STRAIT_SWARM_RESTORED: begin_again(a); break;
-    case STRAIT_SWARM_DONE:
-        if (world.is_update) check_commit(++world.step);
-        if (world.is_update && world.step % SAVE_EVERY == 0)
-            world.saved = world.coordinator.checkpoint = world.step;
-        world.is_update = !world.is_update;
-        break;
-    default: break;
-    }
-}
-
-static void feed(const strait_swarm_event *event) {
-    feed_coordinator(&world.coordinator, event, world.now, perform, trainer_continues);
-}
+enum {
+    FAULTS = 10000,
+    CALM_EVERY = 500, // faults between two calm periods, in which there must be progress
+    WINDOW_S = 600    // with replicas: in which there must be a new step, whatever happens
+};
 
 /* ---- the workers' side ---- */
+
+static void begin_point(struct worker *w, const pending *h) {
+    const int is_restore = h->phase == STRAIT_PHASE_RESTORE;
+    if (h->phase == STRAIT_PHASE_WORK) reach(w, h->goal.is_update ? UPDATES : BEGINS);
+    if (h->phase == STRAIT_PHASE_CONNECT) reach(w, CONNECTS);
+    if (h->phase == STRAIT_PHASE_SNAPSHOT) reach(w, SNAPSHOTS);
+    if (is_restore && h->action.source == STRAIT_SWARM_FROM_REPLICA) reach(w, RECEIVES);
+    if (is_restore && h->action.gives_replicas != 0) reach(w, GIVES);
+}
+
+static int64_t duration_of(const struct worker *w, const pending *h) {
+    int64_t ms = (int64_t)(20 + draw(100)) * world.scenario.pace;
+    const int is_sent = h->action.source == STRAIT_SWARM_FROM_REPLICA ||
+                        h->action.source == STRAIT_SWARM_FROM_PREV ||
+                        h->action.source == STRAIT_SWARM_FROM_NEXT;
+    for (uint32_t bits = h->groups; bits != 0 && h->phase == STRAIT_PHASE_WORK; bits &= bits - 1)
+        ms += w->batch_ms;
+    if (world.scenario.is_exact && h->phase == STRAIT_PHASE_RESTORE && is_sent) ms += draw(2000);
+    return (w->slow_until > world.now ? 20 : 1) * ms * MS;
+}
 
 static void arrive(const pending *h) {
     struct worker *w = &world.workers[h->worker];
     if (!w->has_link || h->generation < w->generation) return; // a command of an earlier generation
     if (h->generation > w->generation && h->phase != STRAIT_PHASE_ASSIGN) return;
+    if (w->stage < 0 && h->phase != STRAIT_PHASE_ASSIGN) return; // it was released
+    begin_point(w, h);
+    if (!w->is_alive || !w->has_link || h->generation != world.coordinator.generation) return;
     pending answer = *h;
     answer.kind = ANSWER;
-    answer.err = execute(w, h);
-    put(answer, (20 + draw(100)) * world.pace * MS + (answer.err == STRAIT_ECLOSED ? 300 * MS : 0));
+    answer.since = world.now;
+    answer.err = begin_command(w, h);
+    if (h->phase == STRAIT_PHASE_WORK && h->goal.is_update) reach(w, APPLIED);
+    put(answer, duration_of(w, h));
 }
 
 static void heartbeat(const pending *h, int is_first) {
-    const struct worker *w = &world.workers[h->worker];
+    struct worker *w = &world.workers[h->worker];
+    const int is_serving = w->stage >= 0;
+    if (w->hung_until <= world.now && w->waits_for == 0) w->progress++;
     if (w->has_link)
         feed(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                    .worker = w->slot,
                                    .inventory = w->inventory,
-                                   .progress = (uint32_t)world.n_events});
+                                   .progress = w->progress,
+                                   .waits_for = w->waits_for});
     if (is_first)
-        put((pending){.kind = HEARTBEAT, .worker = h->worker}, 1000 * MS + draw(500) * MS);
+        put((pending){.kind = HEARTBEAT, .worker = h->worker},
+            (is_serving ? 1000 : 3000) * MS + draw(500) * MS);
 }
 
-static void answer(const pending *h) {
-    const struct worker *w = &world.workers[h->worker];
-    if (!w->has_link) return;
+/* It waits, fails or has done what it was told. */
+static void answer(pending *h) {
+    struct worker *w = &world.workers[h->worker];
+    const int is_gradients = h->phase == STRAIT_PHASE_WORK && !h->goal.is_update;
+    int side = 0;
+    if (is_gradients) reach(w, COMPUTES);
+    if (!w->has_link || h->generation != w->generation || w->stage < 0 ||
+        h->generation != world.coordinator.generation || h->sequence != world.coordinator.sequence)
+        return;
+    if (h->err == STRAIT_OK) h->err = finish_command(w, h, &side);
+    if (h->err == STRAIT_EAGAIN) {
+        h->err = STRAIT_OK;
+        put(*h, (50 + draw(50)) * MS);
+        return;
+    }
+    if (is_gradients) reach(w, SUMS);
     heartbeat(h, 0); // reports the inventory before the reply
     if (!w->has_link) return;
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                .worker = w->slot,
                                .generation = h->generation,
                                .sequence = h->sequence,
-                               .err = h->err});
+                               .err = h->err,
+                               .failed_side = h->err != STRAIT_OK ? side : 0});
 }
 
-static void connect_worker(int i) {
-    static const strait_swarm_report report = {.flops = 1e9, .is_reachable = 1};
-    struct worker *w = &world.workers[i];
-    if (!w->is_alive || w->has_link) return;
-    strait_swarm_event e = {
-        .kind = STRAIT_SWARM_JOIN, .report = &report, .inventory = w->inventory};
-    e.key.bytes[0] = (unsigned char)i;
-    e.key.bytes[1] = 1;
-    w->has_link = 1;
-    w->life++;
-    /* The slot must be known before commands arrive for it. */
-    for (int n = 0; n < STRAIT_SWARM_WORKERS; n++)
-        if (world.worker_of[n] == i) world.worker_of[n] = -1;
-    static strait_swarm_actions actions;
-    strait_coordinator_step(&world.coordinator, &e, world.now, &actions);
-    w->slot = strait_coordinator_find(&world.coordinator, &e.key);
-    EXPECT(w->slot >= 0);
-    world.worker_of[w->slot] = i;
-    for (int k = 0; k < actions.n; k++)
-        perform(&actions.items[k]);
-    trainer_continues();
-}
+/* ---- running ---- */
 
-static void disconnect(int i) {
-    struct worker *w = &world.workers[i];
-    if (!w->has_link) return;
-    w->has_link = 0;
-    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = w->slot});
-}
-
-/* ---- faults ---- */
-
-static void kill_worker(int i) {
-    struct worker *w = &world.workers[i];
-    if (!w->is_alive) return;
-    world.n_deaths++;
-    w->is_alive = 0;
-    w->inventory = strait_snapshot_inventory_empty();
-    w->generation = 0;
-    w->stage = -1;
-    disconnect(i);
-    put((pending){.kind = WAKE, .worker = i}, (int64_t)(1 + draw(60)) * S);
-}
-
-static void restart_coordinator(void) {
-    const strait_swarm_config config = world.coordinator.config;
-    world.n_restarts++;
-    strait_coordinator_init(&world.coordinator, &config);
-    strait_coordinator_resume(&world.coordinator, &world.durable, world.now);
-    world.coordinator.checkpoint = world.saved;
-    EXPECT(world.coordinator.committed == world.committed);
-    for (int i = 0; i < world.n_workers; i++) {
-        if (!world.workers[i].has_link) continue;
-        world.workers[i].has_link = 0;
-        put((pending){.kind = CONNECT, .worker = i}, 100 * MS + draw(3000) * MS);
-    }
-    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_START});
-}
-
-static void inject_fault(void) {
-    /* Half of the faults hit an owner. */
-    int i = (int)draw((uint32_t)world.n_workers);
-    const int stage = (int)draw(STAGES);
-    if (draw(2) == 0 && world.coordinator.owner[stage] >= 0)
-        i = world.worker_of[world.coordinator.owner[stage]];
-    if (i < 0) return;
-    struct worker *w = &world.workers[i];
-    const uint32_t kind = draw(100);
-    if (kind < 35) {
-        kill_worker(i);
-    } else if (kind < 60) {
-        world.n_cuts++;
-        disconnect(i);
-        put((pending){.kind = CONNECT, .worker = i}, (int64_t)draw(60000) * MS);
-    } else if (kind < 80) {
-        world.n_stalls++;
-        w->stopped_until = world.now + (int64_t)(1 + draw(40)) * S;
-    } else if (kind < 98) {
-        world.n_leaves++;
-        if (w->has_link) feed(&(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = w->slot});
-    } else {
-        restart_coordinator();
-    }
+/* Whether a worker that is stopped, or whose computing thread hangs, sees the event only later. */
+static int is_delayed(const struct worker *w, const pending *h, int64_t *until) {
+    if (h->kind == WAKE || h->kind == LOSE) return 0;
+    *until = w->stopped_until;
+    if ((h->kind == ARRIVE || h->kind == ANSWER) && w->hung_until > *until) *until = w->hung_until;
+    return *until > world.now;
 }
 
 static void handle(pending *h) {
     struct worker *w = h->worker >= 0 ? &world.workers[h->worker] : NULL;
+    int64_t until = 0;
     if ((h->kind == ARRIVE || h->kind == ANSWER) && h->life != w->life) return;
-    if (w != NULL && w->stopped_until > world.now &&
-        h->kind != WAKE) { // delivered after it resumes
-        put(*h, w->stopped_until - world.now + (int64_t)draw(10));
+    if (w != NULL && is_delayed(w, h, &until)) { // delivered after it resumes
+        put(*h, until - world.now + (int64_t)draw(10));
         return;
     }
     switch (h->kind) {
     case ARRIVE: arrive(h); break;
     case ANSWER: answer(h); break;
     case HEARTBEAT: heartbeat(h, 1); break;
-    case CONNECT: connect_worker(h->worker); break;
-    case WAKE:
-        w->is_alive = 1;
-        connect_worker(h->worker);
-        break;
+    case CONNECT: connect_worker(w); break;
+    case LOSE: lose_link(h); break;
+    case WAKE: wake_worker(w); break;
     case FAULT:
-        if (!world.is_calm) {
-            inject_fault();
-            world.n_faults++;
-        }
-        put((pending){.kind = FAULT, .worker = -1}, (int64_t)draw(world.fault_ms) * MS);
+        if (!world.is_calm) inject_fault();
+        put((pending){.kind = FAULT, .worker = -1}, (int64_t)draw(world.scenario.fault_ms) * MS);
         break;
     case CLOCK:
         feed(&(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
@@ -254,41 +139,60 @@ static void run_until(int64_t when, int n_faults) {
         handle(&h);
         check_world();
         if (world.agenda.n > world.n_ahead) world.n_ahead = world.agenda.n;
+        EXPECT(!world.scenario.is_exact || world.now - world.advanced_ns < WINDOW_S * S);
     }
 }
 
-static void begin(uint64_t seed, int n_workers, uint32_t pace, uint32_t fault_ms) {
-    memset(&world, 0, sizeof world);
-    world.seed = seed;
-    world.n_workers = n_workers;
-    world.pace = pace;
-    world.fault_ms = fault_ms;
-    const strait_swarm_config config = {.n_stages = STAGES,
-                                        .lease_ns = 8 * S,
-                                        .stall_timeout_ns = 20 * S,
-                                        .lease_max_ns = 30 * S,
-                                        .setup_timeout_ns = 30 * S,
-                                        .owner_wait_ns = 5 * S};
-    strait_coordinator_init(&world.coordinator, &config);
-    for (int n = 0; n < STRAIT_SWARM_WORKERS; n++)
-        world.worker_of[n] = -1;
-    for (int i = 0; i < world.n_workers; i++) {
+static void begin_workers(void) {
+    for (int i = 0; i < world.scenario.n_workers; i++) {
         struct worker *w = &world.workers[i];
-        *w = (struct worker){.is_alive = 1, .stage = -1, .is_small = draw(20) == 0};
+        *w = (struct worker){.is_alive = 1, .stage = -1, .slot = -1, .is_small = draw(20) == 0};
         w->inventory = strait_snapshot_inventory_empty();
+        if (world.scenario.is_exact) w->batch_ms = (int)draw(10);
         put((pending){.kind = CONNECT, .worker = i}, draw(20000) * MS);
         put((pending){.kind = HEARTBEAT, .worker = i}, draw(1000) * MS);
     }
+}
+
+static void begin(uint64_t seed, const scenario *given, const strait_swarm_config *config) {
+    memset(&world, 0, sizeof world);
+    n_feeding = 0;
+    world.seed = seed;
+    world.scenario = *given;
+    world.plan.n_stages = given->n_stages;
+    world.plan.sums_pairwise = 1;
+    world.plan.groups = strait_groups_make(2 * GROUPS, GROUPS, STRAIT_SWARM_REPLICAS);
+    strait_coordinator_init(&world.coordinator, config);
+    begin_workers();
     put((pending){.kind = CLOCK, .worker = -1}, 0);
     put((pending){.kind = FAULT, .worker = -1}, 10 * S);
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_START});
 }
 
-static uint64_t seed = 5;
+/* ---- one worker per stage ---- */
+
+enum {
+    STAGES = 12
+};
+
+static const uint32_t plain_faults[FAULT_KINDS] = {
+    [KILL] = 35, [CUT] = 25, [STOP] = 20, [LEAVE] = 18, [RESTART] = 2};
+
+static const strait_swarm_config plain_config = {.n_stages = STAGES,
+                                                 .lease_ns = 8 * S,
+                                                 .stall_timeout_ns = 20 * S,
+                                                 .lease_max_ns = 30 * S,
+                                                 .setup_timeout_ns = 30 * S,
+                                                 .owner_wait_ns = 5 * S};
+
+static uint64_t first_seed = 5, last_seed = 5;
+static int n_faults_shared = 300; // in the swarm with replicas
 
 static void makes_progress_through_ten_thousand_faults(void **state) {
     (void)state;
-    begin(seed, WORKERS, 1, 800);
+    const scenario plain = {
+        .n_workers = 200, .n_stages = STAGES, .pace = 1, .fault_ms = 800, .weights = plain_faults};
+    begin(first_seed, &plain, &plain_config);
     for (int n = CALM_EVERY; n <= FAULTS; n += CALM_EVERY) {
         run_until(INT64_MAX, n);
         const int64_t prev = world.committed;
@@ -300,13 +204,14 @@ static void makes_progress_through_ten_thousand_faults(void **state) {
     printf(
         "seed %llu: %.1f hours, %llu events, %d deaths, %d cuts, %d stalls, %d leaves (%d handed "
         "over), %d restarts; generation %u, %d steps; %d replays, %d rollbacks: "
-        "%lld stage-steps computed alone, %lld saved\n",
-        (unsigned long long)seed, (double)world.now / 3.6e12, (unsigned long long)world.n_events,
-        world.n_deaths, world.n_cuts, world.n_stalls, world.n_leaves, world.n_handed,
-        world.n_restarts, world.coordinator.generation, world.n_commits, world.n_replays,
-        world.n_rollbacks, (long long)world.n_alone, (long long)world.n_saved);
-    EXPECT(world.n_replays > 100 && world.n_saved > world.n_alone);
-    EXPECT(world.n_restarts > 50 && world.n_deaths > 1000 && world.n_commits > 1000);
+        "%lld stage-steps computed alone, %lld spared\n",
+        (unsigned long long)world.seed, (double)world.now / 3.6e12,
+        (unsigned long long)world.n_events, world.n_struck[KILL], world.n_struck[CUT],
+        world.n_struck[STOP], world.n_struck[LEAVE], world.n_handed, world.n_struck[RESTART],
+        world.coordinator.generation, world.n_commits, world.n_replays, world.n_rollbacks,
+        (long long)world.n_alone, (long long)world.n_spared);
+    EXPECT(world.n_replays > 100 && world.n_spared > world.n_alone);
+    EXPECT(world.n_struck[RESTART] > 50 && world.n_struck[KILL] > 1000 && world.n_commits > 1000);
 }
 
 /* A fault every fifteen seconds and a step per second on average: there is progress in every hour,
@@ -318,7 +223,12 @@ static void makes_progress_for_a_day_without_growing(void **state) {
     };
     int n_early = 0;
     const int64_t n_allocated = strait_alloc_count();
-    begin(seed, 2 * STAGES, 4, 30000);
+    const scenario day = {.n_workers = 2 * STAGES,
+                          .n_stages = STAGES,
+                          .pace = 4,
+                          .fault_ms = 30000,
+                          .weights = plain_faults};
+    begin(first_seed, &day, &plain_config);
     for (int hour = 1; hour <= HOURS; hour++) {
         const int64_t prev = world.committed;
         world.n_ahead = 0;
@@ -329,15 +239,89 @@ static void makes_progress_for_a_day_without_growing(void **state) {
     }
     printf("seed %llu: %.1f hours, %d faults, %llu events, generation %u, %d steps, at most %d "
            "pending\n",
-           (unsigned long long)seed, (double)world.now / 3.6e12, world.n_faults,
+           (unsigned long long)first_seed, (double)world.now / 3.6e12, world.n_faults,
            (unsigned long long)world.n_events, world.coordinator.generation, world.n_commits,
            n_early);
     EXPECT(world.now >= HOURS * 3600 * S && strait_alloc_count() == n_allocated);
 }
 
+/* ---- replicas ---- */
+
+static const uint32_t shared_faults[FAULT_KINDS] = {
+    [KILL] = 300,    [VANISH] = 80,   [CUT] = 120,    [STOP] = 80,   [HANG] = 60,
+    [SLOW] = 60,     [CUT_PAIR] = 80, [ISOLATE] = 50, [LEAVE] = 100, [WIPE] = 30,
+    [PARTITION] = 5, [DOUBT] = 15,    [RESTART] = 20};
+
+static void print_shared(void) {
+    static const char *const kinds[] = {"kill",      "vanish",   "cut",     "stop",  "hang",
+                                        "slow",      "cut pair", "isolate", "leave", "wipe",
+                                        "partition", "doubt",    "restart"};
+    static const char *const points[] = {"any time", "begins",   "computes",  "sums",     "updates",
+                                         "applied",  "connects", "snapshots", "receives", "gives"};
+    printf("seed %llu: %d stages of %d workers, at most %d replicas in all, %.1f hours, %llu "
+           "events, generation %u, %d steps, longest pause %.1f s; %d recruited, %d handed over; "
+           "%d replays, %d rollbacks, %d without a lost step, %d stages taken\n",
+           (unsigned long long)world.seed, n_stages(), world.scenario.n_workers,
+           world.n_members_most, (double)world.now / 3.6e12, (unsigned long long)world.n_events,
+           world.coordinator.generation, world.n_commits, (double)world.longest_ns * 1e-9,
+           world.n_recruited, world.n_handed, world.n_replays, world.n_rollbacks, world.n_lossless,
+           world.n_taken);
+    printf("    %d faults:", world.n_faults);
+    for (int i = 0; i < FAULT_KINDS; i++)
+        printf(" %s %d", kinds[i], world.n_struck[i]);
+    printf("; at a point:");
+    for (int i = 1; i < POINTS; i++)
+        printf(" %s %d", points[i], world.n_reached[i]);
+    printf("\n");
+}
+
+/* A thousand workers, of which the coordinator makes as many replicas as the stages may have; the
+ * number of stages and the limits come from the seed. */
+static void run_shared(uint64_t seed) {
+    const strait_rng rng = {seed, 18};
+    scenario shared = {.n_workers = WORKERS,
+                       .n_stages = 8 + (int)(strait_rng_u64(rng, 0) % 17),
+                       .pace = 1,
+                       .fault_ms = 30000,
+                       .weights = shared_faults,
+                       .n_spares = (int)(strait_rng_u64(rng, 1) % 40),
+                       .is_exact = 1};
+    for (int i = 0; i < shared.n_stages; i++)
+        shared.limits[i] = 1 + (int)(strait_rng_u64(rng, 2 + (uint64_t)i) % STRAIT_SWARM_REPLICAS);
+    const strait_swarm_config config = {.n_stages = shared.n_stages,
+                                        .replicas_limit = STRAIT_SWARM_REPLICAS,
+                                        .lease_ns = 10 * S,
+                                        .stall_timeout_ns = 60 * S,
+                                        .lease_max_ns = 30 * S,
+                                        .setup_timeout_ns = 30 * S,
+                                        .owner_wait_ns = 5 * S};
+    const int64_t n_allocated = strait_alloc_count();
+    begin(seed, &shared, &config);
+    run_until(INT64_MAX, n_faults_shared);
+    print_shared();
+    int most = 0;
+    for (int i = 0; i < shared.n_stages; i++)
+        most += shared.limits[i];
+    EXPECT(world.n_members_most > most * 9 / 10 && world.n_members_most <= most);
+    EXPECT(world.n_lossless > n_faults_shared / 4 && strait_alloc_count() == n_allocated);
+    for (int i = 1; i < POINTS && n_faults_shared >= 300; i++)
+        EXPECT(world.n_reached[i] > 0);
+}
+
+static void repeats_no_step_while_a_replica_is_left(void **state) {
+    (void)state;
+    for (uint64_t seed = first_seed; seed <= last_seed; seed++)
+        run_shared(seed);
+}
+
 int main(int argc, char **argv) {
-    if (argc > 1) seed = strtoull(argv[1], NULL, 10);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(makes_progress_through_ten_thousand_faults),
+    if (argc > 1) first_seed = last_seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2) n_faults_shared = atoi(argv[2]);
+    if (argc > 3) last_seed = strtoull(argv[3], NULL, 10);
+    prints_log = argc > 4;
+    const struct CMUnitTest plain[] = {cmocka_unit_test(makes_progress_through_ten_thousand_faults),
                                        cmocka_unit_test(makes_progress_for_a_day_without_growing)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {cmocka_unit_test(repeats_no_step_while_a_replica_is_left)};
+    const int n_failed = argc > 2 ? 0 : cmocka_run_group_tests(plain, NULL, NULL);
+    return n_failed + cmocka_run_group_tests(shared, NULL, NULL);
 }

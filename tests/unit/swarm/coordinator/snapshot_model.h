@@ -34,21 +34,30 @@ static inline void inventory_assign(strait_snapshot_inventory *inventory, int st
         inventory->live = (strait_live_state){.stage = -1, .step = -1};
 }
 
-/* The bytes of a step that is computed again may differ. */
-static inline strait_digest digest_of(int stage, int64_t step, uint32_t generation) {
+/* Snapshots with the same weights have the same bytes, unless they are salted: values that are
+ * computed again may differ in their bits. */
+static inline strait_digest digest_of(int stage, int64_t step, uint32_t salt, uint64_t weights) {
     strait_digest digest = {{(unsigned char)stage}};
     memcpy(digest.bytes + 1, &step, sizeof step);
-    memcpy(digest.bytes + 9, &generation, sizeof generation);
+    memcpy(digest.bytes + 9, &salt, sizeof salt);
+    memcpy(digest.bytes + 13, &weights, sizeof weights);
     return digest;
 }
 
+static inline uint64_t weights_in(const strait_digest *digest) {
+    uint64_t weights;
+    memcpy(&weights, digest->bytes + 13, sizeof weights);
+    return weights;
+}
+
 /* Adds a snapshot; of three the oldest is dropped. */
-static inline void add_snapshot(strait_snapshot_set *set, int stage, int64_t step,
-                                uint32_t generation) {
+static inline void add_snapshot(strait_snapshot_set *set, int64_t step, uint32_t generation,
+                                const strait_digest *digest) {
+    const int stage = digest->bytes[0];
     if (set->stage != stage) *set = (strait_snapshot_set){.stage = stage};
     if (strait_snapshot_set_has(set, stage, step)) return;
     if (set->n == 2) strait_snapshot_set_remove(set, set->steps[0] > set->steps[1]);
     set->steps[set->n] = step;
     set->generations[set->n] = generation;
-    set->digests[set->n++] = digest_of(stage, step, generation);
+    set->digests[set->n++] = *digest;
 }
