@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "config/run.h"
 #include "swarm/budget.h"
-#include "swarm/host/first.h"
+#include "swarm/host/checkpoint/first.h"
 #include "swarm/host/replicas.h"
 #include "train/pipeline.h"
 

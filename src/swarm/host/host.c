@@ -8,7 +8,7 @@
 #include "swarm/budget.h"
 #include "swarm/coordinator/assign.h"
 #include "swarm/host/access/operator.h"
-#include "swarm/host/first.h"
+#include "swarm/host/checkpoint/first.h"
 #include "swarm/host/replicas.h"
 #include "swarm/host/state.h"
 

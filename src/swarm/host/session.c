@@ -1,5 +1,5 @@
 /* session.c - the session of a hosted run. */
-#include "swarm/host/first.h"
+#include "swarm/host/checkpoint/first.h"
 #include "swarm/host/state.h"
 
 /* An executor passes STRAIT_EAGAIN on only when an audit has found that earlier steps are wrong.

@@ -338,7 +338,7 @@ void strait_host_keep_result(struct host *h, int64_t step, const strait_executor
 strait_err strait_host_check_replay(struct host *h, int64_t step,
                                     const strait_executor_report *report);
 
-/* ---- checkpoint.c ---- */
+/* ---- checkpoint/checkpoint.c ---- */
 /* executor->ops->write: collects the snapshots of all stages and writes them. */
 strait_err strait_host_write(struct strait_executor *executor, const char *folder, int64_t step);
 /* Lets stages be restored from the checkpoint written last, if it is complete: if its manifest

@@ -1,4 +1,4 @@
-#include "swarm/host/first.h"
+#include "swarm/host/checkpoint/first.h"
 
 #include "base/alloc.h"
 #include "base/file.h"
