@@ -94,15 +94,17 @@ void strait_coordinator_excuse(struct strait_coordinator *c, int stage) {
 
 /* ---- replacing ---- */
 
-/* Moves a stage to a spare that has lost stages no more often than its owner. Without one the owner
- * keeps it, and as its points are gone, the other suspects are tried before it again. */
+/* Moves a stage to a spare that has its state, or has lost stages no more often than its owner.
+ * Without one the owner keeps it, and as its points are gone, the other suspects are tried before
+ * it again. */
 static void replace(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     const int slot = c->owner[stage];
     strait_swarm_worker *worker = &c->workers[slot];
     const int spare = strait_coordinator_spare_for(c, stage);
     worker->suspicion = 0;
     strait_coordinator_penalise(c, slot, out);
-    if (spare < 0 || c->workers[spare].n_penalties > worker->n_penalties) {
+    if (spare < 0 || (c->workers[spare].n_penalties > worker->n_penalties &&
+                      !strait_coordinator_holds(c, spare, stage))) {
         (void)strait_coordinator_log(c, out, slot,
                                      "suspected of failures at its boundaries; it keeps the stage: "
                                      "no spare is better");

@@ -67,8 +67,8 @@ static double score(const struct strait_coordinator *c, int slot, int stage) {
     const int is_last = worker->is_suspect || worker->n_disputes > 0;
     double score = claims(c, slot, stage) - 8.0 * n_penalties - 1e4 * is_last;
     if (worker->helps >= 0) score -= 2.0; // idle spares first
-    /* With its state no step is lost, unless it has failed more than twice as an owner. */
-    if (!c->is_replay_blocked && strait_coordinator_holds(c, slot, stage)) score += 20.0;
+    /* With its state no step is lost. If it fails as an owner, it is not asked for it again. */
+    if (!c->is_replay_blocked && strait_coordinator_holds(c, slot, stage)) score += 1000.0;
     if (memory > 0.0 && memory < c->config.need_bytes[stage]) score -= 1e6;
     return score - 1e5 * strait_coordinator_count_bad(c, slot, stage);
 }

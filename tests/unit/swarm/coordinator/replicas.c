@@ -229,6 +229,25 @@ static void a_replica_that_was_sent_away_takes_over_with_its_state(void **state)
     expect_no_step_back();
 }
 
+/* However often it lost other stages before: steps would be lost with any other spare. */
+static void a_suspected_owner_is_replaced_by_one_that_was_a_replica(void **state) {
+    (void)state;
+    begin_replicated();
+    join(9, strait_snapshot_inventory_empty());
+    const int owners[STAGES] = {c.owner[0], c.owner[1]};
+    c.workers[2].n_penalties = c.workers[3].n_penalties = 5;
+    for (int i = 0; i < 6 && c.owner[0] == owners[0] && c.owner[1] == owners[1]; i++) {
+        if (c.phase == STRAIT_PHASE_READY) goal(applied, 0);
+        reply_about(c.owner[0], STRAIT_ECLOSED, 1);
+        now += 6 * S;
+        for (int slot = 0; slot < 5; slot++)
+            beat(slot, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    assert_true(c.owner[0] == 2 || c.owner[1] == 3);
+    expect_no_step_back();
+}
+
 /* Its sums are missing, and it waits for no neighbour: the one that is silent has to go. */
 static void who_waits_for_another_replica_is_not_disconnected(void **state) {
     (void)state;
@@ -357,6 +376,7 @@ int main(void) {
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
         cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
+        cmocka_unit_test(a_suspected_owner_is_replaced_by_one_that_was_a_replica),
         cmocka_unit_test(who_waits_for_another_replica_is_not_disconnected),
         cmocka_unit_test(replicas_that_wait_for_each_other_are_sent_away),
         cmocka_unit_test(a_worker_that_replies_to_nothing_is_found_in_a_storm),
