@@ -55,8 +55,10 @@ void strait_coordinator_record(struct strait_coordinator *c, int slot,
     const int stage = c->workers[slot].stage;
     if (stage < 0 || own->stage != stage || c->phase < STRAIT_PHASE_RESTORE) return;
     for (int i = 0; i < own->n; i++) {
-        /* What it took in an earlier generation was recorded then. */
-        if (own->generations[i] != c->generation) continue;
+        /* What it took in an earlier generation was recorded then, unless it was a further replica
+         * of an owner that was lost before it had reported the same. */
+        const int is_kept = c->source[stage] == STRAIT_SWARM_FROM_LIVE && own->steps[i] == c->step;
+        if (own->generations[i] != c->generation && !is_kept) continue;
         const strait_snapshot_record *known = strait_snapshot_records_find(&c->records[stage],
                                                                            own->steps[i]);
         if (known == NULL && is_current(c, own->steps[i]))
