@@ -4,15 +4,14 @@
 #include "base/clock.h"
 #include "codec/basis.h"
 #include "config/description.h"
-#include "config/flops.h"
 #include "stage/limits.h"
 #include "train/executor.h"
 #include "train/freeze_check.h"
-#include "train/memory_plan.h"
 #include "train/outlook/choose.h"
 #include "train/report/correction_monitor.h"
 #include "train/report/residual_monitor.h"
 #include "train/report/step_details.h"
+#include "train/report/trainer_info.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,10 +19,7 @@
 
 enum {
     SKIPS_MAX = 20, // consecutive steps with non-finite gradients before the run ends
-    NOTE_BYTES = 1024,
-    /* The program, its libraries, thread stacks and matrix buffers, measured: 13 MiB with small
-     * matrices, 19 with large ones. */
-    PROGRAM_BYTES = 16 << 20
+    NOTE_BYTES = 1024
 };
 
 struct strait_trainer {
@@ -43,68 +39,6 @@ struct strait_trainer {
     strait_step_details details; // of the last step
 };
 
-/* With precision auto the backend says why it chose, for example that the device has no bf16; else
- * it names its kernels. */
-static void describe_precision(const strait_run *run, const strait_run_plan *plan, char *out,
-                               size_t capacity) {
-    const char *why = NULL;
-    char kernels[STRAIT_BACKEND_KERNELS];
-    (void)strait_run_choose_precision(run, &why);
-    strait_backend_name_kernels(run->device.kind, plan->shape.precision, kernels, sizeof kernels);
-    const char *name = plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32";
-    if (why != NULL || kernels[0] == '\0')
-        (void)snprintf(out, capacity, "%s%s%s", name, why != NULL ? ": " : "",
-                       why != NULL ? why : "");
-    else
-        (void)snprintf(out, capacity, "%s (%s)", name, kernels);
-}
-
-/* Used for the dry run and for the running trainer, so that both report the same figures. */
-static strait_err describe(const strait_run *run, const strait_run_plan *plan, const int *windows,
-                           const struct strait_loader *loader, strait_trainer_info *out) {
-    strait_runner_memory memory;
-    int64_t parameters = 0;
-    double flops = 0;
-    strait_trainer_stage stages[STRAIT_RUN_STAGES] = {0};
-    size_t messages[STRAIT_RUN_STAGES], all_messages = 0;
-    STRAIT_TRY(strait_limits_messages(run, plan, windows, NULL, strait_loader_valid_batches(loader),
-                                      messages));
-    STRAIT_TRY(strait_memory_plan(plan, windows, messages, stages, &memory));
-    for (int i = 0; i < plan->n_stages; i++) {
-        all_messages += messages[i] * (size_t)plan->replicas[i];
-        stages[i].ordinal = strait_run_ordinal(run, i);
-    }
-    STRAIT_TRY(strait_run_plan_params(plan, &parameters));
-    STRAIT_TRY(strait_flops_train(plan, &flops));
-    memory.data += strait_memory_plan_shards(run, loader);
-    *out = (strait_trainer_info){
-        .n_stages = plan->n_stages,
-        .staleness = plan->staleness,
-        .parameters = parameters,
-        .vocab = plan->shape.vocab,
-        .train_tokens = strait_loader_train_tokens(loader),
-        .microbatch = plan->microbatch,
-        .n_microbatches = plan->n_microbatches,
-        .flops_per_token = flops,
-        .memory = {.weights = memory.weights,
-                   .gradients = memory.gradients,
-                   .optimizer = memory.optimizer,
-                   .activations = memory.activations,
-                   .data = memory.data,
-                   .cache = strait_memory_plan_shards(run, loader),
-                   .codecs = memory.codecs,
-                   .messages = all_messages,
-                   .program = (size_t)(plan->n_members > 1 ? plan->n_members + 1 : 1) *
-                              PROGRAM_BYTES},
-    };
-    out->memory.total = memory.weights + memory.gradients + memory.optimizer + memory.activations +
-                        memory.data + memory.codecs + all_messages + out->memory.program;
-    memcpy(out->stages, stages, sizeof out->stages);
-    strait_loader_describe(loader, out->sources, sizeof out->sources);
-    describe_precision(run, plan, out->precision, sizeof out->precision);
-    return STRAIT_OK;
-}
-
 /* Opens the data, which states the vocabulary, but allocates nothing of the model. */
 strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) {
     struct strait_loader *loader = NULL;
@@ -115,7 +49,7 @@ strait_err strait_trainer_plan(const strait_run *run, strait_trainer_info *out) 
     int windows[STRAIT_RUN_STAGES] = {1};
     if (err == STRAIT_OK && plan.n_members > 1)
         err = strait_limits_estimate_windows(&plan, (int)run->stages.window, windows);
-    if (err == STRAIT_OK) err = describe(run, &plan, windows, loader, out);
+    if (err == STRAIT_OK) err = strait_trainer_info_fill(run, &plan, windows, loader, out);
     strait_loader_close(&loader);
     return err;
 }
@@ -168,7 +102,7 @@ void strait_trainer_close(struct strait_trainer **trainer) {
 /* Figures that only a running trainer knows are added to those of the plan. */
 void strait_trainer_describe(const struct strait_trainer *t, strait_trainer_info *out) {
     *out = (strait_trainer_info){0};
-    (void)describe(&t->run, &t->plan, t->executor->windows, t->loader, out);
+    (void)strait_trainer_info_fill(&t->run, &t->plan, t->executor->windows, t->loader, out);
     out->valid_tokens = strait_loader_valid_tokens(t->loader);
     (void)snprintf(out->device, sizeof out->device, "%s", t->executor->device);
     for (int i = 0; i < out->n_stages; i++) {

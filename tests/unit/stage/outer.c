@@ -395,7 +395,6 @@ int main(void) {
         cmocka_unit_test(a_complete_exchange_survives_another_number),
         cmocka_unit_test(an_incomplete_exchange_is_forgotten_with_the_number),
         cmocka_unit_test(a_copy_catches_up),
-        cmocka_unit_test(rejects_what_cannot_be),
-    };
+        cmocka_unit_test(rejects_what_cannot_be)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
