@@ -73,6 +73,7 @@ static int same_codec(const struct init *in) {
 static int is_stored_so(const struct init *in, int i, const strait_safetensor *t) {
     const strait_safetensor *stored = strait_init_source_stored(&in->source, i);
     return in->is_confined && stored != NULL && stored->n_dims == t->n_dims &&
+           stored->bytes == t->bytes && strcmp(stored->dtype, t->dtype) == 0 &&
            memcmp(stored->dims, t->dims, (size_t)t->n_dims * sizeof *t->dims) == 0;
 }
 

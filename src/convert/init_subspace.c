@@ -69,7 +69,9 @@ const unsigned char *strait_init_find_basis(const struct strait_init_source *sou
     for (int f = 0; (file = strait_checkpoint_file(source->checkpoint, f, &name)) != NULL; f++)
         for (int i = 0; i < strait_safetensors_count(file); i++) {
             const strait_safetensor *t = strait_safetensors_at(file, i);
-            if (is_basis(t->name) && t->bytes == tensor->bytes) return t->data;
+            if (is_basis(t->name) && t->bytes == tensor->bytes &&
+                strcmp(t->dtype, tensor->dtype) == 0)
+                return t->data;
         }
     return NULL;
 }

@@ -128,7 +128,9 @@ void strait_host_describe_neighbours(struct host *h, int stage, int replica, str
 
 /* ---- shares ---- */
 
-static double lower(double bps, double limit) {
+/* A lower claim than the least would make every simulated step endless. */
+static double lower(double bps, double claimed) {
+    const double least = 1000.0, limit = claimed > 0.0 ? fmax(claimed, least) : 0.0;
     return limit > 0.0 && (bps <= 0.0 || limit < bps) ? limit : bps;
 }
 
@@ -157,6 +159,7 @@ static void share(struct host *h) {
         int stage, replica;
         strait_run_plan_locate(plan, i, &stage, &replica);
         const int worker = strait_coordinator_replica(c, stage, replica);
+        if (worker < 0 || c->owner[stage] < 0) return; // banned since: its stage is moved next
         times[i].forward = h->pace.batch_s[worker];
         if (times[i].forward <= 0.0)
             times[i].forward = h->pace.batch_s[c->owner[stage]] /
@@ -222,8 +225,9 @@ void strait_host_note_speeds(struct host *h, const strait_executor_report *repor
         const int n = strait_pipeline_count_microbatches(h->pipeline, stage, replica);
         const double batch_s = (t->forward + t->input + t->weights + t->codec) / n;
         const int slot = strait_coordinator_replica(c, stage, replica);
+        if (slot < 0) continue; // it was banned since
         double *known = &h->pace.batch_s[slot];
-        if (slot >= 0) c->workers[slot].tokens += n * plan->microbatch * plan->shape.context;
+        c->workers[slot].tokens += n * plan->microbatch * plan->shape.context;
         *known = *known > 0.0 ? *known + (batch_s - *known) / SPEED_SHARE : batch_s;
     }
     if (h->pace.n_steps > 1 && (h->pace.n_steps & (h->pace.n_steps - 1)) == 0) share(h);

@@ -364,7 +364,8 @@ strait_err strait_host_open_claims(struct host *h);
  * NULL. Returns 0 if it is impossible: that was logged and counts as a violation. */
 int strait_host_check_claims(struct host *h, int worker, const strait_layout *header,
                              const strait_layout *body, void *message);
-/* A reply arrived. Several more than commands were sent are a violation. */
+/* A reply arrived, if a late one: its worker does not hang. Several more than commands were sent
+ * are a violation. */
 void strait_host_count_reply(struct host *h, struct connection *connection);
 
 /* The passes of all stages were timed, and the replies are still there. A worker that claims to be

@@ -96,10 +96,12 @@ static size_t list_pipeline(const struct host *h, int pipeline, char *out, size_
         replica++;
     if (replica == strait_coordinator_n_replicas(c, 0))
         return n < capacity ? n + (size_t)snprintf(out + n, capacity - n, "lost since)") : n;
-    for (int i = 0; i < c->config.n_stages && n < capacity; i++)
+    for (int i = 0; i < c->config.n_stages && n < capacity; i++) {
+        const int worker = strait_coordinator_replica(c, i, replica);
         n += (size_t)snprintf(out + n, capacity - n, "%s%s%s", i > 0 ? ", " : "",
-                              c->workers[strait_coordinator_replica(c, i, replica)].report.name,
+                              worker >= 0 ? c->workers[worker].report.name : "lost since",
                               i + 1 == c->config.n_stages ? ")" : "");
+    }
     return n;
 }
 

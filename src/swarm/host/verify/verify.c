@@ -77,6 +77,7 @@ int strait_host_check_claims(struct host *h, int worker, const strait_layout *he
 }
 
 void strait_host_count_reply(struct host *h, struct connection *connection) {
+    h->coordinator.workers[connection->worker].asked_ns = 0; // late, too, it executes commands
     if (--connection->n_owed >= -STRAYS_MAX) return;
     connection->n_owed = 0;
     strait_host_note(h, "%s: sent %d replies that nobody asked for",
@@ -226,8 +227,9 @@ static int do_replicas_differ(struct host *h, int64_t step) {
     for (int i = 0; i < plan->n_stages && !strait_run_plan_has_outer(plan); i++) {
         const strait_floats *first = squares_of(h, i);
         char kernels[STRAIT_REPLAY_KERNELS];
-        strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[i]].report.device,
-                              kernels);
+        const int owner = h->coordinator.owner[i];
+        if (owner < 0) continue; // it was banned since
+        strait_replay_kernels(h->coordinator.workers[owner].report.device, kernels);
         for (int k = 1; k < plan->replicas[i] && kernels[0] != '\0'; k++) {
             const strait_floats *other = &h->work.channel.replies
                                               .items[strait_run_plan_member(plan, i, k)]
@@ -239,7 +241,8 @@ static int do_replicas_differ(struct host *h, int64_t step) {
             strait_host_note(h,
                              "step %lld, stage %d: replica %d (%s) reported other squares of "
                              "gradients than replica 0; one of the two is at fault",
-                             (long long)step, i, k, h->coordinator.workers[slot].report.name);
+                             (long long)step, i, k,
+                             slot >= 0 ? h->coordinator.workers[slot].report.name : "banned since");
             return 1;
         }
     }
