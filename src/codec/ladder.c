@@ -51,7 +51,7 @@ static double ratio_of(const strait_codec_spec *spec) {
            (double)(forward > backward ? forward : backward);
 }
 
-/* Fewer boundaries cost less and more cost more, so a comparison speaks for half to twice as many.
+/* Fewer boundaries cost less and more cost more, so a figure holds for half to twice as many.
  */
 static int is_such(const struct measured *m, const strait_codec_spec *spec) {
     return strcmp(m->name, spec->name) == 0 && strcmp(m->variant, spec->variant) == 0 &&

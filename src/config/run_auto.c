@@ -19,7 +19,7 @@ static int is_given(const strait_run *run, const char *key) {
     return run->is_given[strait_options_find(table, key) - table->rows];
 }
 
-/* The first given key that belongs to a certain codec; NULL: there is none. */
+/* The first given key that only some codecs have; NULL if all given keys are common. */
 static const char *codec_key(const strait_run *run) {
     static const char *const free_keys[] = {"name", "ratio", "bytes_per_token", "chosen_for"};
     const strait_options *table = strait_run_options();

@@ -17,7 +17,7 @@ static strait_err take_loss(const json_t *object, strait_metrics_point *out) {
     return STRAIT_OK;
 }
 
-/* A list of numbers as bits; what is none is left out. */
+/* A list of small whole numbers as bits; other values are left out. */
 static uint64_t take_bits(const json_t *list) {
     uint64_t bits = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
