@@ -41,7 +41,7 @@ if strait doctor --device cuda >"$OUT" 2>&1; then
     rm -rf user/runs user/corpus
     for file in user/examples/tiny.yaml user/examples/pipeline.yaml; do echo 'device: {kind: cuda}' >>"$file"; done
     types "$source/README.md" 'Quick start'
-    grep -q 'kind: cuda' user/runs/tiny/run.yaml || fail "README's runs were not on the GPU"
+    grep -q 'kind: "cuda"' user/runs/tiny/run.yaml || fail "README's runs were not on the GPU"
     awk -v b="$(bytes slow)" 'BEGIN { exit !(b > 4 && b < 6.5) }' || fail "slow, on the GPU: $(bytes slow) bytes per token, the text says 5.3"
     types "$source/docs/quick-start.md" 'One GPU'
     types "$source/docs/quick-start.md" 'Several GPUs in one machine'
