@@ -16,6 +16,7 @@ static strait_err open_file(const char *path, int flags, int *out) {
 
 /* Between fork and exec only calls that are safe in a signal handler. */
 static void become(const char *const *argv, const int files[3], pid_t parent) {
+    (void)setpgid(0, 0); // Ctrl-C and timeout(1) signal the group of the study
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127); // it ended before the line above
     for (int i = 0; i < 3; i++)

@@ -1,7 +1,9 @@
 /* process.h - starts commands of this program as child processes, with their output in files.
  *
  * A child ends with its parent, however that ends: runs of a study that was killed do not go on
- * unseen beside the next one. Called by one thread, the one that started the study. */
+ * unseen beside the next one. It has a process group of its own: a signal to the group of the study
+ * does not reach it, because whoever started it passes the signal on, once. Called by one thread,
+ * the one that started the study. */
 #pragma once
 
 #include "base/error.h"

@@ -187,29 +187,55 @@ static double row_loss(const struct strait_queue *q, int row) {
     return n > 0 ? sum / n : (double)INFINITY;
 }
 
-/* How many rows that are not controls have a lower loss. */
+/* How many rows of those that compete for further seeds have a lower loss. */
 static int rank_of(const struct strait_queue *q, int row) {
     const double own = row_loss(q, row);
     int rank = 0;
-    for (int i = 0; i < q->study->n_rows; i++)
-        rank += i != row && !q->study->rows[i].is_control && row_loss(q, i) < own;
+    for (int i = 0; i < q->study->n_rows; i++) {
+        const strait_study_row *other = &q->study->rows[i];
+        if (i == row || other->is_control || other->has_one_seed) continue;
+        const double loss = row_loss(q, i);
+        rank += loss < own || (loss == own && i < row);
+    }
     return rank;
 }
 
-/* Chosen once, when every row has ended: a later result does not change who gets further seeds. */
+static int has_more_seeds(const struct strait_queue *q, int row) {
+    for (int i = 0; i < q->n_jobs; i++)
+        if (q->jobs[i]->row == row && q->jobs[i]->seed == q->study->more.items[0] &&
+            q->jobs[i]->trial < 0)
+            return 1;
+    return 0;
+}
+
+/* All further seeds of a row at once: an interval needs them all. */
+static strait_err add_seeds(struct strait_queue *q, int row) {
+    if (row < 0 || !isfinite(row_loss(q, row)) || has_more_seeds(q, row)) return STRAIT_OK;
+    for (int k = 0; k < q->study->more.n; k++)
+        STRAIT_TRY(add_job(q, row, q->study->more.items[k], -1));
+    return STRAIT_OK;
+}
+
+/* Chosen once, when every row has ended that competes: a later result does not change who gets
+ * further seeds. The best row comes first, after its control, so that an interrupted study has
+ * intervals of the differences that matter most. */
 static strait_err add_more(struct strait_queue *q) {
     const strait_study *s = q->study;
     for (int i = 0; i < q->n_jobs; i++)
-        if (!has_ended(q->jobs[i])) return STRAIT_OK;
-    if (q->has_more) return STRAIT_OK;
+        if (!has_ended(q->jobs[i]) && !s->rows[q->jobs[i]->row].has_one_seed) return STRAIT_OK;
+    if (q->has_more || s->more.n == 0) return STRAIT_OK;
     q->has_more = 1;
-    for (int k = 0; k < s->more.n; k++) {
+    for (int rank = 0; rank < s->n_best; rank++) {
         for (int row = 0; row < s->n_rows; row++) {
-            const int is_best = s->rows[row].is_control || rank_of(q, row) < s->n_best;
-            if (!is_best || !isfinite(row_loss(q, row))) continue;
-            STRAIT_TRY(add_job(q, row, s->more.items[k], -1));
+            const strait_study_row *r = &s->rows[row];
+            if (r->is_control || r->has_one_seed || rank_of(q, row) != rank) continue;
+            if (isfinite(row_loss(q, row)))
+                STRAIT_TRY(add_seeds(q, strait_study_find(s, r->control)));
+            STRAIT_TRY(add_seeds(q, row));
         }
     }
+    for (int row = 0; row < s->n_rows; row++)
+        if (s->rows[row].is_control && !s->rows[row].has_one_seed) STRAIT_TRY(add_seeds(q, row));
     return release(q);
 }
 
@@ -230,7 +256,7 @@ static strait_err fill(struct strait_queue *q) {
     }
     for (int k = 1; k < s->seeds.n; k++)
         for (int row = 0; row < s->n_rows; row++)
-            STRAIT_TRY(add_job(q, row, s->seeds.items[k], -1));
+            if (!s->rows[row].has_one_seed) STRAIT_TRY(add_job(q, row, s->seeds.items[k], -1));
     return settle(q);
 }
 
@@ -262,10 +288,12 @@ void strait_queue_close(struct strait_queue **queue) {
     *queue = NULL;
 }
 
-strait_job *strait_queue_next(struct strait_queue *queue) {
+/* The next of the rows that have one seed, or of the others. */
+static strait_job *next_of(struct strait_queue *queue, int has_one_seed) {
     for (int i = 0; i < queue->n_jobs; i++) {
         strait_job *job = queue->jobs[i];
         if (job->state != STRAIT_JOB_READY) continue;
+        if (queue->study->rows[job->row].has_one_seed != has_one_seed) continue;
         int is_running = 0; // two rows may be the same run: the second takes the first's result
         for (int k = 0; k < queue->n_jobs; k++)
             is_running |= queue->jobs[k]->state == STRAIT_JOB_RUNNING &&
@@ -275,6 +303,11 @@ strait_job *strait_queue_next(struct strait_queue *queue) {
         return job;
     }
     return NULL;
+}
+
+strait_job *strait_queue_next(struct strait_queue *queue) {
+    strait_job *job = next_of(queue, 0);
+    return job != NULL ? job : next_of(queue, 1);
 }
 
 strait_err strait_queue_finish(struct strait_queue *queue, strait_job *job, json_t *record) {

@@ -1,8 +1,9 @@
 /* queue.h - the runs of a study: which are done, which may start, and which wait for others.
  *
  * A tuned row has trials first; its run starts when they have ended, with the choice of lowest
- * validation loss. Further seeds are added when every row has its first ones. The queue starts
- * nothing itself (runner.h does); one thread uses it. */
+ * validation loss. Further seeds are added when every row has its first ones: those of the best row
+ * first, after those of its control. Rows of one seed come when nothing else may start. The queue
+ * starts nothing itself (runner.h does); one thread uses it. */
 #pragma once
 
 #include "base/digest/hash.h"

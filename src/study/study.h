@@ -52,6 +52,8 @@ typedef struct strait_study_row {
     char name[STRAIT_STUDY_NAME];
     char control[STRAIT_STUDY_NAME]; // empty: none
     int is_control;                  // another row is compared with it, or the file says so
+    int has_one_seed;                // trained after all others, and never with further seeds
+    char curve[STRAIT_STUDY_NAME];   // of the plot of loss against bytes; empty: a point of its own
     strait_strings sets;             // options of its runs, "key=value", later ones win
     strait_study_tune tune;          // no choices: not tuned
 } strait_study_row;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 /* Keys of a variant that are not options of its runs. */
-static const char *const variant_words[] = {"use",   "control", "is_control", "tune",
-                                            "small", "full",    "about",      NULL};
+static const char *const variant_words[] = {"use",  "control", "is_control", "one_seed", "curve",
+                                            "tune", "small",   "full",       "about",    NULL};
 
 /* One point of an axis: its name in rows, and its options. */
 typedef struct point {
@@ -194,12 +194,17 @@ static strait_err read_sets(const expansion *e, const strait_yaml_node *variant,
     return strait_strings_append(out, &e->user);
 }
 
+static int is_set(const strait_yaml_node *variant, const char *key) {
+    const strait_yaml_node *flag = strait_yaml_tree_find(variant, key);
+    return flag != NULL && flag->text != NULL && strcmp(flag->text, "true") == 0;
+}
+
 static strait_err read_row(const expansion *e, const strait_yaml_node *variant, const cell *c,
                            strait_study_row *out) {
     const strait_study_parser *p = e->parser;
     const strait_yaml_node *control = strait_yaml_tree_find(variant, "control");
     const strait_yaml_node *tune = strait_yaml_tree_find(variant, "tune");
-    const strait_yaml_node *flag = strait_yaml_tree_find(variant, "is_control");
+    const strait_yaml_node *curve = strait_yaml_tree_find(variant, "curve");
     if (control == NULL) control = strait_yaml_tree_find(&p->root, "control");
     if (strlen(variant->key) > 48)
         return strait_study_fail(p, variant, "the name of a variant has at most 48 letters");
@@ -207,7 +212,10 @@ static strait_err read_row(const expansion *e, const strait_yaml_node *variant, 
     if (control != NULL && control->text != NULL && control->text[0] != '\0' &&
         strcmp(control->text, variant->key) != 0)
         (void)snprintf(out->control, sizeof out->control, "%.48s%.46s", control->text, c->suffix);
-    out->is_control = flag != NULL && flag->text != NULL && strcmp(flag->text, "true") == 0;
+    if (curve != NULL && curve->text != NULL)
+        (void)snprintf(out->curve, sizeof out->curve, "%.48s%.46s", curve->text, c->suffix);
+    out->is_control = is_set(variant, "is_control");
+    out->has_one_seed = is_set(variant, "one_seed");
     STRAIT_TRY(read_tune(p, tune != NULL ? tune : strait_study_pick(p, "tune"), &out->tune));
     return read_sets(e, variant, c, &out->sets);
 }

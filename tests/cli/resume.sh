@@ -130,6 +130,16 @@ if [ "${SANITIZED:-}" != thread ]; then
     ! ls twice/checkpoints | grep -q . || fail "a checkpoint was written after two interrupts"
 fi
 
+# Two signals at once are one request, as timeout(1) sends them: the run saves.
+begin train run.yaml --out both --set train.steps=4000 --set train.save_every=0
+wait_lines both 3
+kill -TERM "$STARTED"
+kill -INT "$STARTED"
+reap
+[ "$code" -eq 130 ] || fail "exit code $code after two signals at once, expected 130"
+says "$ERR" "stopped after step"
+ls both/checkpoints | grep -q . || fail "no checkpoint was written after two signals at once"
+
 # Resuming a finished run changes nothing.
 before=$(metrics_of killed)
 runs train run.yaml --out killed --resume

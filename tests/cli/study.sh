@@ -104,7 +104,7 @@ awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
 
 # A run that fails is reported; the others are trained, and the failure is not taken for a result.
 cat >>tiny.yaml <<'END'
-  lost: {link.transport: tls, link.emulate.drop_after: 10ms, tune: none}
+  lost: {link.transport: tls, link.emulate.drop_after: 10ms, link.deadline: 5s, tune: none}
 END
 refuses 3 "2 runs failed; the same command tries again" study tiny.yaml --out out
 says "$ERR" "lost, seed 1: FAILED: "
@@ -121,16 +121,39 @@ says "$ERR" "interrupted: run the same command again"
 wait_all_exited
 [ -s stopped/report.html ] || fail "no report after an interruption"
 
-# Further seeds go to the controls and to the best of the others, when every row has its first.
+# Ctrl-C and timeout(1) signal the whole process group, timeout the study twice: the run saves all the same, also
+# one that saves only at its end, and continues from there.
+sed -e '/^seeds:/d' -e '/^tune:/d' -e '/^  lost:/d' -e '/^  int8:/d' -e 's/save_every: 2/save_every: 0/' \
+    -e 's/steps: 30/steps: 4000/' tiny.yaml >long.yaml
+setsid env STRAIT_CLI="$SCRATCH" "$STRAIT" study long.yaml --out long >"$OUT" 2>"$ERR" </dev/null &
+STARTED=$!
+waits_for "long/runs/*/metrics.jsonl"
+folder=$(ls -d long/runs/*/)
+wait_lines "$folder" 3
+kill -INT "$STARTED"
+kill -TERM -- "-$STARTED"
+ends 130
+wait_all_exited
+ls "$folder/checkpoints" | grep -q . || fail "the interrupted run did not save"
+begin study long.yaml --out long
+wait_lines "$folder" $(($(wc -l <"$folder/metrics.jsonl") + 1))
+kill -TERM "$STARTED"
+ends 130
+says "${folder%/}.log" "^resuming after step [1-9]"
+
+# Further seeds go to the best row after its control, when every row has its first; rows of one seed come last.
 sed -e '/^seeds:/d' -e '/^test:/d' -e '/^tune:/d' -e '/^  lost:/d' -e 's/steps: 30/steps: 4/' tiny.yaml >more.yaml
 cat >>more.yaml <<'END'
+  once: {train.learning_rate: 0.006, one_seed: true}
+  spare: {is_control: true, train.learning_rate: 0.004}
   slow: {train.learning_rate: 0.0000001}
-more_seeds: {best: 1, seeds: [5]}
+more_seeds: {best: 1, seeds: [5, 6]}
 END
 sed -i 's/^run:$/run:\n  train.learning_rate: 0.005/' more.yaml
 runs study more.yaml --out more
-says more/results.jsonl '"name":"dense, seed 5"' '"name":"int8, seed 5"'
-grep -q '"name":"slow, seed 5"' more/results.jsonl && fail "the worst row got a further seed"
+sed 's/.*"name":"\([a-z0-9]*\), seed \([0-9]*\)".*/\1 \2/' more/results.jsonl | tr '\n' ' ' >order
+[ "$(cat order)" = "dense 1 int8 1 spare 1 slow 1 dense 5 dense 6 int8 5 int8 6 spare 5 spare 6 once 1 " ] ||
+    fail "the runs came in the order $(cat order)"
 
 # Broken studies get one line, and leave no folder.
 refuses 2 "no-such: neither a built-in study" study no-such
