@@ -33,11 +33,6 @@ strait_err strait_run_plan_check_late(const strait_run_plan *plan) {
 }
 
 strait_err strait_run_plan_check_swarm(const strait_run_plan *plan) {
-    if (plan->outer.schedule.overlap > 0 && strait_run_plan_has_outer(plan))
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "train.outer.overlap: a swarm ends an average before the next step, so "
-                           "that a worker's loss leaves none half applied; set it to 0, or use "
-                           "strait train");
     if (plan->staleness == 0) return STRAIT_OK;
     return STRAIT_FAIL(
         STRAIT_ECONFIG,

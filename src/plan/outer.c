@@ -10,6 +10,12 @@ int strait_outer_sends(const strait_outer_schedule *s, int64_t done) {
     return -1;
 }
 
+int strait_outer_acts(const strait_outer_schedule *s, int64_t done) {
+    if (s->sync_every == 0) return 0;
+    return done == s->steps || strait_outer_sends(s, done) >= 0 ||
+           strait_outer_sends(s, done - s->overlap) >= 0;
+}
+
 int strait_outer_in_flight(const strait_outer_schedule *s, int64_t done, int64_t *sent_at) {
     if (done >= s->steps) return -1; // the last step leaves nothing in flight
     for (int64_t at = done; at > done - s->overlap; at--) {

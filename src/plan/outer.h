@@ -18,6 +18,9 @@ typedef struct strait_outer_schedule {
 /* The fragment whose differences are sent after `done` steps; -1: none. */
 int strait_outer_sends(const strait_outer_schedule *schedule, int64_t done);
 
+/* Whether something is sent or applied after `done` steps. */
+int strait_outer_acts(const strait_outer_schedule *schedule, int64_t done);
+
 /* The fragment that was sent and is not applied yet, for a run that stands at `done` steps, all
  * actions after that step included; -1: none. *sent_at is the step after which it was sent. */
 int strait_outer_in_flight(const strait_outer_schedule *schedule, int64_t done, int64_t *sent_at);

@@ -7,9 +7,6 @@
 #include "stage/runner.h"
 #include "store/checkpoint.h"
 
-/* Tensor of a checkpoint that was saved while an exchange of an outer step was under way. */
-#define STRAIT_OUTER_IN_FLIGHT "outer.in_flight"
-
 /* Writes the two files of one stage, weights and other state, into the checkpoint of `step` that
  * was begun in the run's folder. Waits for queued work of the device. With an outer step the
  * weights are the averaged ones, and the state has also what this replica alone has; with

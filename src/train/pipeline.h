@@ -45,8 +45,13 @@ strait_err strait_pipeline_update(struct strait_pipeline *pipeline, int64_t step
 /* After each step, `done` in all: exchanges that are due, where replicas train on their own. */
 strait_err strait_pipeline_average(struct strait_pipeline *pipeline, int64_t done,
                                    strait_executor_report *report);
-/* The stages were restored to `done` steps, after the averages of that step. */
-void strait_pipeline_restart_average(struct strait_pipeline *pipeline, int64_t done);
+/* The stages were restored to `done` steps, after the averages of that step, all replicas from the
+ * state of the first. With has_sent that state has the weights of the exchange that was under way
+ * then, if one was: it is begun again with the first replica as its only member. */
+void strait_pipeline_restart_average(struct strait_pipeline *pipeline, int64_t done, int has_sent);
+/* Replicas keep their state and have other numbers and links: replica r was number before[r] (-1:
+ * it is new, and no member of an exchange that is under way, which is begun again). */
+void strait_pipeline_regroup_average(struct strait_pipeline *pipeline, const int *before);
 strait_err strait_pipeline_validate(struct strait_pipeline *pipeline, int64_t step,
                                     double *loss_sum);
 strait_err strait_pipeline_save(struct strait_pipeline *pipeline, const char *folder, int64_t step);

@@ -143,8 +143,10 @@ static strait_err open_into(struct strait_outer *o) {
         STRAIT_TRY(alloc_values(o->n_weights, &o->residual));
         if (o->spec.params.bits < 32) STRAIT_TRY(alloc_values(o->n_weights, &o->result_residual));
     }
-    STRAIT_TRY(ops->alloc_host(o->backend, (size_t)(o->n_weights + o->n_states) * sizeof(float),
+    STRAIT_TRY(ops->alloc_host(o->backend, (size_t)(o->n_weights + o->n_states + 1) * sizeof(float),
                                (void **)&o->sent));
+    o->mark = o->sent + o->n_weights + o->n_states;
+    *o->mark = 0.0f;
     if (o->spec.params.schedule.overlap > 0)
         STRAIT_TRY(ops->alloc_host(o->backend, (size_t)largest_fragment(o) * sizeof(float),
                                    (void **)&o->now));
@@ -206,7 +208,9 @@ strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *st
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
     STRAIT_TRY(copy(o, stream, 0, o->n_weights, o->anchor, 0));
-    return o->backend->ops->wait(stream);
+    STRAIT_TRY(o->backend->ops->wait(stream));
+    memcpy(o->sent, o->anchor, bytes); // a difference of nothing
+    return STRAIT_OK;
 }
 
 void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task) {

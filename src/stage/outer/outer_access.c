@@ -31,6 +31,7 @@ strait_err strait_outer_catch_up(struct strait_outer *o, struct strait_stream *s
     if (o->residual != NULL) memset(o->residual, 0, bytes);
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
+    memcpy(o->sent, o->anchor, bytes); // it takes part in no exchange that is under way
     for (int i = 0; i < o->n_segments; i++) {
         const struct segment *s = &o->segments[i];
         if (s->weight < 0) continue;

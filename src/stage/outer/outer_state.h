@@ -51,6 +51,7 @@ struct strait_outer {
     float *anchor, *momentum;          // [n_weights]
     float *residual, *result_residual; // [n_weights]; NULL: one replica
     float *sent; // [n_weights + n_states], pinned: as the exchange noted them; then new weights
+    float *mark; // one value behind `sent` that nobody reads (STRAIT_OUTER_IN_FLIGHT)
     float *now;  // [largest fragment], pinned: weights when the average is applied; NULL: overlap 0
     int has_residual; // some residual is not 0
     strait_outer_exchange exchange;

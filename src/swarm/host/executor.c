@@ -124,9 +124,8 @@ static strait_err next_step(struct strait_executor *executor) {
     if (h->work.step < until) return strait_host_replay_alone(h, h->work.step);
     if (!h->work.must_finish) return replay_step(executor, h->work.step);
     h->work.must_finish = 0;
-    if (until <= 0) return STRAIT_OK;
-    STRAIT_TRY(strait_host_finish_step(h, until - 1));
-    return strait_host_average_once(h, until);
+    if (until > 0) STRAIT_TRY(strait_host_finish_step(h, until - 1));
+    return strait_host_average_once(h, until > 0 ? until : h->work.step);
 }
 
 strait_err strait_host_replay_to(struct strait_executor *executor, int64_t step) {

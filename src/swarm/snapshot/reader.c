@@ -7,11 +7,14 @@
 static const unsigned char zeros[STRAIT_PIECE_BYTES];
 
 /* The tensor that has the values of another, where a checkpoint of a run without an outer step, or
- * with fewer replicas, lacks it: own weights begin as the averaged ones. NULL: they are zeros. */
+ * with fewer replicas, lacks it: own weights, and those that an exchange noted, begin as the
+ * averaged ones. NULL: they are zeros. */
 static const char *stored_name(const struct strait_checkpoint *checkpoint, const char *name) {
-    static const char weights[] = "replica.0.weights.", own[] = "replica.0.", common[] = "outer.";
+    static const char weights[] = "replica.0.weights.", sent[] = "replica.0.sent.";
+    static const char own[] = "replica.0.", common[] = "outer.";
     if (strait_checkpoint_has(checkpoint, name)) return name;
     if (strncmp(name, weights, sizeof weights - 1) == 0) return name + sizeof weights - 1;
+    if (strncmp(name, sent, sizeof sent - 1) == 0) return name + sizeof sent - 1;
     return strncmp(name, own, sizeof own - 1) == 0 || strncmp(name, common, sizeof common - 1) == 0
                ? NULL
                : name;

@@ -1,7 +1,8 @@
 /* averaging.c - replicas that train on their own (train.outer): the norm and the update of each,
  * and the exchanges in which they average their weights (stage/outer/outer.h). The coordinator
  * decides who takes part, so that all replicas apply the same average. */
-#include "stage/runner_state.h"
+#include "stage/outer/outer_tensors.h"
+#include "store/checkpoint.h"
 #include "train/pipeline/pipeline_state.h"
 
 #include <limits.h>
@@ -120,9 +121,18 @@ static strait_err command_phase(struct strait_pipeline *p, strait_outer_phase ph
 static strait_err begin(struct strait_pipeline *p, int fragment, int64_t done, int is_resent) {
     p->outer.fragment = fragment;
     p->outer.sent_at = done;
-    p->outer.attempt = p->outer.is_applying = 0;
+    p->outer.attempt = p->outer.n_tries = p->outer.must_resend = p->outer.is_applying = 0;
     p->outer.members = alive_of(p);
     return command_phase(p, STRAIT_OUTER_BEGIN, is_resent);
+}
+
+/* Begins it once more, from the weights that were noted; where no step was taken since, those of
+ * now are the same, and perhaps not all have noted them. A number of 8 bits that starts over costs
+ * no more than an attempt. */
+static strait_err begin_again(struct strait_pipeline *p, int64_t done) {
+    if (p->outer.members == 0) p->outer.members = UINT64_C(1) << first_replica(p);
+    p->outer.attempt = (p->outer.attempt + 1) % (UINT8_MAX + 1);
+    return command_phase(p, STRAIT_OUTER_BEGIN, p->outer.sent_at < done);
 }
 
 /* Replicas whose own SUM is not complete; *missing: those that others lack something from. */
@@ -142,13 +152,13 @@ static uint64_t incomplete(const struct strait_pipeline *p, uint64_t *missing) {
 
 /* Sums until all replicas that are left have the results. Members that nothing comes from are left
  * out of the next attempt; a replica that then lacks results still is given up. */
-static strait_err sum(struct strait_pipeline *p) {
+static strait_err sum(struct strait_pipeline *p, int64_t done) {
     for (;;) {
         uint64_t missing = 0;
         STRAIT_TRY(command_phase(p, STRAIT_OUTER_SUM, 0));
         const uint64_t late = incomplete(p, &missing);
         if (late == 0) return STRAIT_OK;
-        if (p->outer.attempt + 1 >= ATTEMPTS) {
+        if (++p->outer.n_tries >= ATTEMPTS) {
             if (late == alive_of(p))
                 return STRAIT_FAIL(STRAIT_ETIMEDOUT,
                                    "no replica received the average of step %lld; check the links "
@@ -159,10 +169,8 @@ static strait_err sum(struct strait_pipeline *p) {
             p->channel->lost |= late;
             return STRAIT_OK;
         }
-        const uint64_t members = p->outer.members & alive_of(p) & ~missing;
-        p->outer.members = members != 0 ? members : UINT64_C(1) << first_replica(p);
-        p->outer.attempt++;
-        STRAIT_TRY(command_phase(p, STRAIT_OUTER_BEGIN, 1));
+        p->outer.members &= alive_of(p) & ~missing;
+        STRAIT_TRY(begin_again(p, done));
     }
 }
 
@@ -180,7 +188,7 @@ static strait_err finish(struct strait_pipeline *p, int64_t done) {
     const strait_run *run = &p->executor->run;
     double distance = 0.0, size = 0.0;
     if (!p->outer.is_applying) {
-        STRAIT_TRY(sum(p));
+        STRAIT_TRY(sum(p, done));
         note_members(p);
     }
     STRAIT_TRY(command_phase(p, STRAIT_OUTER_APPLY, 0));
@@ -211,20 +219,31 @@ static int has_ended(const struct strait_pipeline *p, int64_t done, int fragment
 /* One fragment that is sent and applied after the same step. */
 static strait_err exchange(struct strait_pipeline *p, int fragment, int64_t done) {
     if (has_ended(p, done, fragment)) return STRAIT_OK;
-    if (!p->outer.is_applying) STRAIT_TRY(begin(p, fragment, done, 0));
+    if (p->outer.fragment < 0) STRAIT_TRY(begin(p, fragment, done, 0));
     return finish(p, done);
 }
 
+/* What is under way crosses the links that the replicas have now. */
+static strait_err resend(struct strait_pipeline *p, int64_t done) {
+    if (!p->outer.must_resend) return STRAIT_OK;
+    STRAIT_TRY(begin_again(p, done));
+    p->outer.must_resend = p->outer.n_tries = 0;
+    return STRAIT_OK;
+}
+
+/* A swarm repeats the request when workers were lost: what is begun or done is not begun anew. */
 static strait_err average(struct strait_pipeline *p, int64_t done) {
     const strait_outer_schedule *schedule = &plan_of(p)->outer.schedule;
     const int is_last = done == schedule->steps;
     const int is_due = done >= p->outer.sent_at + schedule->overlap || is_last;
     const int fragment = strait_outer_sends(schedule, done);
+    STRAIT_TRY(resend(p, done));
     if (p->outer.fragment >= 0 && is_due && schedule->overlap > 0) STRAIT_TRY(finish(p, done));
     for (int f = 0; is_last && f < schedule->fragments; f++)
         STRAIT_TRY(exchange(p, f, done));
     if (is_last || fragment < 0) return STRAIT_OK;
-    return schedule->overlap == 0 ? exchange(p, fragment, done) : begin(p, fragment, done, 0);
+    if (schedule->overlap == 0) return exchange(p, fragment, done);
+    return p->outer.fragment < 0 ? begin(p, fragment, done, 0) : STRAIT_OK;
 }
 
 /* Says once who was lost. */
@@ -259,12 +278,26 @@ strait_err strait_pipeline_average(struct strait_pipeline *p, int64_t done,
     return STRAIT_OK;
 }
 
-void strait_pipeline_restart_average(struct strait_pipeline *p, int64_t done) {
-    p->outer.fragment = -1;
-    p->outer.is_applying = 0;
+void strait_pipeline_restart_average(struct strait_pipeline *p, int64_t done, int has_sent) {
+    int64_t sent_at = 0;
+    p->outer.fragment = has_sent
+                            ? strait_outer_in_flight(&plan_of(p)->outer.schedule, done, &sent_at)
+                            : -1;
+    p->outer.sent_at = sent_at;
+    p->outer.must_resend = p->outer.fragment >= 0;
+    p->outer.members = 1;
+    p->outer.attempt = p->outer.is_applying = 0;
     p->outer.averaged_at = p->outer.ended_at = done;
     p->outer.ended_fragment = INT_MAX;
     (void)take_bytes(p);
+}
+
+void strait_pipeline_regroup_average(struct strait_pipeline *p, const int *before) {
+    uint64_t members = 0;
+    for (int r = 0; r < plan_of(p)->replicas[0]; r++)
+        if (before[r] >= 0 && (p->outer.members >> before[r] & 1) != 0) members |= UINT64_C(1) << r;
+    p->outer.members = members;
+    p->outer.must_resend = p->outer.fragment >= 0 && !p->outer.is_applying;
 }
 
 strait_err strait_pipeline_resume_average(struct strait_pipeline *p,
@@ -272,7 +305,7 @@ strait_err strait_pipeline_resume_average(struct strait_pipeline *p,
     const int64_t done = strait_checkpoint_step(checkpoint);
     int64_t sent_at = 0;
     const int fragment = strait_outer_in_flight(&plan_of(p)->outer.schedule, done, &sent_at);
-    strait_pipeline_restart_average(p, done);
+    strait_pipeline_restart_average(p, done, 0);
     if (fragment < 0 || !strait_checkpoint_has(checkpoint, STRAIT_OUTER_IN_FLIGHT))
         return STRAIT_OK;
     return begin(p, fragment, sent_at, 1);

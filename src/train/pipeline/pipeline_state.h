@@ -28,7 +28,9 @@ struct strait_pipeline {
         uint64_t known_lost;               // replicas whose loss was reported
         int fragment;                      // of the exchange under way; -1: none
         int64_t sent_at;                   // the step after which it was begun
-        int attempt;
+        int attempt;      // its number on the wire: it rises with every BEGIN of the exchange
+        int n_tries;      // of them among the replicas of one generation
+        int must_resend;  // replicas have other links since: it is begun again
         int is_applying;  // it is complete: all that are left apply it, whoever is lost meanwhile
         int64_t ended_at; // the step after which the last one was begun and applied
         int ended_fragment;

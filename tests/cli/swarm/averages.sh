@@ -1,7 +1,8 @@
 #!/bin/sh
 # averages.sh - pipelines of workers that train on their own and average their weights (train.outer): the bits of
-# strait train with as many replicas, with any codec; a killed worker takes its pipeline out, the run goes on without
-# going back, the record says who took part, and what comes back continues from the average. SEEDS: more runs, each
+# strait train with as many replicas, with any codec, also where steps overlap with averages; a killed worker takes its
+# pipeline out, the run goes on without going back, the record says who took part, and what comes back continues from
+# the average. SEEDS: more runs, each
 # with FAULTS kills at points that are drawn.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/lib.sh"
@@ -16,17 +17,18 @@ averaged() { sed -n 's/^{"step":\([0-9]*\).*"averaged":\(\[[0-9,]*\]\).*/\1 \2/p
 
 # The same bits as in one process.
 set_all="$pair --set train.outer.sync_every=4 --set train.outer.fragments=2 --set train.outer.bits=4
+    --set train.outer.overlap=1
     --set link.codec.name=lowrank --set link.codec.variant="
 runs train run.yaml --out straight $set_all --set link.transport=inproc
 host_begin all run.yaml $set_all
 for i in 1 2 3 4; do join_begin all $i; done
 host_ends 0 all
 same_metrics straight all
-for run in straight all; do weights_of $run | grep -v '^replica\.1\.' >$run.weights; done
+for run in straight all; do weights_of $run | grep -vE '^replica\.1\.|^replica\.0\.sent\.|in_flight' >$run.weights; done
 cmp -s straight.weights all.weights || fail "weights differ: $(diff straight.weights all.weights | head -n 6)"
 [ "$(averaged straight)" = "$(averaged all)" ] || fail "averages: $(averaged all)"
 runs inspect all
-says "$OUT" 'averaged: 2 to 12 \[0,1\]$'
+says "$OUT" 'averaged: 3 to 12 \[0,1\]$'
 
 # A run without averages is continued with them, from its checkpoint.
 runs train run.yaml --out plain $pair --set stages.replicas=1 --set train.steps=4
@@ -51,7 +53,8 @@ worker_of() { jq -r "[.workers[] | select($2)][0].name" "$1/swarm.json" | tr -d 
 
 # A worker of another pipeline is killed, then one of the first: the others go on with the state that they have.
 host_begin kills run.yaml --set stages.count=2 --set stages.replicas=3 --set train.batch_tokens=256 \
-    --set train.outer.sync_every=4 --set train.outer.bits=4 --set link.emulate.delay=10ms --set train.steps=120
+    --set train.outer.sync_every=4 --set train.outer.overlap=3 --set train.outer.bits=4 \
+    --set link.emulate.delay=10ms --set train.steps=120
 for i in 1 2 3 4 5 6; do join_begin kills $i; done
 wait_until 60 'three pipelines compute' compute kills 3
 wait_steps kills 8
@@ -73,9 +76,63 @@ host_ends 0 kills
 never_back kills
 averaged kills >seen
 runs inspect kills
-says "$OUT" 'averaged: 4 (to [0-9]+ )?\[0,1,2\], [0-9]+ (to [0-9]+ )?\[0,[12]\]'
-grep -qx '4 \[0,1,2\]' seen && [ "$(wc -l <seen)" -eq 30 ] || fail "averages: $(cat seen)"
+says "$OUT" 'averaged: 7 (to [0-9]+ )?\[0,1,2\], [0-9]+ (to [0-9]+ )?\[0,[12]\]'
+grep -qx '7 \[0,1,2\]' seen && [ "$(wc -l <seen)" -eq 30 ] || fail "averages: $(cat seen)"
 wait_all_exited
+
+# compare_runs A B: both have the same metrics, averages and weights.
+compare_runs() {
+    same_metrics "$1" "$2"
+    [ "$(averaged "$1")" = "$(averaged "$2")" ] || fail "averages of $1 and $2: $(averaged "$1") and $(averaged "$2")"
+    for run in "$1" "$2"; do weights_of "$run" >"$run.weights"; done
+    cmp -s "$1.weights" "$2.weights" || fail "$1 and $2: $(diff "$1.weights" "$2.weights" | head -n 6)"
+}
+
+# A pipeline is lost while an average is under way, at two points of the step: the others begin it again, from the
+# weights that they had sent, and go on. Workers that come one by one form pipelines in that order.
+one_of_three() { # one_of_three FOLDER FAULT: the fourth worker computes stage 1 of pipeline 1
+    host_begin "$1" run.yaml $pair --set stages.replicas=3 --set train.outer.sync_every=4 --set train.outer.overlap=3 \
+        --set train.outer.bits=4 --set train.steps=16
+    for i in 1 2 3 4 5 6; do
+        flags=
+        [ $i -ne 4 ] || flags="--fault $2"
+        join_begin "$1" $i $flags
+        wait_joined "$1" $i
+    done
+    host_ends 0 "$1"
+    never_back "$1"
+    grep -q 'step 7: averaged pipelines 0 (w[0-9], w[0-9]), 2 (w[0-9], w[0-9])$' "$1/events.log" ||
+        fail "$1: $(cat "$1/events.log")"
+    wait_all_exited
+}
+one_of_three early begin:1:5
+one_of_three late backward:1:5
+compare_runs early late
+
+# No other pipeline is there: the stages go back to a snapshot that was taken while an average was under way, or, when
+# the coordinator is lost with all workers, to such a checkpoint, and the run ends as if nothing had happened.
+alone="$pair --set stages.replicas=1 --set train.outer.sync_every=4 --set train.outer.overlap=4 --set train.steps=80
+    --set link.emulate.delay=10ms --max-lost-work 0.01"
+begin_alone() {
+    host_begin "$1" run.yaml $alone
+    for i in 1 2 3; do join_begin "$1" $i; done
+}
+for name in calm lost saved; do
+    begin_alone $name
+    [ $name = calm ] || wait_until 60 'all stages compute' compute $name 1
+    [ $name = calm ] || wait_steps $name 20
+    [ $name != lost ] || kill_join "$(worker_of lost '.stage == 1')"
+    if [ $name = saved ]; then
+        host_kill
+        for i in 1 2 3; do kill_join $i; done
+        begin_alone saved
+    fi
+    host_ends 0 $name
+    wait_all_exited
+done
+grep -qE 'generation 2: all stages ready at step ([5-9]|[1-7][0-9])' lost/events.log || fail "$(cat lost/events.log)"
+compare_runs calm lost
+compare_runs calm saved
 
 # Kills a worker at a drawn point of a step, FAULTS times; it comes back. The run ends, and every average is recorded.
 points="begin forward backward norm update applied average snapshot commit validate save restore"
@@ -91,7 +148,7 @@ kill_run() {
     draw_from "$1"
     name=drawn-$1
     host_begin "$name" run.yaml $pair --set stages.replicas=3 --set train.outer.sync_every=3 --set train.outer.bits=4 \
-        --set train.outer.fragments=2 --set link.emulate.delay=5ms --set train.steps=$((150 * FAULTS))
+        --set train.outer.fragments=2 --set train.outer.overlap=$(($1 % 2)) --set link.emulate.delay=5ms --set train.steps=$((150 * FAULTS))
     for i in 1 2 3 4 5 6; do join_begin "$name" "$i"; done
     for fault in $(seq "$FAULTS"); do
         wait_until 60 'pipelines compute' come_back "$name" || break

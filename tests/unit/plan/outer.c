@@ -43,11 +43,23 @@ static void knows_what_is_in_flight(void **state) {
     CHECK(strait_outer_in_flight(&s, 40, &at) == -1); // the last step averages at once
 }
 
+static void knows_after_which_steps_something_happens(void **state) {
+    (void)state;
+    const strait_outer_schedule s = {10, 2, 3, 42}, off = {0, 1, 0, 42}, at_once = {10, 2, 0, 42};
+    for (int64_t done = 1; done <= 42; done++) {
+        const int is_sent = done % 5 == 0, is_applied = done % 5 == 3 && done > 5;
+        CHECK(strait_outer_acts(&s, done) == (is_sent || is_applied || done == 42));
+        CHECK(strait_outer_acts(&at_once, done) == (is_sent || done == 42));
+        CHECK(!strait_outer_acts(&off, done));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_every_fragment_once_per_interval),
         cmocka_unit_test(never_sends_where_gradients_are_summed),
         cmocka_unit_test(knows_what_is_in_flight),
+        cmocka_unit_test(knows_after_which_steps_something_happens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* checkpoint.c - checkpoints of a swarm, stage by stage, from snapshots that the owners send. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "stage/outer/outer_tensors.h"
 #include "swarm/host/state.h"
 
 enum {
@@ -108,6 +109,9 @@ strait_err strait_host_find_checkpoint(struct host *h) {
     h->coordinator.checkpoint = strait_checkpoint_step(checkpoint);
     if (h->coordinator.checkpoint > h->coordinator.committed)
         h->coordinator.committed = h->coordinator.checkpoint;
+    h->averages.unsent_at = strait_checkpoint_has(checkpoint, STRAIT_OUTER_IN_FLIGHT)
+                                ? -1
+                                : h->coordinator.checkpoint;
     strait_checkpoint_close(&checkpoint);
     return STRAIT_OK;
 }

@@ -15,14 +15,36 @@ enum {
 
 /* ---- who is there ---- */
 
+/* Returns which replica a pipeline was in the generation before; -1: none, or its workers were
+ * restored since. A number that a lost pipeline had may be another's now, which is then new. */
+static int find_before(const struct host *h, int replica) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int number = strait_coordinator_pipeline(c, replica);
+    if (replica > 0 &&
+        c->workers[strait_coordinator_replica(c, 0, replica)].source != STRAIT_SWARM_FROM_LIVE)
+        return -1;
+    for (int r = 0; r < h->averages.n_pipelines; r++)
+        if (h->averages.pipelines[r] == number) return r;
+    return -1;
+}
+
 void strait_host_adopt_pipelines(struct host *h) {
     const struct strait_coordinator *c = &h->coordinator;
+    const int n = strait_coordinator_n_replicas(c, 0);
+    int before[STRAIT_SWARM_REPLICAS];
     if (!c->config.has_pipelines) return;
-    for (int r = 0; r < strait_coordinator_n_replicas(c, 0); r++)
+    for (int r = 0; r < n; r++)
+        before[r] = find_before(h, r);
+    for (int r = 0; r < n; r++)
         h->averages.pipelines[r] = strait_coordinator_pipeline(c, r);
-    if (h->pipeline == NULL || c->replay.until >= 0) return;
+    h->averages.n_pipelines = n;
+    if (h->pipeline == NULL) return;
+    if (c->replay.until >= 0) {
+        strait_pipeline_regroup_average(h->pipeline, before);
+        return;
+    }
     h->averages.noted_at = -1; // steps are computed again, perhaps by others
-    strait_pipeline_restart_average(h->pipeline, c->step);
+    strait_pipeline_restart_average(h->pipeline, c->step, c->step != h->averages.unsent_at);
 }
 
 /* Finds a spare for every stage; returns 0 where one has none. */
@@ -150,8 +172,7 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
 /* ---- snapshots and updates ---- */
 
 static int averages_after(const struct host *h, int64_t step) {
-    const strait_outer_schedule *schedule = &h->executor->plan.outer.schedule;
-    return step == schedule->steps || strait_outer_sends(schedule, step) >= 0;
+    return strait_outer_acts(&h->executor->plan.outer.schedule, step);
 }
 
 /* When it is due and an average follows, it is taken with the next update. The snapshots of another

@@ -12,10 +12,12 @@ struct strait_executor_report;
 
 struct host_averages {
     int pipelines[STRAIT_SWARM_REPLICAS]; // number of the pipeline that each replica is in
-    int has_waited;                       // for all workers, before the first step
-    uint32_t kept_generation;             // in which the first pipeline took a snapshot last
-    int64_t noted_at;                     // the step of the last average that was logged
-    char members[256];                    // who took part in the last one that was, as text
+    int n_pipelines;
+    int64_t unsent_at; // step of a checkpoint that was not of an exchange under way; -1: none
+    int has_waited;    // for all workers, before the first step
+    uint32_t kept_generation; // in which the first pipeline took a snapshot last
+    int64_t noted_at;         // the step of the last average that was logged
+    char members[256];        // who took part in the last one that was, as text
     /* The update that each worker was sent last: pipelines clip their gradients apart. */
     struct {
         int64_t step;
