@@ -81,18 +81,43 @@ static strait_err before(void *user, const strait_stage_command *command) {
     }
 }
 
+/* An average changes the weights after an update, or notes them: a snapshot of the step is taken
+ * behind the last command of the averages that follow it. */
+static int ends_averages(const struct worker *w, const strait_stage_command *command) {
+    const strait_outer_schedule *s = &strait_service_plan(w->service)->outer.schedule;
+    if (command->kind != STRAIT_COMMAND_OUTER) return 0;
+    if (s->overlap == 0 || strait_outer_sends(s, w->step) < 0)
+        return command->outer.phase == STRAIT_OUTER_APPLY;
+    return command->outer.phase == STRAIT_OUTER_BEGIN && command->outer.step == w->step;
+}
+
+static strait_err take_snapshot(struct worker *w) {
+    STRAIT_TRY(strait_worker_keep_snapshot(w, 0));
+    STRAIT_TRY(strait_worker_commit(
+        w,
+        strait_worker_find_snapshot(w->snapshots.own, STRAIT_SWARM_SNAPSHOTS, w->stage, w->step)));
+    strait_worker_reach(w, STRAIT_WORKER_SNAPSHOT, w->step - 1);
+    return STRAIT_OK;
+}
+
+static strait_err after_average(struct worker *w) {
+    w->snapshots.is_due = 0;
+    STRAIT_TRY(take_snapshot(w));
+    w->snapshots.late_s = w->snapshots.cost_s;
+    return STRAIT_OK;
+}
+
 static strait_err after_update(struct worker *w, const strait_stage_command *command,
                                strait_stage_reply *reply) {
-    const int64_t step = command->update.step;
-    w->step = step + 1;
+    const strait_outer_schedule *outer = &strait_service_plan(w->service)->outer.schedule;
+    w->step = command->update.step + 1;
     strait_worker_count_step(w);
-    strait_worker_reach(w, STRAIT_WORKER_APPLIED, step);
-    if (command->update.keep_snapshot) {
-        STRAIT_TRY(strait_worker_keep_snapshot(w, 0));
-        STRAIT_TRY(strait_worker_commit(w, strait_worker_find_snapshot(w->snapshots.own,
-                                                                       STRAIT_SWARM_SNAPSHOTS,
-                                                                       w->stage, w->step)));
-        strait_worker_reach(w, STRAIT_WORKER_SNAPSHOT, step);
+    strait_worker_reach(w, STRAIT_WORKER_APPLIED, command->update.step);
+    reply->update.snapshot_s = w->snapshots.late_s;
+    w->snapshots.late_s = 0.0;
+    w->snapshots.is_due = command->update.keep_snapshot && strait_outer_acts(outer, w->step);
+    if (command->update.keep_snapshot && !w->snapshots.is_due) {
+        STRAIT_TRY(take_snapshot(w));
         reply->update.snapshot_s = w->snapshots.cost_s;
     }
     /* Measured at every update, whether or not a snapshot was kept: one slow moment of the link
@@ -113,6 +138,7 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
         STRAIT_TRY(strait_worker_add_step(w, command->gradients.step, reply));
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
         strait_worker_reach(w, STRAIT_WORKER_NORM, command->gradients.step);
+    if (w->snapshots.is_due && ends_averages(w, command)) STRAIT_TRY(after_average(w));
     return command->kind == STRAIT_COMMAND_UPDATE ? after_update(w, command, reply) : STRAIT_OK;
 }
 

@@ -46,6 +46,8 @@ struct worker_snapshots {
     double rate_bps; // of the link to the neighbour, as last measured
     int64_t rate_ns;
     double cost_s;   // of the newest snapshot
+    int is_due;      // one is taken when the averages after this step are done
+    double late_s;   // what that cost, until a reply says so
     double copied_s; // spent on checking and hashing neighbours' copies since then
     size_t bytes;    // of the newest snapshot
 };

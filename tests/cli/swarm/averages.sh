@@ -112,27 +112,39 @@ compare_runs early late
 # No other pipeline is there: the stages go back to a snapshot that was taken while an average was under way, or, when
 # the coordinator is lost with all workers, to such a checkpoint, and the run ends as if nothing had happened.
 alone="$pair --set stages.replicas=1 --set train.outer.sync_every=4 --set train.outer.overlap=4 --set train.steps=80
-    --set link.emulate.delay=10ms --max-lost-work 0.01"
-begin_alone() {
-    host_begin "$1" run.yaml $alone
+    --set train.save_every=3 --set link.emulate.delay=10ms --max-lost-work 0.01"
+begin_alone() { # begin_alone FOLDER RUN ARGS...
+    host_begin "$@"
     for i in 1 2 3; do join_begin "$1" $i; done
 }
 for name in calm lost saved; do
-    begin_alone $name
+    begin_alone $name run.yaml $alone
     [ $name = calm ] || wait_until 60 'all stages compute' compute $name 1
     [ $name = calm ] || wait_steps $name 20
     [ $name != lost ] || kill_join "$(worker_of lost '.stage == 1')"
     if [ $name = saved ]; then
         host_kill
         for i in 1 2 3; do kill_join $i; done
-        begin_alone saved
+        begin_alone saved run.yaml $alone
     fi
     host_ends 0 $name
     wait_all_exited
 done
-grep -qE 'generation 2: all stages ready at step ([5-9]|[1-7][0-9])' lost/events.log || fail "$(cat lost/events.log)"
+went_to_snapshot() {
+    grep -qE 'generation 2: all stages ready at step ([5-9]|[1-7][0-9])' "$1/events.log" || fail "$(cat "$1/events.log")"
+}
+went_to_snapshot lost
 compare_runs calm lost
 compare_runs calm saved
+
+# There are snapshots also where something is sent or applied after every step, and no checkpoint.
+begin_alone dense run.yaml $alone --set train.outer.sync_every=2 --set train.outer.overlap=1 --set train.save_every=1000
+wait_until 60 'all stages compute' compute dense 1
+wait_steps dense 20
+kill_join "$(worker_of dense '.stage == 1')"
+host_ends 0 dense
+wait_all_exited
+went_to_snapshot dense
 
 # Kills a worker at a drawn point of a step, FAULTS times; it comes back. The run ends, and every average is recorded.
 points="begin forward backward norm update applied average snapshot commit validate save restore"

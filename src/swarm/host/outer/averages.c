@@ -171,20 +171,12 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
 
 /* ---- snapshots and updates ---- */
 
-static int averages_after(const struct host *h, int64_t step) {
-    return strait_outer_acts(&h->executor->plan.outer.schedule, step);
-}
-
-/* When it is due and an average follows, it is taken with the next update. The snapshots of another
- * pipeline are of no use to a new first one: it takes its own at once. */
+/* The snapshots of another pipeline are of no use to a new first one: it takes its own at once. The
+ * checkpoint after the last step has its own. */
 int strait_host_average_snapshot(const struct host *h, int64_t step) {
-    if (averages_after(h, step)) return 0;
-    if (h->averages.kept_generation != h->coordinator.generation) return 1;
-    while (step % h->pace.snapshot_every != 0) {
-        if (step == 0 || !averages_after(h, step - 1)) return 0;
-        step--;
-    }
-    return 1;
+    if (step == h->run.train.steps) return 0;
+    return h->averages.kept_generation != h->coordinator.generation ||
+           step % h->pace.snapshot_every == 0;
 }
 
 void strait_host_note_update(struct host *h, int worker, const strait_stage_command *command) {

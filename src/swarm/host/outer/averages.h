@@ -40,8 +40,8 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
 /* The same once, for steps that are computed again. STRAIT_EAGAIN: the stages were restored. */
 strait_err strait_host_average_once(struct host *h, int64_t done);
 
-/* Whether a snapshot is taken with the update that ends `step` steps. An average follows some
- * updates and changes the weights again: never before one. */
+/* Whether a snapshot is taken of the state after `step` steps. An average follows some updates and
+ * changes the weights again: workers take it after that. */
 int strait_host_average_snapshot(const struct host *h, int64_t step);
 
 /* A worker is sent an update; and the updates of all members once more, to those that lack it. */
