@@ -104,7 +104,8 @@ static const strait_field validated[] = {REPLY(F64, validate.loss_sum), FAULTS(v
 static const strait_field saved[] = {REPLY(BYTES, save.digest)};
 static const strait_field proposed[] = {REPLY(FLOATS, propose_basis.basis)};
 static const strait_field averaged[] = {REPLY(FLAG, outer.is_complete), REPLY(U64, outer.missing),
-                                        REPLY(F64, outer.distance), REPLY(F64, outer.size),
+                                        REPLY(U64, outer.withheld),     REPLY(U64, outer.rejected),
+                                        REPLY(F64, outer.distance),     REPLY(F64, outer.size),
                                         REPLY(U64, outer.bytes)};
 
 const strait_layout strait_stage_reply_header = STRAIT_LAYOUT("reply", reply_header);

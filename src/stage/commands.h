@@ -174,8 +174,10 @@ typedef struct strait_stage_reply {
             strait_floats basis;
         } propose_basis;
         struct {
-            int is_complete;       // SUM: all results are here
-            uint64_t missing;      // SUM: replicas that nothing came from, as bits
+            int is_complete; // SUM: all results are here
+            /* SUM, as bits: members whose parts are not here; replicas whose results are not, or
+             * that take none; and those that sent what was rejected (stage/outer/outer.h). */
+            uint64_t missing, withheld, rejected;
             double distance, size; // APPLY: strait_outer_result
             uint64_t bytes;        // received from other replicas since the last count
         } outer;

@@ -192,12 +192,6 @@ void strait_outer_close(struct strait_outer **outer) {
     *outer = NULL;
 }
 
-void strait_outer_connect(struct strait_outer *o, struct strait_mesh *mesh, const int *peers) {
-    o->mesh = mesh;
-    for (int i = 0; i < o->spec.n_replicas; i++)
-        o->peers[i] = peers[i];
-}
-
 strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *stream) {
     const size_t bytes = (size_t)o->n_weights * sizeof(float);
     strait_outer_drop(o);
@@ -207,6 +201,7 @@ strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *st
     if (o->residual != NULL) memset(o->residual, 0, bytes);
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
+    o->n_applied = o->spec.params.schedule.fragments; // all begin with the run
     STRAIT_TRY(copy(o, stream, 0, o->n_weights, o->anchor, 0));
     STRAIT_TRY(o->backend->ops->wait(stream));
     memcpy(o->sent, o->anchor, bytes); // a difference of nothing
@@ -282,6 +277,7 @@ strait_err strait_outer_begin(struct strait_outer *o, struct strait_stream *stre
     }
     STRAIT_TRY(o->backend->ops->wait(stream));
     o->is_begun = 1;
+    strait_outer_measure(o);
     return strait_outer_send_parts(o);
 }
 
@@ -394,6 +390,7 @@ strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stre
     STRAIT_TRY(ops->wait(stream));
     strait_outer_drop(o);
     o->has_applied = 1;
+    o->n_applied++;
     *out = result;
     return STRAIT_OK;
 }

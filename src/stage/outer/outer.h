@@ -20,6 +20,11 @@
  * fewer (`attempt`). A replica that is not a member sends nothing, applies the same results and
  * keeps its whole difference in e_r for the next exchange.
  *
+ * In a swarm any replica may send anything. A wary one takes no values that are not finite, and no
+ * part of a difference that is STRAIT_OUTER_MOST times as large as its own whole difference, or as
+ * what the last averages changed. It says whose values it rejected, and tells the others that it
+ * has no results for them in this attempt; the coordinator decides who is left out of the next.
+ *
  * Values and results live on the host. One thread uses it, that of the runner; nothing blocks. */
 #pragma once
 
@@ -30,15 +35,17 @@
 
 enum {
     STRAIT_MSG_OUTER = STRAIT_MSG_FIRST + 22, // between replicas of a stage
-    STRAIT_OUTER_CHUNK = 65536                // most values of a message
+    STRAIT_OUTER_CHUNK = 65536,               // most values of a message
+    STRAIT_OUTER_MOST = 8 // times the usual norm that a difference may have; a result twice that
 };
 
 struct strait_outer;
 
 typedef struct strait_outer_spec {
     int stage, replica, n_replicas;
-    int n_threads;               // that compute; 0: one per core
-    strait_outer_params params;  // train.outer
+    int n_threads;              // that compute; 0: one per core
+    int is_wary;                // other replicas may be anyone's: values that they send are checked
+    strait_outer_params params; // train.outer
     const strait_param *weights; // borrowed; those that never learn are left out
     int n_weights;
     const struct strait_optimizer *optimizer; // whose state is averaged, if params say so. Borrowed
@@ -86,8 +93,16 @@ strait_err strait_outer_deliver(struct strait_outer *outer, struct strait_msg **
 /* Whether an exchange is under way; whether it has all results and has posted all of its own. */
 int strait_outer_is_begun(const struct strait_outer *outer);
 int strait_outer_is_complete(const struct strait_outer *outer);
-/* Replicas that have not sent something that is awaited, as bits. */
+/* Members whose part of something that this replica sums is not here, as bits. */
 uint64_t strait_outer_missing(const struct strait_outer *outer);
+/* Replicas whose results are not here, or that do not take what is for them; 0 while parts are
+ * missing, since everybody then waits for others. */
+uint64_t strait_outer_withheld(const struct strait_outer *outer);
+/* Replicas that sent something in this exchange that was not taken: values that a wary replica
+ * checks, or too much ahead of time. */
+uint64_t strait_outer_rejected(const struct strait_outer *outer);
+/* Whether nothing that is awaited will come: it was rejected, or its sender has said so. */
+int strait_outer_is_settled(const struct strait_outer *outer);
 /* Messages of exchanges that were taken so far: it rises while something moves. */
 uint64_t strait_outer_delivered(const struct strait_outer *outer);
 /* The peer of a replica; -1: there is no such link. */

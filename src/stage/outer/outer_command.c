@@ -40,7 +40,9 @@ static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
         STRAIT_TRY(strait_outer_progress(outer, &is_blocked));
         reply->outer.is_complete = strait_outer_is_complete(outer);
         reply->outer.missing = strait_outer_missing(outer);
-        if (reply->outer.is_complete) return STRAIT_OK;
+        reply->outer.withheld = strait_outer_withheld(outer);
+        reply->outer.rejected = strait_outer_rejected(outer);
+        if (reply->outer.is_complete || strait_outer_is_settled(outer)) return STRAIT_OK;
         const int64_t now = strait_clock_ns();
         if (strait_outer_delivered(outer) != n_delivered) {
             moved = now;
@@ -48,7 +50,7 @@ static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
             STRAIT_TRY(strait_runner_poll(runner));
         }
         n_delivered = strait_outer_delivered(outer);
-        if (is_any_up(runner, reply->outer.missing)) up = now;
+        if (is_any_up(runner, reply->outer.missing | reply->outer.withheld)) up = now;
         if (now - moved > (int64_t)runner->deadline_ms * 1000000 ||
             now - up > LOST_MS * INT64_C(1000000))
             return STRAIT_OK;

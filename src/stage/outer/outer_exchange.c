@@ -62,11 +62,11 @@ void strait_outer_drop(struct strait_outer *o) {
             strait_msg_close(&msg);
         }
     o->n_chunks = o->n_results = o->is_begun = o->has_applied = 0;
+    o->rejected = o->given_up = 0;
 }
 
-static strait_err open_message(struct strait_outer *o, int holds, int chunk, int bits,
-                               struct strait_msg **out) {
-    const size_t bytes = strait_quantized_bytes(bits, o->chunks[chunk].n);
+strait_err strait_outer_message(struct strait_outer *o, int holds, int chunk, size_t bytes,
+                                struct strait_msg **out) {
     struct strait_msg_pool *pool = o->alone != NULL ? o->alone : strait_mesh_pool(o->mesh);
     STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_OUTER, bytes, out));
     (*out)->priority = STRAIT_PRIORITY_ACTIVATION;
@@ -78,7 +78,13 @@ static strait_err open_message(struct strait_outer *o, int holds, int chunk, int
     return STRAIT_OK;
 }
 
-static void queue(struct strait_outer *o, int replica, struct strait_msg *msg) {
+static strait_err open_message(struct strait_outer *o, int holds, int chunk, int bits,
+                               struct strait_msg **out) {
+    return strait_outer_message(o, holds, chunk, strait_quantized_bytes(bits, o->chunks[chunk].n),
+                                out);
+}
+
+void strait_outer_queue(struct strait_outer *o, int replica, struct strait_msg *msg) {
     struct outgoing *out = &o->outgoing[replica];
     msg->next = NULL;
     if (out->first == NULL)
@@ -94,7 +100,7 @@ void strait_outer_drop_early(struct strait_outer *o) {
         o->early = msg->next;
         strait_msg_close(&msg);
     }
-    o->n_early = 0;
+    memset(o->n_early, 0, sizeof o->n_early);
 }
 
 /* A replica that reads nothing holds up what is for it, and nobody else. */
@@ -157,7 +163,7 @@ strait_err strait_outer_send_parts(struct strait_outer *o) {
     strait_outer_run(o, o->n_ready, encode_part);
     for (int k = 0; k < o->n_ready; k++) {
         struct chunk *c = &o->chunks[o->ready[k]];
-        queue(o, strait_outer_owner(o, o->ready[k]), c->result);
+        strait_outer_queue(o, strait_outer_owner(o, o->ready[k]), c->result);
         c->result = NULL;
     }
     return redeliver(o);
@@ -224,7 +230,7 @@ static strait_err send_result(struct strait_outer *o, int index) {
         if (r == o->spec.replica || !strait_outer_has(o->exchange.alive, r)) continue;
         STRAIT_TRY(open_message(o, HOLDS_RESULT, index, strait_outer_result_bits(o, index), &msg));
         memcpy(msg->body, c->result->body, msg->size);
-        queue(o, r, msg);
+        strait_outer_queue(o, r, msg);
     }
     return STRAIT_OK;
 }
@@ -276,27 +282,41 @@ static int compare(const struct strait_outer *o, const struct strait_msg *m) {
     return o->is_begun ? 0 : -1;
 }
 
-static strait_err keep_early(struct strait_outer *o, struct strait_msg **msg) {
-    if (o->n_early >= 2 * o->capacity * o->spec.n_replicas) return fail_unexpected(o, *msg);
+/* A replica is at most one exchange ahead, with parts and results of each chunk. One that sends
+ * more uses up its own share of the memory, and nobody else's. */
+static strait_err keep_early(struct strait_outer *o, int from, struct strait_msg **msg) {
+    if (o->n_early[from] >= 2 * o->capacity) {
+        strait_msg_close(msg);
+        o->rejected |= UINT64_C(1) << from;
+        return STRAIT_OK;
+    }
     (*msg)->next = o->early;
     o->early = *msg;
-    o->n_early++;
+    o->n_early[from]++;
     *msg = NULL;
+    return STRAIT_OK;
+}
+
+static strait_err take_nothing(struct strait_outer *o, int from, struct strait_msg **msg) {
+    o->given_up |= UINT64_C(1) << from;
+    o->n_delivered++;
+    strait_msg_close(msg);
     return STRAIT_OK;
 }
 
 strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg) {
     const int from = replica_of(o, (*msg)->peer);
     const int index = (*msg)->microbatch;
-    if (from < 0 || (*msg)->flags > HOLDS_RESULT || (*msg)->boundary != o->spec.stage)
+    if (from < 0 || (*msg)->flags > HOLDS_NOTHING || (*msg)->boundary != o->spec.stage)
         return fail_unexpected(o, *msg);
     const int when = compare(o, *msg);
-    if (when > 0) return keep_early(o, msg);
+    if (when > 0) return keep_early(o, from, msg);
     if (when < 0) {
         strait_msg_close(msg);
         return STRAIT_OK;
     }
-    if (index >= o->n_chunks) return fail_unexpected(o, *msg);
+    if ((*msg)->flags == HOLDS_NOTHING && (*msg)->size == 0) return take_nothing(o, from, msg);
+    if (index >= o->n_chunks || (*msg)->flags == HOLDS_NOTHING) return fail_unexpected(o, *msg);
     struct chunk *c = &o->chunks[index];
     const int is_part = (*msg)->flags == HOLDS_PART, owner = strait_outer_owner(o, index);
     const int bits = c->is_state ? 32 : o->spec.params.bits;
@@ -304,6 +324,10 @@ strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg)
         owner != (is_part ? o->spec.replica : from) ||
         (is_part && (!strait_outer_has(o->exchange.members, from) || c->parts[from] != NULL)))
         return fail_unexpected(o, *msg);
+    if (!strait_outer_is_plausible(o, c, *msg)) {
+        strait_msg_close(msg);
+        return strait_outer_reject(o, from);
+    }
     *(is_part ? &c->parts[from] : &c->result) = *msg;
     o->n_delivered++;
     o->n_results += !is_part;
@@ -316,7 +340,7 @@ static strait_err redeliver(struct strait_outer *o) {
     struct strait_msg *waiting = o->early;
     strait_err err = STRAIT_OK;
     o->early = NULL;
-    o->n_early = 0;
+    memset(o->n_early, 0, sizeof o->n_early);
     while (waiting != NULL) {
         struct strait_msg *msg = waiting;
         waiting = msg->next;
@@ -324,37 +348,4 @@ static strait_err redeliver(struct strait_outer *o) {
         strait_msg_close(&msg);
     }
     return err;
-}
-
-/* ---- what is missing ---- */
-
-int strait_outer_is_begun(const struct strait_outer *o) {
-    return o->is_begun;
-}
-
-uint64_t strait_outer_delivered(const struct strait_outer *o) {
-    return o->n_delivered;
-}
-
-int strait_outer_is_complete(const struct strait_outer *o) {
-    for (int r = 0; r < o->spec.n_replicas; r++)
-        if (o->outgoing[r].first != NULL) return 0;
-    return o->is_begun && o->n_results == o->n_chunks;
-}
-
-/* Also who does not take what is for it. */
-uint64_t strait_outer_missing(const struct strait_outer *o) {
-    uint64_t missing = 0;
-    for (int r = 0; r < o->spec.n_replicas; r++)
-        if (o->outgoing[r].first != NULL) missing |= UINT64_C(1) << r;
-    for (int i = 0; i < o->n_chunks; i++) {
-        const struct chunk *c = &o->chunks[i];
-        const int owner = strait_outer_owner(o, i);
-        if (c->result != NULL) continue;
-        if (owner != o->spec.replica) missing |= UINT64_C(1) << owner;
-        for (int r = 0; owner == o->spec.replica && r < o->spec.n_replicas; r++)
-            if (r != owner && strait_outer_has(o->exchange.members, r) && c->parts[r] == NULL)
-                missing |= UINT64_C(1) << r;
-    }
-    return missing;
 }

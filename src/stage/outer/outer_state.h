@@ -7,8 +7,9 @@
 
 /* What a message holds. */
 enum {
-    HOLDS_PART = 0,  // a chunk of a difference, for the owner of the chunk
-    HOLDS_RESULT = 1 // the chunk averaged over the members, from its owner
+    HOLDS_PART = 0,   // a chunk of a difference, for the owner of the chunk
+    HOLDS_RESULT = 1, // the chunk averaged over the members, from its owner
+    HOLDS_NOTHING = 2 // the sender rejected a part: it has no results for this attempt
 };
 
 enum {
@@ -64,9 +65,13 @@ struct strait_outer {
     int *ready; // chunks to sum, for the pool
     int n_ready;
     struct outgoing outgoing[STRAIT_RUN_REPLICAS];
-    struct strait_msg *early; // of later exchanges
-    int n_early;
+    struct strait_msg *early;         // of later exchanges
+    int n_early[STRAIT_RUN_REPLICAS]; // of each sender
     uint64_t n_delivered;
+    int n_applied;     // exchanges since this replica began, or came to know the others' state
+    double yardstick;  // norm of a usual difference in this exchange; INFINITY: not known
+    uint64_t rejected; // replicas whose values were not taken in this exchange
+    uint64_t given_up; // replicas that said that they have no results
 };
 
 static inline int strait_outer_has(uint64_t replicas, int replica) {
@@ -88,6 +93,21 @@ void strait_outer_list_chunks(struct strait_outer *o);
 
 /* Encodes and queues the parts of this replica. */
 strait_err strait_outer_send_parts(struct strait_outer *o);
+
+/* Notes how large differences usually are, for the exchange that is begun. */
+void strait_outer_measure(struct strait_outer *o);
+
+/* Whether the values of a part or result of a chunk may be used. */
+int strait_outer_is_plausible(const struct strait_outer *o, const struct chunk *chunk,
+                              const struct strait_msg *msg);
+
+/* Does not take what a replica sent, and tells the others that there will be no results. */
+strait_err strait_outer_reject(struct strait_outer *o, int replica);
+
+/* Opens a message of the exchange; appends one to those for a replica. */
+strait_err strait_outer_message(struct strait_outer *o, int holds, int chunk, size_t bytes,
+                                struct strait_msg **out);
+void strait_outer_queue(struct strait_outer *o, int replica, struct strait_msg *msg);
 
 /* Drops all messages of the exchange; and those of later ones. */
 void strait_outer_drop(struct strait_outer *o);

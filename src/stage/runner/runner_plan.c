@@ -9,6 +9,7 @@ strait_outer_spec strait_runner_outer_spec(const strait_run_plan *plan, int stag
     const int n = plan->replicas_limit > 0 ? plan->replicas_limit : plan->replicas[stage];
     return (strait_outer_spec){.stage = stage,
                                .n_replicas = n,
+                               .is_wary = plan->replicas_limit > 0,
                                .params = plan->outer,
                                .weights = params,
                                .n_weights = strait_run_plan_has_outer(plan) ? n_params : 0};

@@ -102,7 +102,9 @@ static const struct {
     {"validate.faults.rejected_next", COUNT},
     {"propose_basis.basis", BASIS},
     {"outer.is_complete", MATCHED}, // a false one is refused by APPLY, or begins it again
-    {"outer.missing", MATCHED},
+    {"outer.missing", MATCHED},     // with what others say
+    {"outer.withheld", MATCHED},
+    {"outer.rejected", MATCHED},
     {"outer.distance", COUNT},
     {"outer.size", COUNT},
     {"outer.bytes", CROSSING},

@@ -1,0 +1,157 @@
+/* What a replica of a swarm takes from another in an exchange of weights: usual differences, those
+ * of newcomers and of replicas that were late; no value that is not finite, no difference or
+ * average that is far too large, and no more messages ahead of time than one sender may have. */
+#include "outer_rig.h"
+
+enum {
+    SYNC_EVERY = 20 // of the rig
+};
+
+/* Delivers until neither side waits for anything: all is there, or known not to come. */
+static void settle(void) {
+    while (!strait_outer_is_settled(sides[0].outer) || !strait_outer_is_settled(sides[1].outer))
+        for (int r = 0; r < 2; r++) {
+            struct strait_msg *msg = NULL;
+            int is_blocked = 0;
+            CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
+            if (strait_mesh_receive(pair.meshes[r], 1, &msg) != STRAIT_OK) continue;
+            if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[r].outer, &msg));
+            strait_msg_close(&msg);
+        }
+}
+
+static void begin_both(int64_t step) {
+    for (int r = 0; r < 2; r++)
+        begin(r, (strait_outer_exchange){.step = step, .members = BOTH});
+}
+
+/* Replica 1 has learnt `factor` times what it should have. Returns what replica 0 rejected of it.
+ */
+static uint64_t rejected_at(int bits, float factor, int n_averages) {
+    open_both(bits, 1, 0);
+    for (int step = 1; step <= n_averages; step++) {
+        train(0);
+        train(1);
+        average(step, BOTH);
+    }
+    train(0);
+    for (int i = 0; i < VALUES; i++)
+        sides[1].weights[i] -= factor * learnt(1, i);
+    begin_both(n_averages + 1);
+    settle();
+    const uint64_t rejected = strait_outer_rejected(sides[0].outer);
+    if (rejected != 0) {
+        CHECK(strait_outer_missing(sides[0].outer) == 2);
+        CHECK(strait_outer_withheld(sides[0].outer) == 0); // it has no results itself
+        CHECK(!strait_outer_is_complete(sides[0].outer));
+        CHECK(strait_outer_withheld(sides[1].outer) == 1); // and was told so
+    }
+    close_both();
+    return rejected;
+}
+
+static void rejects_a_difference_far_larger_than_its_own(void **state) {
+    (void)state;
+    for (int bits = 4; bits <= 32; bits += 28) {
+        CHECK(rejected_at(bits, 1.0f, 1) == 0);
+        CHECK(rejected_at(bits, 0.01f, 1) == 0);
+        CHECK(rejected_at(bits, STRAIT_OUTER_MOST / 2.0f, 1) == 0); // it was late a few times
+        CHECK(rejected_at(bits, 4.0f * STRAIT_OUTER_MOST, 1) == 2);
+        CHECK(rejected_at(bits, 4.0f * STRAIT_OUTER_MOST, 0) == 2); // all begin with the run
+        CHECK(rejected_at(bits, 1e30f, 1) == 2);
+        CHECK(rejected_at(bits, INFINITY, 1) == 2);
+        CHECK(rejected_at(bits, NAN, 1) == 2);
+    }
+}
+
+/* In a local run all replicas are the user's own: nothing is compared. */
+static void only_a_wary_replica_checks(void **state) {
+    (void)state;
+    is_wary = 0;
+    CHECK(rejected_at(32, 1e6f, 1) == 0);
+    CHECK(rejected_at(32, NAN, 1) == 0);
+    is_wary = 1;
+}
+
+/* A newcomer has taken one step of the interval, and takes what others learnt in all of them. */
+static void a_newcomer_judges_by_earlier_averages(void **state) {
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        const int n_averages = k / 2, has_just_come = k % 2; // then it has learnt nothing
+        open_both(32, 1, 0);
+        for (int step = 1; step <= n_averages; step++) {
+            train(0);
+            train(1);
+            average(step, BOTH);
+        }
+        CHECK_OK(strait_outer_catch_up(sides[0].outer, &sides[0].stream));
+        for (int i = 0; i < VALUES && !has_just_come; i++)
+            sides[0].weights[i] -= learnt(0, i) / SYNC_EVERY;
+        train(1);
+        average(n_averages + 1, BOTH);
+        CHECK(are_equal());
+        close_both();
+    }
+}
+
+/* The owner of a chunk averaged it wrongly. */
+static void rejects_an_average_that_cannot_be(void **state) {
+    (void)state;
+    static const float values[] = {NAN, INFINITY, 1e30f, 0.5f, 0.001f};
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+        struct strait_msg *msg = NULL;
+        open_both(32, 1, 0);
+        train(0);
+        begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+        CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER,
+                                 STRAIT_OUTER_CHUNK * sizeof(float), &msg));
+        float *body = (float *)(void *)msg->body;
+        for (int i = 0; i < STRAIT_OUTER_CHUNK; i++)
+            body[i] = values[k];
+        msg->flags = 1; // a result
+        msg->microbatch = 1;
+        msg->boundary = 4;
+        msg->step = 1;
+        msg->peer = pair.peers[0];
+        CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
+        CHECK(msg == NULL);
+        const int is_usual = values[k] == 0.001f;
+        CHECK(strait_outer_rejected(sides[0].outer) == (is_usual ? 0 : 2));
+        close_both();
+    }
+}
+
+/* What one sender may have waiting does not depend on the others, and what is too much is dropped
+ * without an error of the receiver. */
+static void limits_messages_ahead_of_time_by_sender(void **state) {
+    (void)state;
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    int n_kept = 0;
+    for (int i = 0; i < 100; i++) {
+        struct strait_msg *msg = NULL;
+        CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER,
+                                 STRAIT_OUTER_CHUNK * sizeof(float), &msg));
+        memset(msg->body, 0, msg->size);
+        msg->boundary = 4;
+        msg->step = 2;
+        msg->peer = pair.peers[0];
+        CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
+        CHECK(msg == NULL);
+        n_kept += strait_outer_rejected(sides[0].outer) == 0;
+    }
+    CHECK(n_kept >= 8 && n_kept <= 16); // parts and results of four chunks, and one to spare
+    CHECK(strait_outer_rejected(sides[0].outer) == 2);
+    close_both();
+}
+
+int main(void) {
+    is_wary = 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rejects_a_difference_far_larger_than_its_own),
+        cmocka_unit_test(only_a_wary_replica_checks),
+        cmocka_unit_test(a_newcomer_judges_by_earlier_averages),
+        cmocka_unit_test(rejects_an_average_that_cannot_be),
+        cmocka_unit_test(limits_messages_ahead_of_time_by_sender)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
