@@ -49,6 +49,12 @@ struct strait_stage_channel {
     struct strait_stage_replies replies; // of the last gather; valid until the next
 };
 
+/* What a member did that the coordinator can be sure of, or that two others report. */
+typedef enum strait_member_fault {
+    STRAIT_MEMBER_DIFFERENCE, // sent a difference of its weights that two replicas rejected
+    STRAIT_MEMBER_IMPOSSIBLE  // reported what cannot be
+} strait_member_fault;
+
 struct strait_stage_channel_ops {
     /* Queues a command for a member that has none yet. Its texts and floats stay borrowed until
      * gather returns. */
@@ -66,6 +72,8 @@ struct strait_stage_channel_ops {
     /* Leaves out replicas, as bits, that got no average; the others go on. STRAIT_EAGAIN: the
      * stages have to be ready again first. NULL: `lost` says it. */
     strait_err (*leave_out)(struct strait_stage_channel *channel, uint64_t replicas);
+    /* Records what a member did. With leave_out only, and not NULL then. */
+    void (*blame)(struct strait_stage_channel *channel, int member, strait_member_fault fault);
     /* Tells the stages to leave and releases the implementation's state. */
     void (*close)(struct strait_stage_channel *channel);
 };

@@ -120,13 +120,35 @@ static strait_err leave_out(struct strait_stage_channel *channel, uint64_t repli
     return STRAIT_EAGAIN;
 }
 
+/* Of what two others report a worker is not banned: its pipeline goes, which the caller asks for.
+ */
+static void blame(struct strait_stage_channel *channel, int member, strait_member_fault fault) {
+    struct host *h = channel->state;
+    int stage, replica;
+    strait_run_plan_locate(&h->executor->plan, member, &stage, &replica);
+    const int slot = strait_coordinator_replica(&h->coordinator, stage, replica);
+    if (slot < 0) return; // it was banned since
+    const char *name = h->coordinator.workers[slot].report.name;
+    if (fault == STRAIT_MEMBER_DIFFERENCE) {
+        strait_host_note(h,
+                         "%s, stage %d: sent a difference of its weights that is non-finite or far "
+                         "larger than those of others; two workers rejected it",
+                         name, stage);
+        return;
+    }
+    strait_host_note(h, "%s, stage %d: reported that it has no average, which needs nobody else",
+                     name, stage);
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
+}
+
 /* Workers keep their links: end_workers tells them when the run has ended. */
 static void close_channel(struct strait_stage_channel *channel) {
     (void)channel;
 }
 
 static const struct strait_stage_channel_ops ops = {
-    .send = send, .gather = gather, .leave_out = leave_out, .close = close_channel};
+    .send = send, .gather = gather, .leave_out = leave_out, .blame = blame, .close = close_channel};
 
 strait_err strait_host_channel_open(struct host *h, const strait_run_plan *plan) {
     h->work.channel = (struct strait_stage_channel){

@@ -118,11 +118,18 @@ static strait_err command_phase(struct strait_pipeline *p, strait_outer_phase ph
     return STRAIT_OK;
 }
 
+/* Among the replicas of now. */
+static void doubt_nobody(struct strait_pipeline *p) {
+    p->outer.exclusion.is_trusting = p->channel->ops->leave_out == NULL;
+    strait_exclusion_begin(&p->outer.exclusion, p->channel->labels, plan_of(p)->replicas[0]);
+}
+
 static strait_err begin(struct strait_pipeline *p, int fragment, int64_t done, int is_resent) {
     p->outer.fragment = fragment;
     p->outer.sent_at = done;
     p->outer.attempt = p->outer.n_tries = p->outer.must_resend = p->outer.is_applying = 0;
-    p->outer.members = alive_of(p);
+    p->outer.members = p->outer.eligible = alive_of(p);
+    doubt_nobody(p);
     return command_phase(p, STRAIT_OUTER_BEGIN, is_resent);
 }
 
@@ -135,41 +142,77 @@ static strait_err begin_again(struct strait_pipeline *p, int64_t done) {
     return command_phase(p, STRAIT_OUTER_BEGIN, p->outer.sent_at < done);
 }
 
-/* Replicas whose own SUM is not complete; *missing: those that others lack something from. */
-static uint64_t incomplete(const struct strait_pipeline *p, uint64_t *missing) {
-    uint64_t late = 0;
-    *missing = 0;
-    for (int i = 0; i < p->channel->n_members; i++) {
-        const strait_stage_reply *reply = &p->channel->replies.items[i];
-        int stage, replica;
-        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
-        if (is_lost(p, replica) || reply->outer.is_complete) continue;
-        late |= UINT64_C(1) << replica;
-        *missing |= reply->outer.missing;
+/* What an attempt came to, by the replies of all stages; returns who has not all results. */
+static uint64_t note_reports(struct strait_pipeline *p) {
+    struct strait_exclusion *x = &p->outer.exclusion;
+    for (int i = 0; i < p->n_stages; i++) {
+        strait_exclusion_report reports[STRAIT_RUN_REPLICAS] = {{0}};
+        for (int r = 0; r < plan_of(p)->replicas[0]; r++) {
+            const strait_stage_reply *reply = &p->channel->replies
+                                                   .items[strait_run_plan_member(plan_of(p), i, r)];
+            if (is_lost(p, r)) continue;
+            reports[r] = (strait_exclusion_report){reply->outer.is_complete, reply->outer.missing,
+                                                   reply->outer.withheld, reply->outer.rejected};
+        }
+        strait_exclusion_note(x, reports, p->outer.members, alive_of(p), i == 0);
     }
-    return late;
+    return x->late;
+}
+
+/* Records whose values were rejected: of replicas that are left out for that. */
+static void blame_rejected(struct strait_pipeline *p, uint64_t gone) {
+    struct strait_stage_channel *channel = p->channel;
+    for (int i = 0; i < channel->n_members && channel->ops->blame != NULL; i++) {
+        int stage, replica, is_rejected = 0;
+        strait_run_plan_locate(plan_of(p), i, &stage, &replica);
+        for (int r = 0; r < plan_of(p)->replicas[0]; r++) {
+            const int other = strait_run_plan_member(plan_of(p), stage, r);
+            if (r != replica && !is_lost(p, r))
+                is_rejected |= (int)(channel->replies.items[other].outer.rejected >> replica & 1);
+        }
+        if (is_rejected && (gone >> replica & 1) != 0)
+            channel->ops->blame(channel, i, STRAIT_MEMBER_DIFFERENCE);
+    }
+}
+
+/* One replica alone needs nothing from anybody: a swarm hears what cannot be. */
+static strait_err refuse_all(struct strait_pipeline *p) {
+    struct strait_stage_channel *channel = p->channel;
+    if (channel->ops->leave_out == NULL)
+        return STRAIT_FAIL(STRAIT_ETIMEDOUT,
+                           "no replica received the average of step %lld; check the links "
+                           "between replicas and link.deadline",
+                           (long long)p->outer.sent_at);
+    for (int i = 0; i < channel->n_members; i++)
+        if (!is_member_lost(p, i) && !channel->replies.items[i].outer.is_complete)
+            channel->ops->blame(channel, i, STRAIT_MEMBER_IMPOSSIBLE);
+    return channel->ops->leave_out(channel, 0);
+}
+
+/* Goes on without some replicas: the others have all results, or begin again. */
+static strait_err leave_out(struct strait_pipeline *p, uint64_t gone) {
+    blame_rejected(p, gone);
+    if (p->channel->ops->leave_out != NULL) return p->channel->ops->leave_out(p->channel, gone);
+    p->channel->lost |= gone;
+    return STRAIT_OK;
 }
 
 /* Sums until all replicas that are left have the results. Members that nothing comes from are left
- * out of the next attempt; a replica that then lacks results still is given up. */
+ * out of the next attempt; a replica that keeps others from the results, or lacks them still, is
+ * given up. */
 static strait_err sum(struct strait_pipeline *p, int64_t done) {
+    struct strait_exclusion *x = &p->outer.exclusion;
     for (;;) {
-        uint64_t missing = 0;
         STRAIT_TRY(command_phase(p, STRAIT_OUTER_SUM, 0));
-        const uint64_t late = incomplete(p, &missing);
+        const uint64_t late = note_reports(p), alive = alive_of(p);
+        const int is_last = ++p->outer.n_tries >= ATTEMPTS || (alive & (alive - 1)) == 0;
         if (late == 0) return STRAIT_OK;
-        if (++p->outer.n_tries >= ATTEMPTS) {
-            if (late == alive_of(p))
-                return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                                   "no replica received the average of step %lld; check the links "
-                                   "between replicas and link.deadline",
-                                   (long long)p->outer.sent_at);
-            if (p->channel->ops->leave_out != NULL)
-                return p->channel->ops->leave_out(p->channel, late);
-            p->channel->lost |= late;
-            return STRAIT_OK;
-        }
-        p->outer.members &= alive_of(p) & ~missing;
+        const uint64_t gone = strait_exclusion_gone(x, p->outer.members, alive, is_last);
+        if (is_last && gone == 0) return refuse_all(p);
+        if (gone != 0) STRAIT_TRY(leave_out(p, gone));
+        if ((late & ~gone) == 0) return STRAIT_OK;
+        p->outer.members = strait_exclusion_members(x, p->channel->labels, alive_of(p),
+                                                    p->outer.eligible);
         STRAIT_TRY(begin_again(p, done));
     }
 }
@@ -226,6 +269,7 @@ static strait_err exchange(struct strait_pipeline *p, int fragment, int64_t done
 /* What is under way crosses the links that the replicas have now. */
 static strait_err resend(struct strait_pipeline *p, int64_t done) {
     if (!p->outer.must_resend) return STRAIT_OK;
+    doubt_nobody(p);
     STRAIT_TRY(begin_again(p, done));
     p->outer.must_resend = p->outer.n_tries = 0;
     return STRAIT_OK;
@@ -285,7 +329,7 @@ void strait_pipeline_restart_average(struct strait_pipeline *p, int64_t done, in
                             : -1;
     p->outer.sent_at = sent_at;
     p->outer.must_resend = p->outer.fragment >= 0;
-    p->outer.members = 1;
+    p->outer.members = p->outer.eligible = 1;
     p->outer.attempt = p->outer.is_applying = 0;
     p->outer.averaged_at = p->outer.ended_at = done;
     p->outer.ended_fragment = INT_MAX;
@@ -295,8 +339,9 @@ void strait_pipeline_restart_average(struct strait_pipeline *p, int64_t done, in
 void strait_pipeline_regroup_average(struct strait_pipeline *p, const int *before) {
     uint64_t members = 0;
     for (int r = 0; r < plan_of(p)->replicas[0]; r++)
-        if (before[r] >= 0 && (p->outer.members >> before[r] & 1) != 0) members |= UINT64_C(1) << r;
-    p->outer.members = members;
+        if (before[r] >= 0 && (p->outer.eligible >> before[r] & 1) != 0)
+            members |= UINT64_C(1) << r;
+    p->outer.members = p->outer.eligible = members;
     p->outer.must_resend = p->outer.fragment >= 0 && !p->outer.is_applying;
 }
 

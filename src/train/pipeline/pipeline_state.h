@@ -4,6 +4,7 @@
 #pragma once
 
 #include "train/pipeline.h"
+#include "train/pipeline/exclusion.h"
 #include "train/step_commands.h"
 
 enum {
@@ -39,9 +40,11 @@ struct strait_pipeline {
         uint64_t recorded;
         double bytes_per_token, divergence;
         uint64_t members;
-        double bytes[STRAIT_RUN_MEMBERS]; // received from other replicas since the last average
-        int64_t averaged_at;              // step of the last average
-        double tokens;                    // that a replica trained on between the last two averages
+        uint64_t eligible;                 // replicas that have a difference for it
+        struct strait_exclusion exclusion; // who is left out of it
+        double bytes[STRAIT_RUN_MEMBERS];  // received from other replicas since the last average
+        int64_t averaged_at;               // step of the last average
+        double tokens; // that a replica trained on between the last two averages
     } outer;
 };
 

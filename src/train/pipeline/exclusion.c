@@ -1,0 +1,121 @@
+#include "train/pipeline/exclusion.h"
+
+#include <string.h>
+
+static uint64_t bit(int i) {
+    return UINT64_C(1) << i;
+}
+
+static int has(uint64_t set, int i) {
+    return (int)(set >> i & 1);
+}
+
+static int count(uint64_t set) {
+    int n = 0;
+    for (; set != 0; set &= set - 1)
+        n++;
+    return n;
+}
+
+static int lowest(uint64_t set) {
+    int i = 0;
+    while (i < STRAIT_RUN_REPLICAS - 1 && !has(set, i))
+        i++;
+    return i;
+}
+
+static int label_of(const int *labels, int replica) {
+    return labels != NULL ? labels[replica] : replica;
+}
+
+void strait_exclusion_begin(struct strait_exclusion *x, const int *labels, int n) {
+    uint64_t present = 0;
+    for (int r = 0; r < n; r++)
+        present |= bit(label_of(labels, r));
+    for (int i = 0; i < STRAIT_EXCLUSION_LABELS; i++)
+        if (!has(present, i)) x->opponents[i] = 0;
+    if (x->has_turned) x->is_accusers_turn = !x->is_accusers_turn;
+    x->has_turned = 0;
+    x->late = 0;
+    memset(x->accusers, 0, sizeof x->accusers);
+    memset(x->rejectors, 0, sizeof x->rejectors);
+    memset(x->now, 0, sizeof x->now);
+}
+
+/* Whom a replica says it lacks something from. An owner that lacks parts itself has no results to
+ * send. */
+static uint64_t accused_by(const strait_exclusion_report *reports, int replica, uint64_t members,
+                           uint64_t alive) {
+    uint64_t accused = reports[replica].missing & members;
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++)
+        if (has(reports[replica].withheld & alive, r) &&
+            (reports[r].missing == 0 || reports[r].is_complete))
+            accused |= bit(r);
+    return accused & alive & ~bit(replica);
+}
+
+void strait_exclusion_note(struct strait_exclusion *x, const strait_exclusion_report *reports,
+                           uint64_t members, uint64_t alive, int is_first) {
+    if (is_first) memset(x->now, 0, sizeof x->now);
+    if (is_first) x->late = 0;
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++) {
+        if (!has(alive, r) || reports[r].is_complete) continue;
+        const uint64_t accused = accused_by(reports, r, members, alive);
+        x->late |= bit(r);
+        for (int k = 0; k < STRAIT_RUN_REPLICAS; k++) {
+            if (has(accused, k)) x->accusers[k] |= bit(r);
+            if (has(accused, k)) x->now[k] |= bit(r);
+            if (has(accused & reports[r].rejected, k)) x->rejectors[k] |= bit(r);
+        }
+    }
+}
+
+/* Which of two is left out: one accuses the other, nobody confirms it. */
+static int choose_loser(struct strait_exclusion *x, const int *labels, int accuser, int accused,
+                        int n_alive) {
+    if (x->is_trusting) return accused;
+    uint64_t *of_accuser = &x->opponents[label_of(labels, accuser)];
+    uint64_t *of_accused = &x->opponents[label_of(labels, accused)];
+    *of_accuser |= bit(label_of(labels, accused));
+    *of_accused |= bit(label_of(labels, accuser));
+    if (n_alive == 2) {
+        x->has_turned = 1;
+        return x->is_accusers_turn ? accuser : accused;
+    }
+    return count(*of_accused) >= 2 && count(*of_accused) > count(*of_accuser) ? accused : accuser;
+}
+
+uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels, uint64_t alive,
+                                  uint64_t eligible) {
+    const int n_alive = count(alive);
+    uint64_t out = 0;
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++)
+        if (has(alive, r) && count(x->accusers[r] & alive) >= 2) out |= bit(r);
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++) {
+        const uint64_t accusers = x->accusers[r] & alive & ~out;
+        if (!has(alive & ~out, r) || accusers == 0) continue;
+        const int accuser = lowest(accusers);
+        /* A link that is down both ways: the first replicas stay, so that all agree on one. */
+        const int is_mutual = has(x->accusers[accuser], r);
+        const int later = accuser > r ? accuser : r;
+        const int loser = choose_loser(x, labels, accuser, r, n_alive);
+        out |= bit(is_mutual && (n_alive > 2 || x->is_trusting) ? later : loser);
+    }
+    eligible &= alive;
+    return (eligible & ~out) != 0 || eligible == 0 ? eligible & ~out : bit(lowest(eligible));
+}
+
+uint64_t strait_exclusion_gone(const struct strait_exclusion *x, uint64_t members, uint64_t alive,
+                               int is_last) {
+    const int n_enough = x->is_trusting || (is_last && count(alive) == 2) ? 1 : 2;
+    uint64_t gone = 0;
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++) {
+        if (!has(alive, r)) continue;
+        if (count(x->rejectors[r] & alive) >= 2) gone |= bit(r);
+        if (!has(members, r) && count(x->now[r] & alive) >= n_enough) gone |= bit(r);
+    }
+    if (is_last && gone == 0) gone = x->late & alive & ~members;
+    if (is_last && gone == 0) gone = x->late & alive;
+    if (gone != alive) return gone;
+    return x->is_trusting ? 0 : gone & ~bit(lowest(alive));
+}
