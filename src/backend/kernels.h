@@ -58,6 +58,10 @@ struct strait_kernels {
                             strait_tensor total, float epsilon);
 
     /* transformer: each forward next to its backward, which adds to parameter gradients */
+    /* ids[i] = the row of token id tokens[i] in a table of n_rows rows (table_row.h), both [N x 1]
+     * i32; ids may be tokens. */
+    strait_err (*table_ids)(struct strait_stream *s, strait_tensor ids, strait_tensor tokens,
+                            int64_t n_rows);
     /* y = table[tokens]; tokens [N x 1] are i32 and within the table. */
     strait_err (*embed)(struct strait_stream *s, strait_tensor y, strait_tensor table,
                         strait_tensor tokens);

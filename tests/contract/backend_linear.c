@@ -183,6 +183,61 @@ static void matches_reference_embedding(void **state) {
                            1e-5);
 }
 
+/* A table whose rows hold their own numbers. */
+static strait_tensor row_numbers(struct rig *rig, int64_t rows) {
+    float *values = rig_floats(rows);
+    for (int64_t i = 0; i < rows; i++)
+        values[i] = (float)i;
+    const strait_tensor t = rig_values(rig, rows, 1, values);
+    free(values);
+    return t;
+}
+
+/* Which rows token ids have in a table with fewer rows is part of the model: the numbers are those
+ * of docs/codecs.md. */
+static void finds_rows_of_short_tables(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n_rows;
+        int32_t token;
+        float row;
+    } cases[] = {{6144, 0, 0},       {6144, 6143, 6143},  {6144, 6144, 4799},
+                 {6144, 6145, 4658}, {6144, 65535, 5223}, {6144, 128255, 4794},
+                 {1, 5, 0},          {23, 36, 18},        {128256, 128255, 128255}};
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        if (!rig_is_available(i)) continue;
+        struct rig rig;
+        rig_open(&rig, (strait_backend_spec){.name = strait_backends[i]->name});
+        for (size_t c = 0; c < COUNT(cases); c++) {
+            const strait_tensor ids = rig_ints(&rig, 1, &cases[c].token);
+            const strait_tensor y = rig_output(&rig, 1, 1);
+            const strait_tensor table = row_numbers(&rig, cases[c].n_rows);
+            CHECK_OK(rig.k->table_ids(&rig.stream, ids, ids, cases[c].n_rows));
+            CHECK_OK(rig.k->embed(&rig.stream, y, table, ids));
+            rig_keep(&rig, y);
+            CHECK_NEAR(rig.kept[rig.n_kept - 1], cases[c].row, 0.0);
+        }
+        rig_close(&rig);
+    }
+}
+
+/* More tokens than one pass of a device's threads. */
+static void run_table_ids(struct rig *rig, shape s) {
+    const strait_tensor tokens = rig_tokens(rig, s.rows, 4 * s.inner, 6);
+    const strait_tensor ids = rig_tokens(rig, s.rows, 1, 1);
+    const strait_tensor y = rig_output(rig, s.rows, 1);
+    CHECK_OK(rig->k->table_ids(&rig->stream, ids, tokens, s.inner));
+    CHECK_OK(rig->k->embed(&rig->stream, y, row_numbers(rig, s.inner), ids));
+    rig_keep(rig, y);
+}
+
+static void matches_reference_table_ids(void **state) {
+    (void)state;
+    for (size_t r = 0; r < COUNT(awkward_rows); r++)
+        check_case(run_table_ids, (shape){.rows = awkward_rows[r], .inner = 100}, 0.0);
+    check_case(run_table_ids, (shape){.rows = 70001, .inner = 6144}, 0.0);
+}
+
 /* Integers whose sums are exact in f32, so that the order of sums does not matter. */
 static strait_tensor whole_numbers(struct rig *rig, int64_t rows, int64_t cols, int among) {
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
@@ -256,6 +311,8 @@ int main(void) {
         cmocka_unit_test(matches_reference_norms),
         cmocka_unit_test(sum_of_squares_keeps_small_addends),
         cmocka_unit_test(matches_reference_embedding),
+        cmocka_unit_test(finds_rows_of_short_tables),
+        cmocka_unit_test(matches_reference_table_ids),
         cmocka_unit_test(embedding_gradient_sums_frequent_tokens),
         cmocka_unit_test(rows_do_not_depend_on_their_number),
     };

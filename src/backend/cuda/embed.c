@@ -14,6 +14,14 @@ static const char *embed_name(strait_dtype to, strait_dtype from) {
     return to == STRAIT_BF16 ? "embed_f32_to_bf16" : "embed_bf16_to_f32";
 }
 
+static strait_err table_ids(struct strait_stream *s, strait_tensor ids, strait_tensor tokens,
+                            int64_t n_rows) {
+    assert(ids.rows == tokens.rows && n_rows > 0);
+    assert(ids.dtype == STRAIT_I32 && tokens.dtype == STRAIT_I32);
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(ids.data, tokens.data, tokens.rows, n_rows);
+    return strait_cuda_launch(s, "table_ids", strait_cuda_each(s, tokens.rows), args);
+}
+
 static strait_err embed(struct strait_stream *s, strait_tensor y, strait_tensor table,
                         strait_tensor tokens) {
     assert(y.cols == table.cols && y.rows == tokens.rows && tokens.dtype == STRAIT_I32);
@@ -132,6 +140,7 @@ static strait_err gate_rows_back(struct strait_stream *s, strait_tensor d_x, str
 }
 
 void strait_cuda_embed(struct strait_kernel_set *set) {
+    set->base.table_ids = table_ids;
     set->base.embed = embed;
     set->subspace.embed_minus = embed_minus;
     set->base.embed_back = embed_back;

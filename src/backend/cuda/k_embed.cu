@@ -1,5 +1,14 @@
 /* k_embed.cu - rows of a table by token id, and token gates. */
 #include "backend/cuda/vector.cuh"
+#include "backend/table_row.h"
+
+/* The rows of token ids in a table with fewer rows than there are ids; ids may be tokens. */
+extern "C" __global__ void __launch_bounds__(256)
+    table_ids(int32_t *ids, const int32_t *tokens, int64_t n, int64_t n_rows) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+        ids[i] = strait_table_row(tokens[i], n_rows);
+}
 
 /* Copies W values of a row of the table, converting their type. */
 template <typename T, typename F, int W>
