@@ -78,7 +78,9 @@ typedef enum strait_codec_rounding {
     X(int, drops_identity, "d") /* resbm: no identity path */                                      \
     X(int, keeps_fixed, "d")    /* subspace: T_fixed crosses with the rest of the stream */        \
     X(int64_t, gate_width,                                                                         \
-      PRId64) /* strait, context: hidden units of gates computed from a token table; 0: none */
+      PRId64) /* strait, context: hidden units of gates computed from a token table; 0: none */    \
+    X(int64_t, table_rows,                                                                         \
+      PRId64) /* strait, context: rows of tables as wide as the stream; 0: one per token id */
 
 /* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
  * asks for the codec's default. */
@@ -154,8 +156,8 @@ typedef struct strait_crossing {
     strait_tensor tokens; // [rows x 1] i32, for STRAIT_CODEC_TOKENS; all below vocab
     strait_tensor input;  // [rows x cols], for STRAIT_CODEC_INPUT, act_pack only: the input of the
                           // first block of this stage
-    strait_tensor table;  // [vocab x cols], for STRAIT_CODEC_TABLE: what this stage knows of a
-                          // token; read only, no gradient goes to it
+    strait_tensor table;  // [vocab or table_rows x cols], for STRAIT_CODEC_TABLE: what this stage
+                          // knows of a token; read only, no gradient goes to it
     int is_evaluation;    // forward only: changes no state and no metric except `rejected`
     int64_t past;         // with is_stepwise: tokens of the sequence that crossed before this one
 } strait_crossing;

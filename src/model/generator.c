@@ -99,6 +99,9 @@ strait_err strait_generator_begin(struct strait_generator *g, const strait_token
     STRAIT_TRY(settle(g));
     STRAIT_TRY(upload_rows(g, rows, n));
     g->is_pending = 1;
+    if (g->table_ids.data != NULL)
+        STRAIT_TRY(
+            k->table_ids(g->stream, g->work.table_ids, g->tokens, g->work.shape->table_rows));
     /* The angles of each row's position, as rows of the tables. */
     STRAIT_TRY(k->embed(g->stream, g->cos, stage->cos, g->positions));
     STRAIT_TRY(k->embed(g->stream, g->sin, stage->sin, g->positions));

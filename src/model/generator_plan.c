@@ -94,6 +94,8 @@ strait_err strait_generator_plan(struct strait_generator *g) {
     STRAIT_TRY(plan_caches(g, spec));
     STRAIT_TRY(plan_step(g, shape, &block));
     STRAIT_TRY(strait_slab_add(&g->slab, STRAIT_I32, 3 * g->spec.n_rows, 1, &g->ids));
+    if (shape->table_rows > 0 && strait_shape_reads_tokens(shape))
+        STRAIT_TRY(strait_slab_add(&g->slab, STRAIT_I32, g->spec.n_rows, 1, &g->table_ids));
     STRAIT_TRY(strait_slab_commit(&g->slab, g->backend));
     for (int p = 0; p < STRAIT_PARTS; p++)
         g->part_inputs[p] = g->acts.parts[p].input; // which binding a block replaces
@@ -109,7 +111,8 @@ void strait_generator_set_rows(struct strait_generator *g, int64_t n) {
     g->tokens = strait_tensor_rows(g->ids, 0, n);
     g->sequences = strait_tensor_rows(g->ids, capacity, n);
     g->positions = strait_tensor_rows(g->ids, 2 * capacity, n);
-    g->work.tokens = g->tokens;
+    g->work.table_ids = g->table_ids.data != NULL ? strait_tensor_rows(g->table_ids, 0, n)
+                                                  : g->tokens;
     g->work.at = (strait_cached_rows){g->sequences, g->positions};
     g->work.cos = g->cos;
     g->work.sin = g->sin;

@@ -52,6 +52,7 @@ struct strait_generator {
 
     strait_tensor ids;                          // [3 n_rows x 1] i32: as in host.ids
     strait_tensor tokens, sequences, positions; // its parts for the rows of this step
+    strait_tensor table_ids;                    // [n_rows x 1] i32; absent: they are the tokens
     strait_tensor seen;                         // [sequences x V] i8; absent without the head
     int n_blocks;
     int64_t n;          // rows that the caller gave

@@ -72,9 +72,9 @@ strait_norm_params strait_layer_norm(const strait_work *work, const strait_param
 }
 
 strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out) {
-    *out = (strait_tensor){work->table_rows.data, work->table_rows.dtype, work->tokens.rows,
+    *out = (strait_tensor){work->table_rows.data, work->table_rows.dtype, work->table_ids.rows,
                            table.cols};
-    return work->kernels->embed(work->stream, *out, table, work->tokens);
+    return work->kernels->embed(work->stream, *out, table, work->table_ids);
 }
 
 strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,

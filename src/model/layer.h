@@ -32,7 +32,7 @@ typedef struct strait_work {
     strait_tensor code;            // [N x k], scratch
     strait_documents documents;    // of the current microbatch
     /* Only in a shape with token tables or value tables. */
-    strait_tensor tokens;     // [N x 1], of the current microbatch
+    strait_tensor table_ids;  // [N x 1], their rows for the tokens of the current microbatch
     strait_tensor table_rows; // [N x widest row], scratch
     /* Only in generation: which token of which sequence each row is, and that a row must not depend
      * on how many there are. */

@@ -5,6 +5,12 @@
 
 #include <math.h>
 
+enum {
+    LEAST_TABLE = 6144,  // rows that the rule leaves a table, however small the model is
+    TABLE_SHARE = 10,    // one part in so many of a stage's parameters
+    TABLE_ROWS_STEP = 64 // the rule's numbers are multiples of it
+};
+
 /* Grouped queries share keys evenly, and the rotation takes values in pairs. */
 static strait_err check_heads(const strait_shape *s) {
     if (s->heads < 1 || s->kv_heads < 1 || s->heads % s->kv_heads != 0)
@@ -50,6 +56,10 @@ static strait_err check_local(const strait_shape *s) {
     if (s->local_every < 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "model.local_every (%d) must not be negative",
                            s->local_every);
+    if (s->table_rows < 0 || s->table_rows > s->vocab)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "model.table_rows (%lld) must be from 0 to model.vocab (%lld)",
+                           (long long)s->table_rows, (long long)s->vocab);
     const char *option = strait_parts_option(s);
     if (option != NULL && (s->subspace > 0 || s->bottleneck > 0))
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -86,6 +96,10 @@ int strait_shape_reads_tokens(const strait_shape *s) {
     return s->has_value_tables || strait_parts_read_tokens(s);
 }
 
+int64_t strait_shape_table_rows(const strait_shape *s) {
+    return s->table_rows > 0 ? s->table_rows : s->vocab;
+}
+
 int64_t strait_shape_qkv_cols(const strait_shape *s) {
     return (int64_t)(s->heads + 2 * s->kv_heads) * s->head_dim;
 }
@@ -115,7 +129,19 @@ int64_t strait_shape_block_params(const strait_shape *s) {
 static int64_t local_params(const strait_shape *s, int i) {
     const int has_values = s->has_value_tables && strait_shape_has_local(s, i);
     return strait_parts_count(s, i, 0) + strait_lora_count(s) +
-           (has_values ? s->vocab * s->kv_heads * s->head_dim : 0);
+           (has_values ? strait_shape_table_rows(s) * s->kv_heads * s->head_dim : 0);
+}
+
+int64_t strait_shape_choose_table_rows(const strait_shape *s, int64_t more_cols) {
+    const int64_t cols = (s->has_token_tables ? s->width : 0) +
+                         (s->has_value_tables ? (int64_t)s->kv_heads * s->head_dim : 0) + more_cols;
+    if (cols == 0 || s->vocab <= STRAIT_SHAPE_WHOLE_TABLE) return 0;
+    const int64_t every = s->local_every > 0 ? s->local_every : 1;
+    const int64_t others = (every < s->layers ? every : s->layers) * strait_shape_block_params(s);
+    int64_t rows = others / (TABLE_SHARE - 1) / cols;
+    rows -= rows % TABLE_ROWS_STEP;
+    if (rows < LEAST_TABLE) rows = LEAST_TABLE;
+    return rows < s->vocab ? rows : 0;
 }
 
 int64_t strait_shape_params(const strait_shape *s) {

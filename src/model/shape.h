@@ -61,6 +61,7 @@ typedef struct strait_shape {
     /* Local parts let a token see the few before it, and its own id, at little cost. */
     int has_qkv_conv;     // convolve queries, keys and values too, with as many taps as `conv`
     int has_value_tables; // a row per token id is added to attention's values
+    int64_t table_rows;   // of token and value tables (backend/table_row.h); 0: one per token id
     int local_every;      // token tables, value tables and the stream's convolution are in block 0
                           // and every so many blocks from there; 0: in every block
     /* Low-rank adapters on matrices of blocks (parts/lora.h); rank 0: none. */
@@ -87,6 +88,21 @@ int64_t strait_shape_mlp_cols(const strait_shape *shape); // the mlp's up projec
 
 /* Whether any block looks up rows by token id: every stage then needs the tokens. */
 int strait_shape_reads_tokens(const strait_shape *shape);
+
+enum {
+    STRAIT_SHAPE_WHOLE_TABLE = 32768 // most token ids that have a row each, where the rule decides
+};
+
+/* Rows of each token and value table. */
+int64_t strait_shape_table_rows(const strait_shape *shape);
+
+/* The rule for runs that name no number of rows: one row per token id up to a vocabulary of
+ * STRAIT_SHAPE_WHOLE_TABLE;
+ * beyond it as many rows as make the tables a tenth of the parameters from one local block to the
+ * next, but at least 6,144. `more_cols` are columns per row of tables that codecs add to a stage.
+ * It depends on the model alone, so that another cut into stages gives the same model. Returns 0
+ * for one row per token id, as in shape->table_rows. */
+int64_t strait_shape_choose_table_rows(const strait_shape *shape, int64_t more_cols);
 
 /* Parameters of a block without optional parts, and of the whole model; codecs not included. */
 int64_t strait_shape_block_params(const strait_shape *shape);

@@ -13,6 +13,8 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     const strait_shape *shape = &spec->shape;
     const int64_t n = spec->n_sequences * spec->seq_len;
     struct strait_slab *slab = &stage->slab;
+    if (shape->table_rows > 0 && strait_shape_reads_tokens(shape))
+        STRAIT_TRY(strait_slab_add(slab, STRAIT_I32, n, 1, &slot->own_ids));
     for (int i = 0; i < stage->n_blocks; i++) {
         const strait_block_spec block = strait_block_spec_at(shape, spec->layers,
                                                              spec->layers.first + i);

@@ -70,8 +70,8 @@ strait_tensor strait_stage_input(struct strait_stage *stage, int slot);
  * Valid from the forward to the backward pass of the slot, which overwrites it. */
 strait_tensor strait_stage_first_block_input(struct strait_stage *stage, int slot);
 
-/* What this stage knows of tokens: its first token table, on the first stage the embedding; [V x D]
- * of the type that layers read. Absent where it has none. */
+/* What this stage knows of tokens: its first token table, [rows x D], on the first stage the
+ * embedding, [V x D]; of the type that layers read. Absent where it has none. */
 strait_tensor strait_stage_token_table(const struct strait_stage *stage);
 
 /* `tokens` [N x 1] i32 on the device must live until the slot's last pass. The first stage reads

@@ -30,10 +30,19 @@ void strait_stage_set_documents(struct strait_stage *stage, int slot, strait_doc
     stage->slots[slot].documents = documents;
 }
 
+/* Tables with fewer rows than there are token ids: finds the row of each token, once for all
+ * tables and passes of the microbatch. */
+static strait_err find_rows(struct strait_stage *stage, struct slot *at, strait_tensor tokens) {
+    const strait_shape *shape = &stage->spec.shape;
+    stage->work.table_ids = at->table_ids = at->own_ids.data != NULL ? at->own_ids : tokens;
+    if (at->own_ids.data == NULL) return STRAIT_OK;
+    return stage->work.kernels->table_ids(&stage->stream, at->own_ids, tokens, shape->table_rows);
+}
+
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
     assert(slot >= 0 && slot < stage->spec.n_slots);
     strait_block_acts *acts = stage->slots[slot].acts;
-    stage->slots[slot].tokens = stage->work.tokens = tokens;
+    STRAIT_TRY(find_rows(stage, &stage->slots[slot], tokens));
     stage->work.documents = stage->slots[slot].documents;
     if (stage->spec.layers.first == 0)
         STRAIT_TRY(strait_embedding_forward(&stage->work, &stage->weights.embedding,
@@ -86,7 +95,7 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
-    stage->work.tokens = at->tokens;
+    stage->work.table_ids = at->table_ids;
     stage->work.documents = at->documents;
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
@@ -108,7 +117,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
 
 strait_err strait_stage_backward_input(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
-    stage->work.tokens = at->tokens;
+    stage->work.table_ids = at->table_ids;
     return strait_block_prepare_backward(&stage->work, &stage->weights.blocks[0], &at->acts[0],
                                          &stage->scratch, stage->d);
 }
@@ -120,7 +129,7 @@ strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_te
 
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
-    stage->work.tokens = at->tokens;
+    stage->work.table_ids = at->table_ids;
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weight_grads(&stage->work, &stage->weights.blocks[i], &at->acts[i],

@@ -6,7 +6,8 @@
 /* A microbatch in flight. */
 struct slot {
     strait_block_acts *acts;    // one per block
-    strait_tensor tokens;       // of the microbatch; borrowed
+    strait_tensor table_ids;    // rows of token and value tables: the tokens, borrowed, or own_ids
+    strait_tensor own_ids;      // absent where tables have a row per token id
     strait_documents documents; // likewise
 };
 
@@ -14,7 +15,7 @@ struct strait_stage {
     strait_stage_spec spec;
     struct strait_backend *backend; // borrowed
     struct strait_stream stream;
-    strait_work work; // tokens and overwrites_grads are set anew for each pass
+    strait_work work; // table_ids and overwrites_grads are set anew for each pass
     struct strait_weights weights;
     struct strait_slab slab; // activations and scratch
     struct slot *slots;

@@ -72,12 +72,31 @@ static const codec_case listed[] = {
     {"context gates deferred",
      {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .has_gates = 1},
      0},
+    {"context gates that share rows",
+     {.name = "strait",
+      .variant = "context",
+      .bits = 32,
+      .can_defer = 1,
+      .has_gates = 1,
+      .table_rows = 6},
+     0},
     {"context gates 4", {.name = "strait", .variant = "context", .has_gates = 1}, 0},
     {"context computed gates",
      {.name = "strait", .variant = "context", .bits = 32, .seq_len = 3, .gate_width = 8},
      0},
     {"context computed gates deferred",
      {.name = "strait", .variant = "context", .bits = 32, .can_defer = 1, .gate_width = 16},
+     0},
+    {"context computed gates that share rows",
+     {.name = "strait", .variant = "context", .bits = 32, .gate_width = 8, .table_rows = 6},
+     0},
+    {"context padded gates that share rows",
+     {.name = "strait",
+      .variant = "context",
+      .bits = 32,
+      .has_gates = 1,
+      .table_rows = 6,
+      .is_padded = 1},
      0},
     {"context padded computed gates",
      {.name = "strait", .variant = "context", .bits = 32, .gate_width = 8, .is_padded = 1},
@@ -256,7 +275,8 @@ void chain_open_specs(struct chain *chain, struct rig *rig, const strait_codec_s
         chain->d_sent[b] = rig_act_output(rig, CHAIN_ROWS, chain->cols);
     chain->v = rig_act(rig, CHAIN_ROWS, chain->cols, 99);
     chain->tokens = rig_tokens(rig, CHAIN_ROWS, CHAIN_VOCAB, 5);
-    chain->table = rig_act(rig, CHAIN_VOCAB, chain->cols, 77);
+    const int64_t table_rows = specs[0].table_rows > 0 ? specs[0].table_rows : CHAIN_VOCAB;
+    chain->table = rig_act(rig, table_rows, chain->cols, 77);
 }
 
 void chain_open(struct chain *chain, struct rig *rig, const codec_case *which) {

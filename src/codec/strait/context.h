@@ -38,6 +38,7 @@ struct strait_context_gates {
     strait_tensor a, h, d_h;          // [N x r] of the stream's type
     strait_tensor gate;               // [N x d] f32
     strait_tensor p, q;               // copies of the parameters, where the codec is padded
+    strait_tensor ids;                // [N x 1] i32, where tables have fewer rows than tokens
 };
 
 strait_err strait_context_plan_gates(struct strait_codec *c);

@@ -17,6 +17,20 @@ static strait_param *matrix_q(struct strait_codec *c) {
     return &c->params[c->n_params - 1];
 }
 
+static int64_t table_rows(const strait_codec_spec *spec) {
+    return spec->table_rows > 0 ? spec->table_rows : spec->vocab;
+}
+
+/* The rows of the tokens in a table, which has table_rows rows; the embedding has one per token. */
+static strait_err find_rows(const struct strait_codec *c, const strait_crossing *at,
+                            strait_tensor table, strait_tensor *out) {
+    const struct strait_context_gates *g = c->state;
+    *out = at->tokens;
+    if (g->ids.data == NULL || table.rows != c->spec.table_rows) return STRAIT_OK;
+    *out = g->ids;
+    return c->backend->kernels->table_ids(at->stream, g->ids, at->tokens, table.rows);
+}
+
 /* Copies of P and Q in the stream's type. */
 static strait_err plan_copies(struct strait_codec *c, struct strait_context_gates *g) {
     const int64_t r = c->spec.gate_width, d = c->spec.cols;
@@ -42,9 +56,12 @@ static strait_err plan_computed(struct strait_codec *c) {
 
 /* The names "G", "P" and "Q" are part of checkpoints. */
 strait_err strait_context_plan_gates(struct strait_codec *c) {
+    struct strait_context_gates *g = c->state;
+    const strait_codec_tensor ids = {&g->ids, c->spec.rows, 1};
+    if (!strait_context_has_gates(&c->spec)) return STRAIT_OK;
+    if (c->spec.table_rows > 0) STRAIT_TRY(strait_codec_add_typed(c, STRAIT_I32, &ids, 1));
     if (c->spec.gate_width > 0) return plan_computed(c);
-    if (!c->spec.has_gates) return STRAIT_OK;
-    return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, c->spec.vocab, c->spec.cols);
+    return strait_codec_add_param(c, "G", STRAIT_ROLE_VALUES, table_rows(&c->spec), c->spec.cols);
 }
 
 strait_err strait_context_start_gates(struct strait_codec *c, struct strait_stream *s) {
@@ -57,7 +74,9 @@ static strait_err compute_hidden(struct strait_codec *c, const strait_crossing *
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_context_gates *g = c->state;
     const strait_tensor absent = {0};
-    STRAIT_TRY(k->embed(at->stream, g->rows, at->table, at->tokens));
+    strait_tensor ids;
+    STRAIT_TRY(find_rows(c, at, at->table, &ids));
+    STRAIT_TRY(k->embed(at->stream, g->rows, at->table, ids));
     STRAIT_TRY(k->rmsnorm(at->stream, g->normed, absent, g->rstd, g->rows, absent,
                           (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
     STRAIT_TRY(k->matmul(at->stream, g->a, g->normed, c->spec.is_padded ? g->p : matrix_p(c)->value,
@@ -76,8 +95,11 @@ strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at
                                strait_tensor x) {
     const struct strait_kernels *k = c->backend->kernels;
     if (!strait_context_has_gates(&c->spec)) return k->cast(at->stream, y, x);
-    if (c->spec.has_gates)
-        return k->token_gates->apply(at->stream, y, x, table_of(c).value, at->tokens);
+    if (c->spec.has_gates) {
+        strait_tensor ids;
+        STRAIT_TRY(find_rows(c, at, table_of(c).value, &ids));
+        return k->token_gates->apply(at->stream, y, x, table_of(c).value, ids);
+    }
     STRAIT_TRY(compute_gate(c, at));
     return k->token_gates->apply(at->stream, y, x, ((struct strait_context_gates *)c->state)->gate,
                                  (strait_tensor){0});
@@ -88,9 +110,11 @@ strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossin
     const struct strait_kernels *k = c->backend->kernels;
     if (!strait_context_has_gates(&c->spec))
         return d_x.data == d_y.data ? STRAIT_OK : k->cast(at->stream, d_x, d_y);
-    if (c->spec.has_gates)
-        return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, table_of(c).value,
-                                          at->tokens);
+    if (c->spec.has_gates) {
+        strait_tensor ids;
+        STRAIT_TRY(find_rows(c, at, table_of(c).value, &ids));
+        return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, table_of(c).value, ids);
+    }
     STRAIT_TRY(compute_gate(c, at));
     return k->token_gates->apply_back(at->stream, d_x, x, d_y, x,
                                       ((struct strait_context_gates *)c->state)->gate,
@@ -115,5 +139,7 @@ strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossi
     if (!strait_context_has_gates(&c->spec)) return STRAIT_OK;
     const strait_tensor d = strait_codec_slot(c, slots, at->slot);
     if (c->spec.gate_width > 0) return computed_grads(c, at, d);
-    return c->backend->kernels->embed_back(at->stream, table_of(c).grad, d, at->tokens);
+    strait_tensor ids;
+    STRAIT_TRY(find_rows(c, at, table_of(c).grad, &ids));
+    return c->backend->kernels->embed_back(at->stream, table_of(c).grad, d, ids);
 }

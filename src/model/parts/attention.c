@@ -24,8 +24,8 @@ strait_err strait_attention_add_params(struct strait_param_list *list, strait_at
         STRAIT_TRY(strait_param_list_add(list, "attention.qkv_conv", STRAIT_ROLE_CONV, s->conv,
                                          strait_shape_qkv_cols(s), &out->qkv_conv));
     if (s->has_value_tables && strait_shape_has_local(s, list->block))
-        STRAIT_TRY(strait_param_list_add(list, "attention.values", STRAIT_ROLE_VALUES, s->vocab,
-                                         keys, &out->values));
+        STRAIT_TRY(strait_param_list_add(list, "attention.values", STRAIT_ROLE_VALUES,
+                                         strait_shape_table_rows(s), keys, &out->values));
     return strait_param_list_add(list, "attention.out", STRAIT_ROLE_RESIDUAL_OUT,
                                  list->residual_out_rows, queries, &out->out);
 }
@@ -223,7 +223,7 @@ strait_err strait_attention_weight_grads(const strait_work *work, const strait_a
         STRAIT_TRY(
             work->kernels->cut_cols(work->stream, d_rows, d_qkv, first_value_col(work->shape)));
         STRAIT_TRY(
-            work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->tokens));
+            work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->table_ids));
     }
     if (layer->q->is_idle) return STRAIT_OK;
     return strait_layer_linear_weight_grad(work, joined_qkv(layer, 1), d_qkv, acts->normed);

@@ -79,7 +79,7 @@ struct strait_part_ops {
      * Otherwise forward works in place. */
     int keeps_input;
     int needs_scratch; // in backward
-    int reads_tokens;  // work->tokens, for strait_layer_lookup
+    int reads_tokens;  // work->table_ids, for strait_layer_lookup
     unsigned needs;    // optional kernels (enum strait_kernel_need)
 
     /* Whether block i of the model has the part. */

@@ -6,7 +6,7 @@
 #include "model/parts/part.h"
 
 enum {
-    TABLE // [V x D]
+    TABLE // [rows x D]: strait_shape_table_rows
 };
 
 static int is_in_block(const strait_shape *s, int i) {
@@ -14,7 +14,8 @@ static int is_in_block(const strait_shape *s, int i) {
 }
 
 static int params(const strait_shape *s, strait_part_param *out) {
-    out[TABLE] = (strait_part_param){"anchor", STRAIT_ROLE_TOKEN_TABLE, s->vocab, s->width};
+    out[TABLE] = (strait_part_param){"anchor", STRAIT_ROLE_TOKEN_TABLE, strait_shape_table_rows(s),
+                                     s->width};
     return 1;
 }
 
@@ -31,7 +32,7 @@ static strait_err forward(const strait_work *work, const strait_part *part,
 static strait_err backward(const strait_work *work, const strait_part *part,
                            const strait_part_acts *acts, strait_tensor d, strait_tensor scratch) {
     (void)acts, (void)scratch;
-    return work->kernels->embed_back(work->stream, part->params[TABLE]->grad, d, work->tokens);
+    return work->kernels->embed_back(work->stream, part->params[TABLE]->grad, d, work->table_ids);
 }
 
 const struct strait_part_ops strait_part_token_table = {

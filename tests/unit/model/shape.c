@@ -51,6 +51,35 @@ static void rejects_inconsistent_sizes(void **state) {
     CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.context");
 }
 
+/* The 8B shape: a tenth of four layers; gates of a codec share it. */
+static void tables_of_large_vocabularies_are_bounded(void **state) {
+    (void)state;
+    strait_shape s = {.vocab = 128256,
+                      .context = 2048,
+                      .layers = 32,
+                      .width = 4096,
+                      .heads = 32,
+                      .kv_heads = 8,
+                      .head_dim = 128,
+                      .ffn = 14336,
+                      .local_every = 4};
+    assert_int_equal(strait_shape_choose_table_rows(&s, 0), 0); // no tables
+    s.has_token_tables = s.has_value_tables = 1;
+    const int64_t cols[] = {4096 + 1024, 3 * 4096 + 1024};
+    for (int i = 0; i < 2; i++) {
+        s.table_rows = strait_shape_choose_table_rows(&s, (int64_t)i * 2 * s.width);
+        const int64_t others = 4 * strait_shape_block_params(&s), tables = s.table_rows * cols[i];
+        CHECK(9 * tables <= others && 9 * (tables + 64 * cols[i]) > others);
+        assert_int_equal(strait_shape_table_rows(&s), s.table_rows);
+    }
+    s.width = 64;
+    assert_int_equal(strait_shape_choose_table_rows(&s, 0), 6144);
+    s.vocab = STRAIT_SHAPE_WHOLE_TABLE;
+    assert_int_equal(strait_shape_choose_table_rows(&s, 0), 0);
+    s.table_rows = s.vocab + 1;
+    CHECK_FAILS(strait_shape_check(&s), STRAIT_ECONFIG, "model.table_rows (32769)");
+}
+
 static void rejects_bottleneck_wider_than_the_model(void **state) {
     (void)state;
     strait_shape shape = tiny_llama();
@@ -79,6 +108,7 @@ int main(void) {
         cmocka_unit_test(parameter_count_matches_hand_count),
         cmocka_unit_test(yardstick_has_its_published_size),
         cmocka_unit_test(rejects_inconsistent_sizes),
+        cmocka_unit_test(tables_of_large_vocabularies_are_bounded),
         cmocka_unit_test(rejects_bottleneck_wider_than_the_model),
         cmocka_unit_test(rejects_rope_scaling_without_its_numbers),
     };

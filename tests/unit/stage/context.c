@@ -37,6 +37,7 @@ static strait_codec_spec codec_spec(const strait_shape *shape, int boundary, int
                               .rows = rows,
                               .cols = shape->width,
                               .vocab = shape->vocab,
+                              .table_rows = shape->table_rows,
                               .has_gates = 1,
                               .keep = 5,
                               .hidden = 7,
