@@ -73,6 +73,7 @@ typedef struct strait_trainer_info {
     int n_stages;
     int staleness; // steps that updates are late
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
+    int64_t table_rows; // of token and value tables; 0: one per token id
 } strait_trainer_info;
 
 /* What a stage or a link does in a stretch of a step. */

@@ -31,6 +31,22 @@ static void print_stages(const strait_run *run, const strait_outlook *o) {
     }
 }
 
+/* Of the stage whose tables weigh most: the first and the last also have embedding and head. */
+static void print_tables(const strait_outlook *o) {
+    const strait_shape *shape = &o->plan.shape;
+    double most = 0;
+    int stage = 0;
+    for (int i = 0; i < o->pipe.n_stages; i++) {
+        const double share = (double)o->params[i].tables / (double)o->params[i].all;
+        if (share > most) most = share, stage = i;
+    }
+    if (most == 0) return;
+    printf("tables %lld rows for %lld token ids; at most %.1f%% of a stage's parameters (stage %d: "
+           "%.1fM of %.1fM)\n",
+           (long long)strait_shape_table_rows(shape), (long long)shape->vocab, 100 * most, stage,
+           1e-6 * (double)o->params[stage].tables, 1e-6 * (double)o->params[stage].all);
+}
+
 /* The most of any stage: crossings for neighbours that are replaced (stage/crossing_log.h). */
 static void print_kept(const strait_outlook *o) {
     char bytes[32];
@@ -156,6 +172,7 @@ void strait_plan_print(const char *path, const strait_run *run, const strait_out
            r->n_members > r->n_stages ? "replica of a stage" : "stage", o->times.device);
     print_stages(run, o);
     print_links(o);
+    print_tables(o);
     printf("\nstep   %.4g s, %.0f tokens/s, %.3f of the speed with infinitely fast links\n",
            o->result.seconds, o->result.tokens_per_s, o->unlimited_s / o->result.seconds);
     print_shared(o);
@@ -178,12 +195,13 @@ void strait_plan_print_json(const strait_run *run, const strait_outlook *o) {
            o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where,
            o->metered_s, o->more.stage, o->more.gain);
     for (int i = 0; i < o->pipe.n_stages; i++)
-        printf("%s{\"layers\": %d, \"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
+        printf("%s{\"layers\": %d, \"parameters\": %lld, \"table_parameters\": %lld, "
+               "\"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "
                "\"idle\": %.4f, \"replicas\": %d, \"reduce_bytes\": %.0f, \"device\": \"%s:%d\"}",
                i > 0 ? ", " : "", o->plan.stage_layers[i].last - o->plan.stage_layers[i].first,
-               memory_of(o, i), o->memory[i].kept, o->windows[i], o->seen[i].bubble,
-               o->plan.replicas[i], o->memory[i].reduced, run->device.kind,
-               strait_run_ordinal(run, i));
+               (long long)o->params[i].all, (long long)o->params[i].tables, memory_of(o, i),
+               o->memory[i].kept, o->windows[i], o->seen[i].bubble, o->plan.replicas[i],
+               o->memory[i].reduced, run->device.kind, strait_run_ordinal(run, i));
     printf("], \"links\": [");
     for (int i = 0; i < o->pipe.n_stages - 1; i++)
         printf("%s{\"forward_bytes\": %.0f, \"backward_bytes\": %.0f}", i > 0 ? ", " : "",

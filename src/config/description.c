@@ -161,6 +161,7 @@ strait_err strait_describe_read(const struct strait_checkpoint *checkpoint, stra
         if (!fields[i].is_shape) STRAIT_TRY(read_field(checkpoint, &fields[i], &plan));
     plan.codec.cols = plan.shape.width;
     plan.codec.vocab = plan.shape.vocab;
+    plan.codec.table_rows = plan.shape.table_rows;
     plan.codec.n_boundaries = plan.n_stages - 1;
     plan.codec.n_slots = 1;
     STRAIT_TRY(strait_run_plan_fit_codec(&plan));

@@ -24,6 +24,15 @@ static void copy_shape(const strait_run *run, strait_shape *shape) {
 #include "config/run_options.def"
 }
 
+/* Rows of tables by token id, as in strait_shape. Token gates of both sides of a stage count too.
+ */
+static int64_t choose_table_rows(const strait_run *run, const strait_shape *shape) {
+    const int64_t gates = run->stages.count > 1 && run->link.codec.gains ? 2 * shape->width : 0;
+    if (!shape->has_token_tables && !shape->has_value_tables && gates == 0) return 0;
+    if (run->model.table_rows == 0) return strait_shape_choose_table_rows(shape, gates);
+    return run->model.table_rows < shape->vocab ? run->model.table_rows : 0;
+}
+
 static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     strait_shape shape = {0};
     copy_shape(run, &shape);
@@ -34,6 +43,7 @@ static strait_shape make_shape(const strait_run *run, int64_t vocab) {
     if (shape.vocab == 0) shape.vocab = vocab;
     if (shape.conv == 0) shape.has_qkv_conv = shape.has_inner_conv = 0;
     if (!has_local) shape.local_every = 0;
+    shape.table_rows = choose_table_rows(run, &shape);
     return shape;
 }
 
@@ -229,11 +239,14 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
 }
 
 /* Parameters, not bytes: what papers call the size of a model. */
-static int64_t count(const strait_param *params, int n) {
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += params[i].value.rows * params[i].value.cols;
-    return sum;
+static void count(const strait_param *params, int n, strait_run_plan_count *sum) {
+    for (int i = 0; i < n; i++) {
+        const int64_t values = params[i].value.rows * params[i].value.cols;
+        const int is_table = params[i].role == STRAIT_ROLE_TOKEN_TABLE ||
+                             params[i].role == STRAIT_ROLE_VALUES;
+        sum->all += values;
+        sum->tables += is_table ? values : 0;
+    }
 }
 
 strait_err strait_run_plan_codec_dry(const strait_run_plan *plan, int stage, strait_codec_side side,
@@ -258,26 +271,36 @@ strait_err strait_run_plan_codec_params(const strait_run_plan *plan, int stage,
     return STRAIT_OK;
 }
 
-static strait_err count_stage(const strait_run_plan *plan, int stage, int64_t *sum) {
+static strait_err count_weights(const strait_run_plan *plan, int stage,
+                                strait_run_plan_count *sum) {
     struct strait_weights weights = {0};
     const strait_err err = strait_weights_plan(&plan->shape, plan->stage_layers[stage], 0,
                                                &weights);
-    if (err == STRAIT_OK) *sum += count(weights.params, weights.n_params);
+    if (err == STRAIT_OK) count(weights.params, weights.n_params, sum);
     strait_weights_fini(&weights);
     return err;
+}
+
+strait_err strait_run_plan_count_stage(const strait_run_plan *plan, int stage,
+                                       strait_run_plan_count *out) {
+    strait_run_plan_count sum = {0};
+    STRAIT_TRY(count_weights(plan, stage, &sum));
+    for (int side = 0; side < 2; side++) {
+        strait_param params[STRAIT_CODEC_PARAMS];
+        int n = 0;
+        STRAIT_TRY(strait_run_plan_codec_params(plan, stage, (strait_codec_side)side, params, &n));
+        count(params, n, &sum);
+    }
+    *out = sum;
+    return STRAIT_OK;
 }
 
 strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out) {
     int64_t sum = 0;
     for (int stage = 0; stage < plan->n_stages; stage++) {
-        STRAIT_TRY(count_stage(plan, stage, &sum));
-        for (int side = 0; side < 2; side++) {
-            strait_param params[STRAIT_CODEC_PARAMS];
-            int n = 0;
-            STRAIT_TRY(
-                strait_run_plan_codec_params(plan, stage, (strait_codec_side)side, params, &n));
-            sum += count(params, n);
-        }
+        strait_run_plan_count of_stage;
+        STRAIT_TRY(strait_run_plan_count_stage(plan, stage, &of_stage));
+        sum += of_stage.all;
     }
     *out = sum;
     return STRAIT_OK;

@@ -68,6 +68,15 @@ strait_err strait_run_plan_fit_codec(strait_run_plan *plan);
  * be known: shape, stages, microbatch and schedule. */
 strait_err strait_run_plan_make_codec(const strait_run *run, strait_run_plan *plan);
 
+/* Parameters of a stage, codecs included; and those of them in tables by token id other than the
+ * embedding and the head. */
+typedef struct strait_run_plan_count {
+    int64_t all, tables;
+} strait_run_plan_count;
+
+strait_err strait_run_plan_count_stage(const strait_run_plan *plan, int stage,
+                                       strait_run_plan_count *out);
+
 /* The number of trained parameters, codecs included. */
 strait_err strait_run_plan_params(const strait_run_plan *plan, int64_t *out);
 

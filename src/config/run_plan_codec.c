@@ -86,6 +86,7 @@ strait_err strait_run_plan_make_codec(const strait_run *run, strait_run_plan *pl
         .rows = plan->microbatch * plan->shape.context,
         .cols = plan->shape.width,
         .vocab = plan->shape.vocab,
+        .table_rows = plan->shape.table_rows,
         .seq_len = plan->shape.context,
         .widest = plan->shape.ffn > strait_shape_attention_cols(&plan->shape)
                       ? plan->shape.ffn

@@ -154,11 +154,20 @@ static void note_changes(const struct session *s) {
     if (text[0] != '\0') note(s, text);
 }
 
+/* Writes what the rule for tables gave into the record: another version may have another rule. */
+static void note_table_rows(struct session *s) {
+    strait_trainer_info info;
+    if (s->chosen == NULL || s->chosen->model.table_rows != 0) return;
+    strait_trainer_describe(s->trainer, &info);
+    s->chosen->model.table_rows = info.table_rows;
+}
+
 /* After the trainer, so that a run that cannot start leaves no files. */
 static strait_err open_files(struct session *s) {
     char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_folder_lock_check(s->lock));
     STRAIT_TRY(strait_checkpoint_prepare(s->folder));
+    note_table_rows(s);
     if (s->spec->resumes && !s->had_no_run) note_changes(s);
     STRAIT_TRY(strait_file_path(path, "%s/" STRAIT_FOLDER_RUN, s->folder));
     STRAIT_TRY(strait_run_save(s->run, path));

@@ -62,6 +62,8 @@ check context $context
 grep -q 'variant: "context"' context-tls/run.yaml || fail "$(grep variant context-tls/run.yaml)"
 check context-muon $context --set train.optimizer=muon --set stages.schedule=fill-drain
 check context-two $context --set stages.count=2 --set model.local_every=2 --set train.recompute=true
+# Gates and tables with fewer rows than the corpus has token ids.
+check context-shared $context --set model.table_rows=64 --set link.codec.gains=false --set link.codec.gate_width=8
 check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 

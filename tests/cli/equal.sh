@@ -32,7 +32,9 @@ for still in anchor_learning_rate=0 anchor_steps=3; do
 done
 
 # Groups of several microbatches, with every kind of parameter whose gradient a schedule may defer or not.
-many="--set stages.groups=3 --set model.value_tables=true --set model.anchors=true --set model.conv=2 --set model.local_every=2"
+# Tables with fewer rows than the corpus has token ids.
+many="--set stages.groups=3 --set model.value_tables=true --set model.anchors=true --set model.conv=2 --set model.local_every=2 \
+    --set model.table_rows=64"
 runs train run.yaml --out groups-one $many
 for schedule in fill-drain 1f1b-split; do
     runs train run.yaml --out groups-$schedule $many --set stages.count=4 --set stages.schedule=$schedule

@@ -24,5 +24,29 @@ paste -d ' ' losses "$golden/losses.txt" |
 runs inspect old
 says "$OUT" 'checkpoints: 4 8'
 
-# Its run file names options by their old names: the error names the new one.
+# A large vocabulary had one row per token id in every table. Such a run keeps them, although its run file leaves their
+# number to the program, which gives new runs fewer.
+cat >large.yaml <<'END'
+model: {width: 4, layers: 2, heads: 1, ffn: 8, context: 16, vocab: 40000, anchors: true, value_tables: true}
+data: {train: train.bin, tokenizer: tokenizer.json}
+train: {steps: 4, batch_tokens: 64, learning_rate: 0.005, save_every: 2}
+device: {threads: 1}
+END
+runs train large.yaml --out whole --set model.table_rows=40000
+cp -r whole before
+rm -r before/checkpoints/00000004
+sed -i '/table_rows/d' before/run.yaml
+manifest=before/checkpoints/00000002/manifest.json
+jq 'del(.model.table_rows)' "$manifest" >manifest && mv manifest "$manifest"
+runs train large.yaml --out before --resume
+same_weights whole before
+runs train large.yaml --out fewer
+grep -q '^  table_rows: 6144$' fewer/run.yaml || fail "the record does not have the rows: $(grep table_rows fewer/run.yaml)"
+cp -r fewer again
+rm -r again/checkpoints/00000004
+runs train large.yaml --out again --resume
+same_weights fewer again
+! grep -q table_rows "$ERR" || fail "resuming changes the rows: $(cat "$ERR")"
+
+# The run file of the golden run names options by their old names: the error names the new one.
 refuses 2 'train.rate was renamed: use train.learning_rate' train "$golden/run.yaml" --out other

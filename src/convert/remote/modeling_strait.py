@@ -56,6 +56,16 @@ def last(rows, count, n):
     return torch.cat([shift(rows, j, n) for j in range(count)], -1)
 
 
+def take_rows(table, tokens):
+    """Rows of a table by token id. Ids beyond its end share the last quarter by a fixed hash."""
+    n, mask = table.shape[0], 0xffffffff
+    h = tokens.long()
+    h = ((h ^ h >> 16) * 0x85ebca6b) & mask
+    h = ((h ^ h >> 13) * 0xc2b2ae35) & mask
+    shared = max(1, n // 4)
+    return table[torch.where(tokens < n, tokens, n - shared + (h ^ h >> 16) % shared)]
+
+
 class Holder(nn.Module):
     """Parameters by name: sizes {"q": (rows, cols)}."""
 
@@ -80,15 +90,16 @@ class Block(nn.Module):
         if i("qk_gain"): attention["qk_gain"] = (2, p)
         if taps: attention["conv"] = mlp["conv"] = (taps, d)
         if i("qkv_conv"): attention["qkv_conv"] = (taps, queries + 2 * keys)
-        if i("value_tables") and is_local: attention["values"] = (v, keys)
+        rows = i("table_rows") or v
+        if i("value_tables") and is_local: attention["values"] = (rows, keys)
         if i("activation") == 0: mlp["gate"] = (c.intermediate_size, d)
         self.attention, self.mlp = Holder(attention), Holder(mlp)
         if taps and is_local and not i("inner_conv"): self.conv = nn.Parameter(torch.zeros(taps, d))
-        if i("anchors") and is_local and index: self.anchor = nn.Parameter(torch.zeros(v, d))
+        if i("anchors") and is_local and index: self.anchor = nn.Parameter(torch.zeros(rows, d))
 
     def prepare(self, x, tokens, past):
         """The input of attention's norm: what the sender of a boundary calls x."""
-        if hasattr(self, "anchor"): x = x + self.anchor[tokens]
+        if hasattr(self, "anchor"): x = x + take_rows(self.anchor, tokens)
         return conv(x, self.conv, past) if hasattr(self, "conv") else x
 
     def attend(self, x, tokens, angles, past):
@@ -99,7 +110,7 @@ class Block(nn.Module):
         qkv = torch.cat([h @ a.q.T, h @ a.k.T, h @ a.v.T], -1)
         if hasattr(a, "qkv_bias"): qkv = qkv + a.qkv_bias
         if hasattr(a, "values"):
-            qkv = qkv + F.pad(a.values[tokens], ((heads + groups) * p, 0))
+            qkv = qkv + F.pad(take_rows(a.values, tokens), ((heads + groups) * p, 0))
         if hasattr(a, "qkv_conv"): qkv = conv(qkv, a.qkv_conv, past)
         q, k, v = (t.unflatten(-1, (-1, p)).transpose(1, 2)
                    for t in qkv.split([heads * p, groups * p, groups * p], -1))
@@ -185,7 +196,7 @@ class Boundary(nn.Module):
             head = dict(E=(k, d), A=(i("codec.encoder"), d), B=(k, i("codec.encoder")))
             tail = dict(D=(d, n * k), V=(m, n * k), W=(d, m))
             if index: head["M"] = (k, k)
-            if i("codec.gains"): head["G"] = tail["G"] = (v, d)
+            if i("codec.gains"): head["G"] = tail["G"] = (i("table_rows") or v, d)
             r = i("codec.gate_width")
             if r: head["P"] = tail["P"] = (r, d)
             if r: head["Q"] = tail["Q"] = (d, r)
@@ -193,8 +204,9 @@ class Boundary(nn.Module):
 
     def gate(self, side, tokens, table):
         """What a side multiplies by; table is the token table of its stage."""
-        if hasattr(side, "Q"): return 1 + F.silu(rms(table[tokens], 1e-6) @ side.P.T) @ side.Q.T
-        return 1 + side.G[tokens] if hasattr(side, "G") else 1
+        if hasattr(side, "Q"):
+            return 1 + F.silu(rms(take_rows(table, tokens), 1e-6) @ side.P.T) @ side.Q.T
+        return 1 + take_rows(side.G, tokens) if hasattr(side, "G") else 1
 
     def send(self, y, x, z, tokens, table):
         """The code of a stage: its output y, its input x, the code z that it received."""

@@ -57,8 +57,8 @@ strait_err strait_choose_check(const strait_run *run, const strait_choose_params
                                char out[STRAIT_CHOICE_TEXT]);
 
 /* strait_choose_codec for the run in `folder` (NULL: none yet): where it holds a run, and `run`
- * leaves the choice to the program, the codec of that run is taken instead. `out` describes a
- * choice that was made; empty: there was none. */
+ * leaves the choice to the program, the codec of that run is taken instead, and so are the rows of
+ * its tables. `out` describes a choice that was made; empty: there was none. */
 strait_err strait_choose_in(strait_run *run, const char *folder, const strait_choose_params *params,
                             char out[STRAIT_CHOICE_TEXT]);
 

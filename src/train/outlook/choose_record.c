@@ -1,13 +1,17 @@
-/* choose_record.c - the choice of an earlier session, which a run keeps for good. */
+/* choose_record.c - what earlier sessions chose, which a run keeps for good: its codec, and the
+ * rows of its tables. */
 #include <strait/cluster.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "config/run_auto.h"
+#include "model/shape.h"
+#include "store/checkpoint.h"
 #include "train/outlook/choose.h"
 #include "train/session/session_folder.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -63,6 +67,29 @@ static strait_err take_recorded(strait_run *run, const char *folder) {
     return err;
 }
 
+/* A run whose file leaves the rows of its tables open keeps those it was trained with. Checkpoints
+ * of earlier versions have a row per token id and do not say so. */
+static strait_err take_table_rows(strait_run *run, const char *folder) {
+    struct strait_checkpoint *checkpoint = NULL;
+    int64_t *steps = NULL;
+    int n = 0;
+    if (run->model.table_rows != 0) return STRAIT_OK;
+    STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
+    strait_alloc_free(steps);
+    /* A damaged checkpoint is reported where it is loaded, or replaced by an older one. */
+    if (n == 0 || strait_checkpoint_open_unchecked(folder, &checkpoint) != STRAIT_OK)
+        return STRAIT_OK;
+    const char *rows = strait_checkpoint_model(checkpoint, "table_rows");
+    const char *vocab = strait_checkpoint_model(checkpoint, "vocab");
+    const int64_t n_rows = rows != NULL ? strtoll(rows, NULL, 10) : 0;
+    const int64_t n_vocab = vocab != NULL ? strtoll(vocab, NULL, 10) : 0;
+    /* Below that the rule gives every token id its row, now as before. */
+    if (n_vocab > STRAIT_SHAPE_WHOLE_TABLE)
+        run->model.table_rows = n_rows > 0 && n_rows < n_vocab ? n_rows : n_vocab;
+    strait_checkpoint_close(&checkpoint);
+    return STRAIT_OK;
+}
+
 /* Stages that another command starts, or that are on other ranks, may have machines of their own.
  */
 strait_choose_params strait_choose_locally(const strait_run *run) {
@@ -74,6 +101,7 @@ strait_err strait_choose_in(strait_run *run, const char *folder, const strait_ch
                             char out[STRAIT_CHOICE_TEXT]) {
     strait_choice choice;
     if (folder != NULL) STRAIT_TRY(take_recorded(run, folder));
+    if (folder != NULL) STRAIT_TRY(take_table_rows(run, folder));
     STRAIT_TRY(strait_choose_codec(run, params, &choice));
     strait_choice_describe(&choice, out);
     return STRAIT_OK;

@@ -213,6 +213,7 @@ static void add_averages(strait_outlook *o) {
 strait_err strait_outlook_step(const strait_run *run, strait_outlook *o) {
     describe(o);
     for (int i = 0; i < o->pipe.n_stages; i++) {
+        STRAIT_TRY(strait_run_plan_count_stage(&o->plan, i, &o->params[i]));
         STRAIT_TRY(strait_runner_plan(&o->plan, i, 1, &o->memory[i]));
         o->n_values[i] = o->memory[i].n_values;
     }

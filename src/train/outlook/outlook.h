@@ -24,6 +24,7 @@ typedef struct strait_outlook {
     strait_outlook_more more;
     double average_s; // of a step, that averages of weights add (train.outer)
     strait_runner_memory memory[STRAIT_RUN_STAGES];
+    strait_run_plan_count params[STRAIT_RUN_STAGES];
     int64_t n_values[STRAIT_RUN_STAGES]; // gradients
     size_t messages[STRAIT_RUN_STAGES];
     strait_simulate_stage seen[STRAIT_RUN_STAGES];

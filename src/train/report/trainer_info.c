@@ -52,6 +52,7 @@ strait_err strait_trainer_info_fill(const strait_run *run, const strait_run_plan
         .staleness = plan->staleness,
         .parameters = parameters,
         .vocab = plan->shape.vocab,
+        .table_rows = plan->shape.table_rows,
         .train_tokens = strait_loader_train_tokens(loader),
         .microbatch = plan->microbatch,
         .n_microbatches = plan->n_microbatches,

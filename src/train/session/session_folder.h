@@ -17,7 +17,8 @@ int strait_session_holds_run(const char *folder);
 /* Copies the tokenizer of a run that has one, so that eval and generate need no other file. */
 strait_err strait_session_copy_tokenizer(const strait_run *run, const char *folder);
 
-/* Chooses the codec of a run that leaves it to the program, and notes the choice. *out is a copy of
- * the run with it, which the caller frees with strait_alloc_free, or NULL where the run has a
- * codec; then a link that the choice misjudged is noted. Errors as strait_choose_codec. */
+/* Chooses the codec and the rows of tables of a run that leaves them to the program, and notes the
+ * choice. *out is a copy of the run with it, which the caller frees with strait_alloc_free, or NULL
+ * where the run has both. Where it has a codec, a link that the choice misjudged is noted. Errors
+ * as strait_choose_codec. */
 strait_err strait_session_choose(const strait_session_spec *spec, int is_swarm, strait_run **out);

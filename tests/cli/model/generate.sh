@@ -7,7 +7,7 @@ make_corpus
 make_run run.yaml 2 60
 runs train run.yaml --out one
 runs train run.yaml --out two --set stages.count=2 --set link.codec.name=strait --set link.codec.variant=context \
-    --set link.codec.keep=8
+    --set link.codec.keep=8 --set model.table_rows=64
 
 # Each text is the one that the prompt gets alone, whatever the batch, also behind a boundary with memory. The texts
 # are longer than the context of 16.

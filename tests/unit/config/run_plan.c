@@ -156,6 +156,31 @@ static void context_variant_selects_its_model(void **state) {
     CHECK_FAILS(strait_run_plan_init(&run, 0, &plan), STRAIT_ECONFIG, "model.anchors change");
 }
 
+/* Rows of tables: the given number or the rule's; the same in model, codec and counts. */
+static void tables_get_their_rows(void **state) {
+    (void)state;
+    strait_run_plan_count bounded, whole;
+    CHECK_OK(make_with("name: strait", 4));
+    assert_int_equal(plan.shape.table_rows, 0); // one per token id
+    CHECK_OK(strait_run_plan_count_stage(&plan, 1, &whole));
+    run.model.table_rows = 24;
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    assert_int_equal(plan.shape.table_rows, 24);
+    assert_int_equal(plan.codec.table_rows, 24);
+    CHECK_OK(strait_run_plan_count_stage(&plan, 1, &bounded));
+    assert_int_equal(whole.tables * 24, bounded.tables * plan.shape.vocab);
+    assert_int_equal(whole.all - bounded.all, whole.tables - bounded.tables);
+    run.model.table_rows = plan.shape.vocab;
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    assert_int_equal(plan.shape.table_rows, 0); // described as the same model
+    CHECK_OK(make("model.table_rows=24", NULL, NULL));
+    assert_int_equal(plan.shape.table_rows, 0); // nothing has tables
+    CHECK_OK(make("model.anchors=true", "model.vocab=50257", NULL));
+    assert_int_equal(plan.shape.table_rows, 6144);
+    CHECK_OK(make("model.anchors=true", "model.vocab=50257", "model.table_rows=50257"));
+    assert_int_equal(plan.shape.table_rows, 0);
+}
+
 static void check_group(strait_optim_spec optim, strait_role role, double rate, double decay) {
     CHECK_NEAR((double)optim.groups[role].learning_rate, rate, 1e-6 * rate);
     CHECK_NEAR((double)optim.groups[role].learning_rate * (double)optim.groups[role].weight_decay,
@@ -284,6 +309,7 @@ int main(void) {
         cmocka_unit_test(rejects_sizes_that_do_not_fit),
         cmocka_unit_test(codecs_differ_in_boundary_and_slots_only),
         cmocka_unit_test(shape_is_adapted_to_the_codec),
+        cmocka_unit_test(tables_get_their_rows),
         cmocka_unit_test(context_variant_selects_its_model),
         cmocka_unit_test(learning_rates_differ_by_role),
         cmocka_unit_test(convolutions_and_mixing_follow_gains),
