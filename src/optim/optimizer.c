@@ -244,6 +244,10 @@ int strait_optim_is_named(const char *patterns, const char *name) {
     return 0;
 }
 
+int strait_optimizer_learns(const struct strait_optimizer *opt, int i) {
+    return !opt->slots[i].is_named && opt->spec.groups[opt->params[i].role].learning_rate != 0;
+}
+
 static int is_frozen(const struct strait_optimizer *opt, int i, int64_t step) {
     if (opt->slots[i].is_named) return 1;
     return strait_optim_is_frozen(&opt->spec.groups[opt->params[i].role], step);

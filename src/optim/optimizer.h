@@ -84,6 +84,10 @@ size_t strait_optimizer_bytes(const struct strait_optimizer *opt); // of device 
  * over. Its gradients are left out of the norm, and a step changes neither weights nor state. */
 int strait_optim_is_frozen(const strait_optim_group *group, int64_t step);
 
+/* Whether parameter i learns at any step: it is not frozen by its name, nor has its role a learning
+ * rate of 0. */
+int strait_optimizer_learns(const struct strait_optimizer *opt, int i);
+
 /* Whether a name is like one of the patterns of strait_optim_spec.freeze. */
 int strait_optim_is_named(const char *patterns, const char *name);
 

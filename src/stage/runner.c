@@ -84,11 +84,10 @@ static strait_err open_reduction(struct strait_runner *runner) {
 
 static strait_err open_outer(struct strait_runner *runner, int n_threads) {
     strait_outer_spec spec = strait_runner_outer_spec(&runner->plan, runner->stage, runner->params,
-                                                      runner->n_params);
+                                                      runner->n_params, runner->optimizer);
     if (!strait_run_plan_has_outer(&runner->plan)) return STRAIT_OK;
     spec.replica = runner->replica;
     spec.n_threads = n_threads;
-    spec.optimizer = runner->optimizer;
     return strait_outer_open(&spec, runner->backend, &runner->outer);
 }
 

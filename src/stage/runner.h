@@ -275,10 +275,11 @@ strait_err strait_runner_exchange_sums(struct strait_runner *runner, int64_t ste
 void strait_runner_sum_losses(struct strait_runner *runner);
 double strait_runner_add_losses(const struct strait_runner *runner);
 
-/* The outer step of a stage with these parameters; without train.outer it has no weights. The
- * caller fills in replica, threads and optimizer. */
+/* The outer step of a stage with these parameters and their optimizer; without train.outer it has
+ * no weights. The caller fills in replica and threads. */
 strait_outer_spec strait_runner_outer_spec(const strait_run_plan *plan, int stage,
-                                           const strait_param *params, int n_params);
+                                           const strait_param *params, int n_params,
+                                           const struct strait_optimizer *optimizer);
 
 /* ---- outer/outer_command.c: replicas that train on their own (train.outer) ---- */
 

@@ -51,6 +51,11 @@ first_loss() { sed -n 's/^{"step":1,"loss":\([0-9.e+]*\).*/\1/p' "$1/metrics.jso
 awk "BEGIN { exit !($(first_loss lora-tls) < 0.9 * $(first_loss plain-32-tls)) }" ||
     fail "with train.init_from the first loss is $(first_loss lora-tls), from the seed $(first_loss plain-32-tls)"
 weights_of lora-tls | grep -q '^outer\.momentum\..*lora_b ' || fail "no adapter was averaged"
+! weights_of lora-tls | grep '^outer\.momentum\.' | grep -v '\.lora_' || fail "what never learns was averaged"
+# Nor does a stage average anything in which nothing learns.
+runs train run.yaml --out frozen $pair $every $threads --set 'train.freeze=embed*,blocks.0.*' --set train.outer.overlap=2
+! weights_of frozen | grep '^outer\.momentum\.blocks\.0' || fail "a frozen stage was averaged"
+weights_of frozen | grep -q '^outer\.momentum\.blocks\.1' || fail "the other stage was not averaged"
 
 # One replica without momentum at learning rate 1 is plain training.
 neutral="--set train.outer.learning_rate=1 --set train.outer.momentum=0"

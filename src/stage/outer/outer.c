@@ -18,10 +18,15 @@ static int averages_state(const strait_outer_spec *spec) {
     return spec->params.average_state == STRAIT_OUTER_MOMENTS;
 }
 
+int strait_outer_averages(const strait_outer_spec *spec, int weight) {
+    return !spec->weights[weight].is_idle &&
+           (spec->optimizer == NULL || strait_optimizer_learns(spec->optimizer, weight));
+}
+
 void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states) {
     *n_weights = *n_states = 0;
     for (int i = 0; i < spec->n_weights; i++)
-        if (!spec->weights[i].is_idle) *n_weights += values_of(spec->weights[i].value);
+        if (strait_outer_averages(spec, i)) *n_weights += values_of(spec->weights[i].value);
     for (int i = 0; averages_state(spec) && i < strait_optimizer_n_states(spec->optimizer); i++) {
         strait_optim_state state;
         if (strait_optimizer_state(spec->optimizer, i, &state) == STRAIT_OK)
@@ -66,7 +71,7 @@ static strait_err list_segments(struct strait_outer *o) {
                             (void **)&o->segment_of));
     for (int i = 0; i < spec->n_weights; i++) {
         o->segment_of[i] = -1;
-        if (spec->weights[i].is_idle) continue;
+        if (!strait_outer_averages(spec, i)) continue;
         add_segment(o, spec->weights[i].value, first, i);
         first += values_of(spec->weights[i].value);
     }
@@ -100,8 +105,9 @@ static strait_err copy(struct strait_outer *o, struct strait_stream *stream, int
 
 /* ---- life ---- */
 
+/* An allocation of nothing would fail: a stage without adapters (train.lora) learns nothing. */
 static strait_err alloc_values(int64_t n, float **out) {
-    return strait_alloc((size_t)n, sizeof **out, "averaged weights", (void **)out);
+    return strait_alloc((size_t)n + 1, sizeof **out, "averaged weights", (void **)out);
 }
 
 static int64_t largest_fragment(const struct strait_outer *o) {
@@ -148,7 +154,7 @@ static strait_err open_into(struct strait_outer *o) {
     o->mark = o->sent + o->n_weights + o->n_states;
     *o->mark = 0.0f;
     if (o->spec.params.schedule.overlap > 0)
-        STRAIT_TRY(ops->alloc_host(o->backend, (size_t)largest_fragment(o) * sizeof(float),
+        STRAIT_TRY(ops->alloc_host(o->backend, (size_t)(largest_fragment(o) + 1) * sizeof(float),
                                    (void **)&o->now));
     return o->n_weights >= THREADED ? strait_pool_open(o->spec.n_threads, &o->pool) : STRAIT_OK;
 }

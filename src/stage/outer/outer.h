@@ -48,7 +48,9 @@ typedef struct strait_outer_spec {
     strait_outer_params params; // train.outer
     const strait_param *weights; // borrowed; those that never learn are left out
     int n_weights;
-    const struct strait_optimizer *optimizer; // whose state is averaged, if params say so. Borrowed
+    /* It says which weights learn, and its state is averaged if params say so. Borrowed; NULL: all
+     * learn. */
+    const struct strait_optimizer *optimizer;
 } strait_outer_spec;
 
 /* STRAIT_ENOMEM; STRAIT_ECONFIG: too many values for the number of a chunk. */

@@ -113,6 +113,9 @@ void strait_outer_queue(struct strait_outer *o, int replica, struct strait_msg *
 void strait_outer_drop(struct strait_outer *o);
 void strait_outer_drop_early(struct strait_outer *o);
 
+/* Whether a weight of the spec is averaged: those that never learn are the same everywhere. */
+int strait_outer_averages(const strait_outer_spec *spec, int weight);
+
 /* The number of averaged weights and of values of state. */
 void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states);
 

@@ -40,7 +40,7 @@ strait_err strait_outer_each(const strait_outer_spec *spec, const struct strait_
     char name[STRAIT_OUTER_NAME];
     for (int i = 0; i < spec->n_weights; i++) {
         const strait_param *param = &spec->weights[i];
-        if (param->is_idle) continue;
+        if (!strait_outer_averages(spec, i)) continue;
         strait_outer_name(0, STRAIT_OUTER_ANCHOR, param->name, name);
         STRAIT_TRY(visit(user, stream, name, param->value));
         for (int kind = STRAIT_OUTER_MOMENTUM; kind < STRAIT_OUTER_TENSORS; kind++) {

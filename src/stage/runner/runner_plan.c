@@ -5,23 +5,24 @@
 
 /* Where replicas come and go, it has memory for as many as there may be. */
 strait_outer_spec strait_runner_outer_spec(const strait_run_plan *plan, int stage,
-                                           const strait_param *params, int n_params) {
+                                           const strait_param *params, int n_params,
+                                           const struct strait_optimizer *optimizer) {
     const int n = plan->replicas_limit > 0 ? plan->replicas_limit : plan->replicas[stage];
     return (strait_outer_spec){.stage = stage,
                                .n_replicas = n,
                                .is_wary = plan->replicas_limit > 0,
                                .params = plan->outer,
                                .weights = params,
-                               .n_weights = strait_run_plan_has_outer(plan) ? n_params : 0};
+                               .n_weights = strait_run_plan_has_outer(plan) ? n_params : 0,
+                               .optimizer = optimizer};
 }
 
 /* Host memory, which a CPU counts as its own. */
 static void plan_outer(const strait_run_plan *plan, int stage, const struct strait_dry_run *dry_run,
                        strait_runner_memory *m) {
-    strait_outer_spec spec = strait_runner_outer_spec(plan, stage, dry_run->params,
-                                                      dry_run->n_params);
+    const strait_outer_spec spec = strait_runner_outer_spec(plan, stage, dry_run->params,
+                                                            dry_run->n_params, dry_run->optimizer);
     if (!strait_run_plan_has_outer(plan)) return;
-    spec.optimizer = dry_run->optimizer;
     m->outer = strait_outer_bytes(&spec);
     const double bytes = strait_outer_sent_bytes(&spec);
     m->averaged = bytes / plan->outer.schedule.fragments;

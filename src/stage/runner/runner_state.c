@@ -102,7 +102,8 @@ static struct owner owner_of(const struct strait_runner *runner) {
                           .late = runner->late,
                           .outer = runner->outer,
                           .outer_spec = strait_runner_outer_spec(&runner->plan, runner->stage,
-                                                                 runner->params, runner->n_params)};
+                                                                 runner->params, runner->n_params,
+                                                                 runner->optimizer)};
 }
 
 static strait_err each_codec_state(const struct strait_codec *codec, struct strait_stream *stream,
@@ -353,13 +354,13 @@ strait_err strait_runner_state_describe(const strait_run_plan *plan, int stage,
                                         strait_runner_state_visit *visit, void *user) {
     struct strait_dry_run dry_run;
     STRAIT_TRY(strait_dry_run_init(&dry_run, plan, stage));
-    const struct owner h = {
-        .params = dry_run.params,
-        .n_params = dry_run.n_params,
-        .optimizer = dry_run.optimizer,
-        .receiver = dry_run.receiver,
-        .sender = dry_run.sender,
-        .outer_spec = strait_runner_outer_spec(plan, stage, dry_run.params, dry_run.n_params)};
+    const struct owner h = {.params = dry_run.params,
+                            .n_params = dry_run.n_params,
+                            .optimizer = dry_run.optimizer,
+                            .receiver = dry_run.receiver,
+                            .sender = dry_run.sender,
+                            .outer_spec = strait_runner_outer_spec(
+                                plan, stage, dry_run.params, dry_run.n_params, dry_run.optimizer)};
     const strait_err err = each_tensor(&h, visit, user);
     strait_dry_run_fini(&dry_run);
     return err;

@@ -16,6 +16,7 @@ static void group_freezes_after_its_own_steps(void **state) {
     strait_optim_spec spec = rig_spec("adamw");
     spec.groups[STRAIT_ROLE_TOKEN_TABLE] = group;
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 1, &opt));
+    assert_true(strait_optimizer_learns(opt, 0)); // at first
     for (int step = 1; step <= 7; step++) {
         float before[6];
         memcpy(before, rig.params[0].value.data, sizeof before);
@@ -45,6 +46,8 @@ static void train_with_frozen(const char *name, const strait_optim_group *frozen
         spec.groups[STRAIT_ROLE_TOKEN_TABLE] = spec.groups[STRAIT_ROLE_MATRIX] = *frozen;
     rig_open(&rig, 1, shapes, n);
     CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, n, &opt));
+    for (int i = 0; i < n && (frozen == NULL || frozen->learning_rate == 0); i++)
+        assert_int_equal(strait_optimizer_learns(opt, i), i < 2);
     for (int step = 10; step < 14; step++) {
         rig_gradients(&rig, step);
         if (n > 2) rig_f32(rig.params[2].grad)[3] = step % 2 != 0 ? NAN : 1e30f;
