@@ -131,6 +131,11 @@ static int knows_links(const struct strait_executor *executor) {
            e->delay_ns > 0 || e->jitter_ns > 0 || e->loss > 0;
 }
 
+/* Whether there are several replicas of each stage, with weights of their own. */
+static int trains_apart(const struct strait_pipeline *p) {
+    return strait_run_plan_has_outer(plan_of(p)) && plan_of(p)->n_members > p->n_stages;
+}
+
 /* The comparison with 0 is written so that it also holds for a count that is NaN. */
 static int is_nonfinite(const strait_stage_reply *reply) {
     const strait_floats *squares = &reply->gradients.squares;
@@ -143,7 +148,10 @@ static int is_nonfinite(const strait_stage_reply *reply) {
 
 /* Keeps what the accessors report. */
 static void note_step(struct strait_pipeline *p) {
+    int n_usable = 0;
     p->nonfinite_stage = -1;
+    for (int r = 0; r < STRAIT_RUN_REPLICAS; r++)
+        p->outer.nonfinite[r] = -1;
     /* From last to first, so that the first stage with non-finite values is the one reported: later
      * ones may only have received them. */
     for (int i = p->channel->n_members - 1; i >= 0; i--) {
@@ -153,8 +161,12 @@ static void note_step(struct strait_pipeline *p) {
         strait_run_plan_locate(plan_of(p), i, &stage, &replica);
         if (is_lost(p, replica)) continue;
         p->busy_s[stage] = t->forward + t->input + t->weights + t->codec;
-        if (is_nonfinite(reply)) p->nonfinite_stage = stage;
+        if (is_nonfinite(reply)) p->nonfinite_stage = p->outer.nonfinite[replica] = stage;
     }
+    /* Replicas that train on their own skip their update, and the others go on. */
+    for (int r = 0; trains_apart(p) && r < plan_of(p)->replicas[0]; r++)
+        n_usable += !is_lost(p, r) && p->outer.nonfinite[r] < 0;
+    if (n_usable > 0) p->nonfinite_stage = -1;
 }
 
 /* What the replicas of a stage report of one step, as one: bytes and faults of all, times of their
@@ -216,7 +228,7 @@ static void combine(struct strait_pipeline *p, strait_executor_report *report) {
     report->basis_error = basis->error;
     /* Codecs replaced faulty values by 0, so the gradients are finite but not those of the model:
      * without a norm the trainer skips the update. */
-    if (strait_run_plan_has_outer(plan_of(p)) && plan_of(p)->n_members > p->n_stages)
+    if (trains_apart(p))
         report->norm = strait_pipeline_local_norms(p, &report->loss_sum);
     else
         report->norm = n_faults > 0.0 ? NAN : all_norm(p);
@@ -260,10 +272,8 @@ static strait_err update_basis(struct strait_pipeline *p, int64_t step) {
 }
 
 strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float factor) {
-    const int is_local = strait_run_plan_has_outer(plan_of(p)) &&
-                         plan_of(p)->n_members > p->n_stages;
-    STRAIT_TRY(is_local ? strait_pipeline_local_updates(p, step)
-                        : strait_step_commands_update(&p->steps, step, factor));
+    STRAIT_TRY(trains_apart(p) ? strait_pipeline_local_updates(p, step)
+                               : strait_step_commands_update(&p->steps, step, factor));
     p->snapshot_s = 0.0;
     if (plan_of(p)->staleness > 0) return STRAIT_OK; // a local run: no snapshots, no new basis
     for (int i = 0; i < p->n_stages; i++) {
@@ -284,6 +294,10 @@ strait_err strait_pipeline_validate(struct strait_pipeline *p, int64_t step, dou
 
 int strait_pipeline_nonfinite_stage(const struct strait_pipeline *p) {
     return p->nonfinite_stage;
+}
+
+int strait_pipeline_nonfinite_in(const struct strait_pipeline *p, int replica) {
+    return p->outer.nonfinite[replica];
 }
 
 double strait_pipeline_busy_seconds(const struct strait_pipeline *p, int stage) {

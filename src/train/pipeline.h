@@ -59,8 +59,11 @@ strait_err strait_pipeline_load(struct strait_pipeline *pipeline,
                                 struct strait_checkpoint *checkpoint);
 strait_err strait_pipeline_trace(struct strait_pipeline *pipeline, const char *path);
 
-/* Of the last gradients: the first stage that computed non-finite values of its own; -1: none. */
+/* Of the last gradients: the first stage that computed non-finite values of its own; -1: none. Of
+ * replicas that train on their own: in all of them, else the step counts without those that did. */
 int strait_pipeline_nonfinite_stage(const struct strait_pipeline *pipeline);
+/* The same of one replica. */
+int strait_pipeline_nonfinite_in(const struct strait_pipeline *pipeline, int replica);
 
 /* Of the last gradients: seconds that a stage computed, without waiting. */
 double strait_pipeline_busy_seconds(const struct strait_pipeline *pipeline, int stage);

@@ -362,7 +362,11 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_HELP:
         strait_coordinator_help(c, e->worker, e->stage, e->pipeline, out);
         break;
-    case STRAIT_SWARM_LEFT_OUT: strait_coordinator_leave_out(c, e->worker, now_ns, out); break;
+    case STRAIT_SWARM_LEFT_OUT:
+        (void)strait_coordinator_leave_out(
+            c, e->worker, "received no average: its pipeline is left out for a while", now_ns, out);
+        break;
+    case STRAIT_SWARM_BAD_VALUES: strait_coordinator_bad_values(c, e->worker, now_ns, out); break;
     case STRAIT_SWARM_IN_DOUBT: strait_coordinator_in_doubt(c, now_ns, out); break;
     case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_FIRST: strait_coordinator_restore_first(c, now_ns); break;

@@ -139,12 +139,13 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_HELP,     // worker, stage, pipeline: a spare becomes a replica of the stage before
                            // the next step
     STRAIT_SWARM_LEFT_OUT, // worker: its pipeline got no average and is left out from now on
-    STRAIT_SWARM_IN_DOUBT, // values are implausible, and any replica may have caused it
-    STRAIT_SWARM_START,    // owners: stages may be assigned from now on
-    STRAIT_SWARM_FIRST,    // the driver has a checkpoint of step 0: all stages restore it
-    STRAIT_SWARM_GOAL,     // goal: what the trainer wants next; only when ready
-    STRAIT_SWARM_TICK,     // time has passed
-    STRAIT_SWARM_RESUMED,  // the driver was blocked: silence until now does not count
+    STRAIT_SWARM_BAD_VALUES, // worker: its pipeline is left out for the values that it reports
+    STRAIT_SWARM_IN_DOUBT,   // values are implausible, and any replica may have caused it
+    STRAIT_SWARM_START,      // owners: stages may be assigned from now on
+    STRAIT_SWARM_FIRST,      // the driver has a checkpoint of step 0: all stages restore it
+    STRAIT_SWARM_GOAL,       // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,       // time has passed
+    STRAIT_SWARM_RESUMED,    // the driver was blocked: silence until now does not count
 } strait_swarm_event_kind;
 
 /* A command that the trainer gives to one stage or to all. */

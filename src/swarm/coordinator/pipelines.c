@@ -123,15 +123,15 @@ void strait_coordinator_promote_pipeline(struct strait_coordinator *c, strait_sw
                                  "the first pipeline lost a worker: another takes its place");
 }
 
-/* ---- averages ---- */
+/* ---- leaving one out ---- */
 
 /* The owners can only be left out if another pipeline takes their place. */
-void strait_coordinator_leave_out(struct strait_coordinator *c, int slot, int64_t now,
-                                  strait_swarm_actions *out) {
-    static const char reason[] = "received no average: its pipeline is left out for a while";
+int strait_coordinator_leave_out(struct strait_coordinator *c, int slot, const char *reason,
+                                 int64_t now, strait_swarm_actions *out) {
     const int is_lead = c->workers[slot].stage >= 0;
     const int pipeline = c->workers[slot].pipeline;
-    if (is_lead && next_pipeline(c) < 0) return;
+    if (is_lead && next_pipeline(c) < 0) return 0;
+    if (!is_lead && c->workers[slot].helps < 0) return 0; // it was left out since
     for (int i = 0; i < c->config.n_stages; i++) {
         const int member = is_lead ? c->owner[i] : member_of(c, pipeline, i);
         if (member < 0) continue;
@@ -142,4 +142,16 @@ void strait_coordinator_leave_out(struct strait_coordinator *c, int slot, int64_
         strait_coordinator_send_away(c, member, reason, out);
     }
     strait_coordinator_abandon(c, now, 0);
+    return 1;
+}
+
+/* Its neighbours may have made its values what they are. A worker whom it happens to again, perhaps
+ * beside others, is used last. */
+void strait_coordinator_bad_values(struct strait_coordinator *c, int slot, int64_t now,
+                                   strait_swarm_actions *out) {
+    static const char reason[] = "values that cannot be used: its pipeline is left out for a while";
+    strait_swarm_worker *worker = &c->workers[slot];
+    if (!strait_coordinator_leave_out(c, slot, reason, now, out)) return;
+    if (worker->n_penalties > 0) worker->is_suspect = 1;
+    strait_coordinator_penalise(c, slot, out);
 }

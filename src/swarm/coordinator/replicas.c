@@ -312,6 +312,11 @@ void strait_coordinator_replica_reply(struct strait_coordinator *c, const strait
         strait_coordinator_abandon(c, now, 0);
         return;
     }
+    if (c->config.has_pipelines && e->is_blaming) { // both ends are in its own pipeline
+        (void)strait_coordinator_leave_out(
+            c, e->worker, "rejected values of its own pipeline: left out for a while", now, out);
+        return;
+    }
     /* A worker that is lost is often first reported by those connected to it. */
     (void)strait_coordinator_log(c, out, e->worker, "failed as a further replica; trying again");
     (void)strait_coordinator_doubt_replicas(c, stage);

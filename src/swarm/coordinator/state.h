@@ -258,9 +258,12 @@ int strait_coordinator_pipeline_heir(const struct strait_coordinator *c, int sta
  * spares. */
 void strait_coordinator_promote_pipeline(struct strait_coordinator *c, strait_swarm_actions *out);
 
-/* Handles the event LEFT_OUT. */
-void strait_coordinator_leave_out(struct strait_coordinator *c, int slot, int64_t now,
-                                  strait_swarm_actions *out);
+/* Ends the pipeline of a worker for a while. Returns 0 if it is the only one. */
+int strait_coordinator_leave_out(struct strait_coordinator *c, int slot, const char *reason,
+                                 int64_t now, strait_swarm_actions *out);
+/* Handles the event BAD_VALUES. */
+void strait_coordinator_bad_values(struct strait_coordinator *c, int slot, int64_t now,
+                                   strait_swarm_actions *out);
 
 /* ---- coordinator.c ---- */
 

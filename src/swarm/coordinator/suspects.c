@@ -130,6 +130,10 @@ void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int bla
     const int is_neighbour = blamed == stage - 1 || blamed == stage + 1;
     /* The generation was abandoned: the stage may have another owner by now. */
     if (c->phase == STRAIT_PHASE_WAITING) return;
+    if (is_neighbour && c->config.has_pipelines && strait_coordinator_has_replicas(c) &&
+        strait_coordinator_leave_out(
+            c, accuser, "rejected values of its own pipeline: left out for a while", now, out))
+        return; // the others have nothing to do with it
     if (is_neighbour && strait_coordinator_has_replicas(c)) {
         strait_coordinator_in_doubt(c, now, out); // any replica may have sent them
         return;

@@ -51,19 +51,21 @@ static double norm_of(struct strait_pipeline *p, int replica) {
 }
 
 double strait_pipeline_local_norms(struct strait_pipeline *p, double *sum) {
-    double norms = 0.0, losses = 0.0, shares = 0.0;
+    double norms = 0.0, losses = 0.0, shares = 0.0, all_losses = 0.0, all_shares = 0.0;
     int n = 0;
     for (int r = 0; r < plan_of(p)->replicas[0]; r++) {
         const int last = strait_run_plan_member(plan_of(p), p->n_stages - 1, r);
         if (is_lost(p, r)) continue;
         p->outer.norms[r] = norm_of(p, r);
+        all_losses += p->channel->replies.items[last].gradients.loss_sum;
+        all_shares += share_of(p, r);
+        if (!isfinite(p->outer.norms[r])) continue;
         losses += p->channel->replies.items[last].gradients.loss_sum;
         shares += share_of(p, r);
-        if (!isfinite(p->outer.norms[r])) continue;
         norms += p->outer.norms[r];
         n++;
     }
-    *sum = losses / shares;
+    *sum = n > 0 ? losses / shares : all_losses / all_shares;
     return n > 0 ? norms / n : NAN;
 }
 

@@ -25,10 +25,11 @@ struct strait_pipeline {
     strait_simulate_span spans[STRAIT_PIPELINE_SPANS]; // of the last step, simulated from its times
     /* Replicas that train on their own (train.outer); averaging.c. */
     struct {
-        double norms[STRAIT_RUN_REPLICAS]; // of the last gradients of each; NaN: not to be used
-        uint64_t known_lost;               // replicas whose loss was reported
-        int fragment;                      // of the exchange under way; -1: none
-        int64_t sent_at;                   // the step after which it was begun
+        double norms[STRAIT_RUN_REPLICAS];  // of the last gradients of each; NaN: not to be used
+        int nonfinite[STRAIT_RUN_REPLICAS]; // the first stage of each with such values; -1: none
+        uint64_t known_lost;                // replicas whose loss was reported
+        int fragment;                       // of the exchange under way; -1: none
+        int64_t sent_at;                    // the step after which it was begun
         int attempt;      // its number on the wire: it rises with every BEGIN of the exchange
         int n_tries;      // of them among the replicas of one generation
         int must_resend;  // replicas have other links since: it is begun again
@@ -80,7 +81,7 @@ strait_err strait_pipeline_command_all(struct strait_pipeline *p,
 
 /* Of the gradients of replicas that train on their own: notes the norm of each, and returns their
  * mean; NaN if no replica has a finite one. `sum` gets the loss of all tokens of the step, as those
- * that are left measure it. */
+ * with a finite norm measure it. */
 double strait_pipeline_local_norms(struct strait_pipeline *p, double *sum);
 
 /* The update of each of them, clipped by its own norm; one without a finite norm skips it. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum {
+    UNUSABLE_MAX = 3, // steps that a pipeline skips for one worker's values
     START_MS = 30000, // for the workers of all pipelines to come, before the first step
     WAIT_MS = 100
 };
@@ -47,15 +48,16 @@ void strait_host_adopt_pipelines(struct host *h) {
     strait_pipeline_restart_average(h->pipeline, c->step, c->step != h->averages.unsent_at);
 }
 
-/* Finds a spare for every stage; returns 0 where one has none. */
+/* Finds a spare for every stage, those that failed least; returns 0 where there is none. */
 static int find_pipeline(struct host *h, int *slots) {
     const struct strait_coordinator *c = &h->coordinator;
     int is_taken[STRAIT_SWARM_WORKERS] = {0};
     for (int i = 0; i < c->config.n_stages; i++) {
         slots[i] = -1;
-        for (int slot = 0; slot < STRAIT_SWARM_WORKERS && slots[i] < 0; slot++)
+        for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
             if (!is_taken[slot] && strait_coordinator_stage_of(c, slot) < 0 &&
                 strait_coordinator_may_help(c, slot, i) &&
+                (slots[i] < 0 || c->workers[slot].n_penalties < c->workers[slots[i]].n_penalties) &&
                 strait_host_can_reach_replicas(h, slot, i))
                 slots[i] = slot;
         if (slots[i] < 0) return 0;
@@ -167,6 +169,41 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
     STRAIT_TRY(err);
     note_members(h, done, out->average_members);
     return STRAIT_OK;
+}
+
+/* ---- values that cannot be used ---- */
+
+/* Counts a step that a worker spoiled; returns whether that were too many. */
+static int count_unusable(struct host *h, int slot, int64_t step) {
+    if (step - h->averages.unusable[slot].step >= STRAIT_SWARM_CALM_STEPS)
+        h->averages.unusable[slot].n = 0;
+    h->averages.unusable[slot].step = step;
+    if (++h->averages.unusable[slot].n < UNUSABLE_MAX) return 0;
+    h->averages.unusable[slot].n = 0;
+    return 1;
+}
+
+strait_err strait_host_judge_pipelines(struct host *h, int64_t step, const int *stages,
+                                       const int *is_nonfinite) {
+    const struct strait_coordinator *c = &h->coordinator;
+    const int n = h->executor->plan.replicas[0];
+    int guilty[STRAIT_SWARM_REPLICAS];
+    int n_guilty = 0;
+    for (int r = 0; r < n; r++) {
+        const int slot = stages[r] >= 0 ? strait_coordinator_replica(c, stages[r], r) : -1;
+        if (slot < 0) continue;
+        strait_host_note(h, "step %lld, pipeline %d: %s, stage %d reported %s", (long long)step,
+                         h->averages.pipelines[r], c->workers[slot].report.name, stages[r],
+                         is_nonfinite[r] ? "non-finite values; the pipeline skips the step"
+                                         : "a loss or squares far from before");
+        if (!is_nonfinite[r] || count_unusable(h, slot, step)) guilty[n_guilty++] = slot;
+    }
+    for (int i = 0; i < n_guilty; i++) // numbers of replicas change with the first
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_BAD_VALUES, .worker = guilty[i]});
+    if (c->phase == STRAIT_PHASE_READY) return STRAIT_OK;
+    STRAIT_TRY(strait_host_wait_ready(h));
+    return STRAIT_EAGAIN;
 }
 
 /* ---- snapshots and updates ---- */

@@ -18,6 +18,11 @@ struct host_averages {
     uint32_t kept_generation; // in which the first pipeline took a snapshot last
     int64_t noted_at;         // the step of the last average that was logged
     char members[256];        // who took part in the last one that was, as text
+    /* Of each worker: steps that its pipeline skipped for its values, and the last of them. */
+    struct {
+        int64_t step;
+        int n;
+    } unusable[STRAIT_SWARM_WORKERS];
     /* The update that each worker was sent last: pipelines clip their gradients apart. */
     struct {
         int64_t step;
@@ -39,6 +44,13 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
 
 /* The same once, for steps that are computed again. STRAIT_EAGAIN: the stages were restored. */
 strait_err strait_host_average_once(struct host *h, int64_t done);
+
+/* The gradients of a step: stages[r] is the first stage of pipeline r whose values cannot be used
+ * (-1: all can), for non-finite ones, or because they are far from those of other steps. The first
+ * kind skips the step with its pipeline, and the third time within 32 steps the pipeline is left
+ * out for a while; the second kind is at once. STRAIT_EAGAIN: the others compute the step again. */
+strait_err strait_host_judge_pipelines(struct host *h, int64_t step, const int *stages,
+                                       const int *is_nonfinite);
 
 /* Whether a snapshot is taken of the state after `step` steps. An average follows some updates and
  * changes the weights again: workers take it after that. */

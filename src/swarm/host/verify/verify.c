@@ -249,9 +249,68 @@ static int do_replicas_differ(struct host *h, int64_t step) {
     return 0;
 }
 
+/* ---- pipelines that train on their own ---- */
+
+/* Of the microbatches of one replica, per token. */
+static double replica_loss(const struct host *h, int replica) {
+    const strait_run_plan *plan = &h->executor->plan;
+    const int last = plan->n_stages - 1;
+    const double n = strait_pipeline_count_microbatches(h->pipeline, last, replica);
+    const double share = n / plan->groups.n_microbatches;
+    return first_reply(h, last)[replica].gradients.loss_sum / share /
+           (double)h->run.train.batch_tokens;
+}
+
+/* Returns the first stage of a replica whose values cannot be used; -1: all can. */
+static int find_unusable(const struct host *h, int replica, int is_replay, int *is_nonfinite) {
+    const int n = h->executor->plan.n_stages;
+    const int stage = strait_pipeline_nonfinite_in(h->pipeline, replica);
+    const double loss = replica_loss(h, replica);
+    *is_nonfinite = stage >= 0;
+    if (stage >= 0 || is_replay) return stage;
+    for (int i = 0; i < n; i++)
+        if (!strait_claims_are_squares_plausible(&h->claims.squares[i],
+                                                 &first_reply(h, i)[replica].gradients.squares))
+            return i;
+    return is_below_most_loss(h, loss) && strait_claims_is_loss_plausible(&h->claims.loss, loss)
+               ? -1
+               : n - 1;
+}
+
+/* What one pipeline reports costs that pipeline. *is_settled: some of them can be used, and are the
+ * level of later steps; where none can, the step is verified as in any run. */
+static strait_err verify_pipelines(struct host *h, int64_t step, int is_replay, int *is_settled) {
+    const strait_run_plan *plan = &h->executor->plan;
+    int stages[STRAIT_SWARM_REPLICAS], is_nonfinite[STRAIT_SWARM_REPLICAS];
+    double loss = 0.0;
+    int n_usable = 0, first = 0;
+    for (int r = plan->replicas[0] - 1; r >= 0; r--) {
+        stages[r] = find_unusable(h, r, is_replay, &is_nonfinite[r]);
+        if (stages[r] >= 0) continue;
+        loss += replica_loss(h, r);
+        first = r;
+        n_usable++;
+    }
+    *is_settled = n_usable > 0;
+    if (n_usable == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_host_judge_pipelines(h, step, stages, is_nonfinite));
+    if (is_replay) return STRAIT_OK;
+    strait_claims_accept_loss(&h->claims.loss, loss / n_usable);
+    for (int i = 0; i < plan->n_stages; i++)
+        strait_claims_accept_squares(&h->claims.squares[i],
+                                     &first_reply(h, i)[first].gradients.squares);
+    return STRAIT_OK;
+}
+
+/* ---- a step ---- */
+
 strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
                                    int is_replay) {
     const int n = h->executor->plan.n_stages;
+    int is_settled = 0;
+    if (strait_run_plan_has_outer(&h->executor->plan) && h->work.channel.n_members > n)
+        STRAIT_TRY(verify_pipelines(h, step, is_replay, &is_settled));
+    if (is_settled) return STRAIT_OK;
     if (do_replicas_differ(h, step)) {
         strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
         STRAIT_TRY(wait_if_abandoned(h));

@@ -121,6 +121,84 @@ static void whoever_gets_no_average_is_left_out(void **state) {
     }
 }
 
+static void pass_a_second(void) {
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    settle();
+}
+
+/* Checks that a pipeline is gone for a while, and that the others have gone on where they were. */
+static void expect_left_out(int pipeline) {
+    expect_pipelines(pipeline == 0 ? 1 : 0, pipeline == 2 ? 1 : 2, 2);
+    assert_int_equal(c.step, applied);
+    assert_int_equal(c.replay.n_stage_steps, 0);
+    for (int i = 0; i < STAGES; i++) {
+        const strait_swarm_worker *worker = &c.workers[2 * pipeline + i];
+        assert_true(worker->is_connected && worker->away_until_ns > now);
+        assert_int_equal(strait_coordinator_stage_of(&c, 2 * pipeline + i), -1);
+    }
+    step_once();
+}
+
+/* Values that cannot be used cost the pipeline that has them; a worker whom it happens to again is
+ * not used before others. */
+static void bad_values_cost_their_own_pipeline(void **state) {
+    (void)state;
+    for (int slot = 0; slot < 6; slot++) {
+        begin_pipelines();
+        goal(applied, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_BAD_VALUES, .worker = slot});
+        pass_a_second();
+        expect_left_out(slot / 2);
+        assert_int_equal(c.workers[slot].n_penalties, 1);
+        assert_int_equal(c.workers[slot ^ 1].n_penalties, 0);
+        assert_false(c.workers[slot].is_suspect);
+        now += 20 * S;
+        for (int k = 0; k < 6; k++)
+            heartbeat(k, c.workers[k].inventory, 7, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        complete(slot & ~1, slot | 1);
+        step_once();
+        assert_int_equal(strait_coordinator_n_replicas(&c, 0), 3);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_BAD_VALUES, .worker = slot});
+        assert_true(c.workers[slot].is_suspect);
+        assert_false(c.workers[slot ^ 1].is_suspect);
+    }
+}
+
+/* Both ends of a boundary are in one pipeline: the others have nothing to do with it. */
+static void rejected_values_cost_their_own_pipeline(void **state) {
+    (void)state;
+    for (int slot = 0; slot < 6; slot++) {
+        begin_pipelines();
+        goal(applied, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                                  .worker = slot,
+                                  .generation = c.generation,
+                                  .sequence = c.sequence,
+                                  .is_blaming = 1,
+                                  .blamed = slot % 2 == 0});
+        pass_a_second();
+        expect_left_out(slot / 2);
+    }
+}
+
+/* The last pipeline is not left out: nobody could take its place. */
+static void the_last_pipeline_stays(void **state) {
+    (void)state;
+    begin_pipelines();
+    lose(3);
+    settle();
+    lose(5);
+    settle();
+    step_once();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_BAD_VALUES, .worker = 0});
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = 1});
+    expect_pipelines(0, 0, 1);
+    assert_int_equal(c.owner[0], 0);
+    step_once();
+}
+
 /* Its phases send nothing, or all weights: the time of one is no limit for the next. */
 static void an_average_may_take_as_long_as_its_bytes(void **state) {
     (void)state;
@@ -165,6 +243,9 @@ int main(void) {
         cmocka_unit_test(spares_bring_no_state_into_a_pipeline),
         cmocka_unit_test(the_last_pipeline_goes_back),
         cmocka_unit_test(whoever_gets_no_average_is_left_out),
+        cmocka_unit_test(bad_values_cost_their_own_pipeline),
+        cmocka_unit_test(rejected_values_cost_their_own_pipeline),
+        cmocka_unit_test(the_last_pipeline_stays),
         cmocka_unit_test(pipelines_begin_with_given_weights),
         cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
     };
