@@ -26,11 +26,12 @@ typedef enum act {
     LONG,
     ZERO,
     FLIP,
+    FILL,
     N_ACTS
 } act;
 
-static const char *const act_names[N_ACTS] = {"--lie",   "--drop", "--duplicate", "--delay",
-                                              "--short", "--long", "--zero",      "--flip"};
+static const char *const act_names[N_ACTS] = {
+    "--lie", "--drop", "--duplicate", "--delay", "--short", "--long", "--zero", "--flip", "--fill"};
 
 struct rule {
     act act;
@@ -153,6 +154,10 @@ static void flip_bit(struct strait_msg *msg) {
     if (parcel.rest.bytes > 0) from[parcel.rest.bytes - 1] ^= 1;
 }
 
+static void fill_rest(struct strait_msg *msg) {
+    memset(msg->body + (parcel.rest.data - msg->body), 0xff, parcel.rest.bytes);
+}
+
 static void report(struct rule *rule) {
     if (rule->n_told++ >= REPORTED) return;
     fprintf(stderr, "liar: step %lld: %s %s%s%s\n", (long long)step, act_names[rule->act],
@@ -179,6 +184,7 @@ static int apply(struct rule *rule, struct strait_msg *msg, struct verdict *out)
     case DELAY: out->delay_ms += (int)strtol(rule->value, NULL, 10); break;
     case ZERO: clear_rest(msg); break;
     case FLIP: flip_bit(msg); break;
+    case FILL: fill_rest(msg); break;
     default: break; // SHORT and LONG change what is packed
     }
     report(rule);

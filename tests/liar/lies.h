@@ -10,6 +10,7 @@
  *   --long MESSAGE       appends a zero byte
  *   --zero MESSAGE       clears the bytes behind its fields, which of a snapshot are its values
  *   --flip MESSAGE       flips one bit of its last byte
+ *   --fill MESSAGE       sets all bits of the bytes behind its fields: as floats they are NaN
  *   --from-step N        the rule above applies from training step N on (default: from the start)
  *   --times N            it applies to N messages (default: to all)
  *   --again 1            it applies to crossings of steps that were sent before

@@ -3,6 +3,7 @@
 #include "stage/boundary/boundary.h"
 #include "stage/boundary/boundary_check.h"
 #include "stage/commands.h"
+#include "stage/outer/outer.h"
 #include "swarm/protocol.h"
 
 #include <stdio.h>
@@ -48,6 +49,7 @@ static message_row rows[] = {
      command_body, STRAIT_COMMAND_KINDS, 0},
     {"run_status", STRAIT_MSG_RUN_STATUS, FROM_HOST, NULL, NULL, NULL, 0, 0},
     {"ids", STRAIT_MSG_IDS, FROM_HOST, NULL, NULL, NULL, 0, 1},
+    {"outer", STRAIT_MSG_OUTER, FROM_REPLICA, NULL, NULL, NULL, 0, 1},
 };
 enum {
     N_ROWS = sizeof rows / sizeof *rows

@@ -14,6 +14,7 @@ enum {
     FROM_WORKER = 1,    // to the coordinator
     FROM_NEIGHBOUR = 2, // from worker to worker
     FROM_HOST = 4,      // from the coordinator to a worker
+    FROM_REPLICA = 8,   // between replicas of a stage; not in the lists, as most runs have none
 
     MESSAGE_NAME = 96, // bytes of a field's name
     PARCEL_FLOATS = 1 << 20
