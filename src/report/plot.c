@@ -18,13 +18,15 @@ enum {
     BOTTOM = 55,
     TICKS = 6,
     LINE_HEIGHT = 18,
+    SAMPLE = 18, // of a line, before its name
+    LEVEL_DASH = 1,
     BLACK = 0x000000,
     GREY = 0xdddddd
 };
 
 /* After the last colour the colours repeat with another dash pattern. */
-static const uint32_t colours[] = {0x1b6ca8, 0xd1495b, 0x2e933c, 0x8f5db7,
-                                   0xe08e1b, 0x3d3d3d, 0x0f9d9a, 0xa0522d};
+static const uint32_t colours[] = {0x1b6ca8, 0xd1495b, 0x2e933c, 0x8f5db7, 0xe08e1b, 0x3d3d3d,
+                                   0x0f9d9a, 0xa0522d, 0xe0559e, 0x6b7a00, 0x5b6bd6, 0x7f7f7f};
 
 enum {
     N_COLOURS = sizeof colours / sizeof *colours
@@ -43,6 +45,10 @@ typedef struct canvas {
 
 static strait_plot_band band_of(const strait_plot *plot, int i) {
     return plot->bands != NULL ? plot->bands[i] : (strait_plot_band){NULL, NULL};
+}
+
+static int is_level(const strait_plot_line *line) {
+    return line->x == NULL;
 }
 
 static double x_of(const strait_plot *plot, double x) {
@@ -64,17 +70,21 @@ static strait_err measure(canvas *c) {
         const strait_plot_line *line = &c->plot->lines[i];
         const strait_plot_band band = band_of(c->plot, i);
         for (int k = 0; k < line->n; k++) {
-            const double x = x_of(c->plot, line->x[k]);
+            const double x = is_level(line) ? 0.0 : x_of(c->plot, line->x[k]);
             if (!isfinite(x) || !isfinite(line->y[k])) continue;
-            widen(&c->x, x);
             widen(&c->y, line->y[k]);
+            if (is_level(line)) continue;
+            widen(&c->x, x);
             if (band.low != NULL && isfinite(band.low[k])) widen(&c->y, band.low[k]);
             if (band.high != NULL && isfinite(band.high[k])) widen(&c->y, band.high[k]);
             n++;
         }
     }
     if (n == 0) return STRAIT_FAIL(STRAIT_EDATA, "nothing to plot: no point is finite");
-    const double spare_x = c->x.high > c->x.low ? 0.03 * (c->x.high - c->x.low) : 1.0;
+    if (c->x.low > c->x.high) c->x = (range){1.0, 1.0}; // references alone
+    /* Points that differ by framing alone would fill a logarithmic axis. */
+    const int is_wide = c->x.high - c->x.low > (c->plot->is_log_x ? 0.1 : 0.0);
+    const double spare_x = is_wide ? 0.03 * (c->x.high - c->x.low) : 1.0;
     const double spare_y = c->y.high > c->y.low ? 0.06 * (c->y.high - c->y.low) : 1.0;
     c->x = (range){c->x.low - spare_x, c->x.high + spare_x};
     c->y = (range){c->y.low - spare_y, c->y.high + spare_y};
@@ -186,26 +196,73 @@ static void put_band(const canvas *c, int which, uint32_t colour, double *xy) {
     if (n + n_back > 2) c->surface->ops->band(c->surface, colour, xy, n + n_back);
 }
 
-/* The last point is marked, because a line of one point would not be visible. Names stand in a list
- * at the side: beside points of similar runs they would cover each other. */
+/* The range of each point as a bar with ends. */
+static void put_bars(const canvas *c, int which, uint32_t colour) {
+    const strait_plot_line *line = &c->plot->lines[which];
+    const strait_plot_band band = band_of(c->plot, which);
+    const strait_plot_style style = {colour, 1.2, 0};
+    if (band.low == NULL || band.high == NULL) return;
+    for (int k = 0; k < line->n; k++) {
+        const double x = x_of(c->plot, line->x[k]);
+        if (!isfinite(x) || !isfinite(band.low[k]) || !isfinite(band.high[k])) continue;
+        const double left = left_of(c, x), low = top_of(c, band.low[k]),
+                     high = top_of(c, band.high[k]);
+        const double bar[] = {left - 4, low,  left + 4, low,  left,     low,
+                              left,     high, left - 4, high, left + 4, high};
+        c->surface->ops->line(c->surface, style, bar, 6);
+    }
+}
+
+static void put_dot(const canvas *c, uint32_t colour, const double *xy, int i) {
+    c->surface->ops->dot(c->surface, colour, xy[(size_t)2 * (size_t)i],
+                         xy[(size_t)2 * (size_t)i + 1]);
+}
+
+/* A sample of the line and its name. Names stand in a list at the side: beside points of similar
+ * runs they would cover each other. */
+static void put_name(const canvas *c, int which, strait_plot_style style) {
+    const struct strait_plot_surface_ops *ops = c->surface->ops;
+    const strait_plot_line *line = &c->plot->lines[which];
+    const double left = WIDTH - RIGHT + 10, y = TOP + LINE_HEIGHT * (which + 1);
+    const double sample[] = {left, y - 4, left + SAMPLE, y - 4};
+    const double middle[] = {left + SAMPLE / 2.0, y - 4};
+    if (is_level(line) || line->n > 1) ops->line(c->surface, style, sample, 2);
+    if (!is_level(line) && (line->n == 1 || c->plot->marks_points))
+        put_dot(c, style.colour, middle, 0);
+    ops->text(c->surface,
+              &(strait_plot_text){
+                  .x = left + SAMPLE + 6, .y = y, .colour = style.colour, .text = line->name});
+}
+
+static int put_level(const canvas *c, const strait_plot_line *line, strait_plot_style style) {
+    if (line->n < 1 || !isfinite(line->y[0])) return 0;
+    const double y = top_of(c, line->y[0]);
+    const double xy[] = {LEFT, y, WIDTH - RIGHT, y};
+    c->surface->ops->line(c->surface, style, xy, 2);
+    return 1;
+}
+
+/* The last point is marked, because a line of one point would not be visible. */
 static strait_err put_line(const canvas *c, int which) {
     const strait_plot_line *line = &c->plot->lines[which];
-    const struct strait_plot_surface_ops *ops = c->surface->ops;
-    const uint32_t colour = colours[which % N_COLOURS];
+    const strait_plot_style style = {colours[which % N_COLOURS], 1.8,
+                                     is_level(line) ? LEVEL_DASH : which / N_COLOURS};
     void *memory = NULL;
+    if (is_level(line)) {
+        if (put_level(c, line, style)) put_name(c, which, style);
+        return STRAIT_OK;
+    }
     STRAIT_TRY(strait_alloc((size_t)4 * (size_t)line->n, sizeof(double), "plot", &memory));
     double *xy = memory;
-    put_band(c, which, colour, xy);
+    if (c->plot->marks_points)
+        put_bars(c, which, style.colour);
+    else
+        put_band(c, which, style.colour, xy);
     const int n = place(c, line, line->y, xy);
-    ops->line(c->surface, (strait_plot_style){colour, 1.8, which / N_COLOURS}, xy, n);
-    if (n > 0) {
-        ops->dot(c->surface, colour, xy[(size_t)2 * (size_t)(n - 1)],
-                 xy[(size_t)2 * (size_t)(n - 1) + 1]);
-        ops->text(c->surface, &(strait_plot_text){.x = WIDTH - RIGHT + 12,
-                                                  .y = TOP + LINE_HEIGHT * (which + 1),
-                                                  .colour = colour,
-                                                  .text = line->name});
-    }
+    c->surface->ops->line(c->surface, style, xy, n);
+    for (int i = c->plot->marks_points ? 0 : n - 1; i >= 0 && i < n; i++)
+        put_dot(c, style.colour, xy, i);
+    if (n > 0) put_name(c, which, style);
     strait_alloc_free(memory);
     return STRAIT_OK;
 }

@@ -165,6 +165,38 @@ static strait_err read_words(const strait_study_parser *p, const char *key, stra
     return strait_study_fail(p, list, "%s: expected a list of names", key);
 }
 
+/* A number of a map; 0 where it is missing or no number. */
+static double number_of(const strait_yaml_node *map, const char *key) {
+    const strait_yaml_node *node = strait_yaml_tree_find(map, key);
+    return node != NULL && node->text != NULL ? strtod(node->text, NULL) : 0.0;
+}
+
+static strait_err read_time(const strait_study_parser *p, strait_study_time *out) {
+    const strait_yaml_node *map = strait_study_pick(p, "time_to_loss");
+    const strait_yaml_node *variants = strait_yaml_tree_find(&p->root, "variants");
+    if (map == NULL) return STRAIT_OK;
+    const strait_yaml_node *list = map->kind == STRAIT_YAML_MAP
+                                       ? strait_yaml_tree_find(map, "against")
+                                       : NULL;
+    if (list == NULL || list->kind != STRAIT_YAML_LIST || list->n_items < 1 ||
+        list->n_items > STRAIT_STUDY_AGAINST || map->n_items != 3)
+        return strait_study_fail(p, map,
+                                 "time_to_loss: expected {against: [1 to %d variants], stages: N, "
+                                 "gflops: N}",
+                                 STRAIT_STUDY_AGAINST);
+    for (int i = 0; i < list->n_items; i++) {
+        const char *name = list->items[i].text;
+        if (name == NULL || variants == NULL || strait_yaml_tree_find(variants, name) == NULL)
+            return strait_study_fail(p, &list->items[i], "time_to_loss: %s is not a variant",
+                                     name != NULL ? name : "this");
+        STRAIT_TRY(strait_strings_add(&out->against, name));
+    }
+    out->stages = (int)number_of(map, "stages");
+    out->gflops = number_of(map, "gflops");
+    if (out->stages >= 2 && out->stages <= 64 && out->gflops > 0.0) return STRAIT_OK;
+    return strait_study_fail(p, map, "time_to_loss: expected 2 to 64 stages, and gflops above 0");
+}
+
 static strait_err read_test(const strait_study_parser *p, strait_study *study) {
     const strait_yaml_node *node = strait_study_pick(p, "test");
     if (node == NULL || node->kind != STRAIT_YAML_SCALAR || node->text[0] == '\0') {
@@ -190,14 +222,15 @@ static strait_err check_keys(const strait_study_parser *p, const strait_yaml_nod
 /* Refuses what nobody would read: a misspelt key must not change a study silently. */
 static strait_err check_file(strait_study_parser *p) {
     static const char *const top[] = {
-        "name", "columns", "series",   "about", "analysis",   "seeds", "control", "test", "run",
-        "sets", "axes",    "variants", "tune",  "more_seeds", "small", "full",    NULL};
+        "name",         "columns",    "series", "about", "analysis", "seeds",
+        "control",      "test",       "run",    "sets",  "axes",     "variants",
+        "time_to_loss", "more_seeds", "tune",   "small", "full",     NULL};
     static const char *const inner[] = {"run",  "seeds",      "axes", "tune",
                                         "only", "more_seeds", "test", NULL};
     static const char *const sizes[] = {"small", "full"};
     STRAIT_TRY(check_keys(p, &p->root, top,
                           "name, about, seeds, control, test, run, sets, axes, variants, tune, "
-                          "more_seeds, columns, series, small or full"));
+                          "more_seeds, time_to_loss, columns, series, small or full"));
     for (int i = 0; i < 2; i++) {
         const strait_yaml_node *map = strait_yaml_tree_find(&p->root, sizes[i]);
         if (map == NULL) continue;
@@ -238,6 +271,7 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
                                  "analysis: expected bandwidth or stable-rank");
     STRAIT_TRY(read_words(p, "columns", &study->columns));
     STRAIT_TRY(read_words(p, "series", &study->series));
+    STRAIT_TRY(read_time(p, &study->time));
     STRAIT_TRY(read_test(p, study));
     const strait_yaml_node *seeds = strait_study_pick(p, "seeds");
     study->seeds = (strait_study_seeds){{1}, 1};
@@ -280,6 +314,7 @@ void strait_study_close(strait_study *study) {
     strait_alloc_free(study->analysis);
     strait_strings_close(&study->columns);
     strait_strings_close(&study->series);
+    strait_strings_close(&study->time.against);
     *study = (strait_study){0};
 }
 

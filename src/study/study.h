@@ -13,6 +13,7 @@
  *     tune: {steps: 50, train.learning_rate: [0.01, 0.02]} # trials that choose options
  *     columns: [leak, memory_bytes]        # further figures of every run, in a second table
  *     series: [leak]                       # metrics to draw over the steps
+ *     time_to_loss: {against: [dense], stages: 8, gflops: 1000} # planned over slow links
  *     more_seeds: {best: 5, seeds: [2, 3]} # further seeds for the best variants and the controls
  *     small: {run: {train.steps: 20}}      # changes of the file for --small; `full` likewise
  *
@@ -29,7 +30,8 @@
 enum {
     STRAIT_STUDY_NAME = 96,
     STRAIT_STUDY_SEEDS = 32,
-    STRAIT_STUDY_ROWS = 512
+    STRAIT_STUDY_ROWS = 512,
+    STRAIT_STUDY_AGAINST = 6
 };
 
 typedef enum strait_study_size {
@@ -58,12 +60,20 @@ typedef struct strait_study_row {
     strait_study_tune tune;          // no choices: not tuned
 } strait_study_row;
 
+/* How the time to a loss is planned; nothing in `against`: it is not. */
+typedef struct strait_study_time {
+    strait_strings against; // variants that the others are compared with, their control first
+    int stages;
+    double gflops; // of the machine of each stage
+} strait_study_time;
+
 typedef struct strait_study {
     char name[STRAIT_STUDY_NAME];
     char *about;
-    char *analysis;             // bandwidth or stable-rank: a section of the report; NULL: none
-    strait_strings columns;     // further figures of a run's record, for a second table
-    strait_strings series;      // metrics of steps that are drawn over the steps
+    char *analysis;         // bandwidth or stable-rank: a section of the report; NULL: none
+    strait_strings columns; // further figures of a run's record, for a second table
+    strait_strings series;  // metrics of steps that are drawn over the steps
+    strait_study_time time;
     char test[STRAIT_PATH_MAX]; // token shards evaluated once after a run; empty: none
     strait_study_seeds seeds;
     strait_study_seeds more; // further seeds

@@ -1,7 +1,9 @@
 /* Writes the report of a study. Sections with nothing to say are left out. */
 #include "base/alloc.h"
 #include "report/document.h"
-#include "study/bandwidth.h"
+#include "study/sections/bandwidth.h"
+#include "study/sections/pareto.h"
+#include "study/sections/time_to_loss.h"
 #include "study/stable_rank.h"
 #include "study/summary.h"
 
@@ -62,6 +64,56 @@ static void put_costs(const writer *w, const strait_summary *s) {
         strait_document_number(w->document, columns[i].format,
                                is_absent ? (double)NAN : columns[i].scale * value);
     }
+}
+
+/* "+2.17% +/- 0.31% of dense", as far as there are runs. */
+static void put_comparison(const writer *w, int row, const strait_summary *s) {
+    const double scale = 100.0 / s->control_loss;
+    const char *control = w->study->rows[row].control;
+    if (s->against.n == 0)
+        strait_document_cell(w->document, "-");
+    else if (s->against.n == 1)
+        strait_document_cell(w->document, "%+.2f%% of %s", scale * s->against.mean, control);
+    else
+        strait_document_cell(w->document, "%+.2f%% +/- %.2f%% of %s", scale * s->against.mean,
+                             scale * s->against.half, control);
+}
+
+/* What a reader needs first; everything else is in the large table. */
+static void put_short_table(const writer *w) {
+    static const char *const heads[] = {
+        "variant",     "seeds",      "bytes/token", "parameters",
+        "MFLOP/token", "valid loss", "test loss",   "against its control"};
+    strait_document_table(w->document, "summary", heads, 8);
+    for (int row = 0; row < w->study->n_rows; row++) {
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        const strait_job *run = s.first;
+        const double bytes = run == NULL ? (double)NAN
+                                         : (strait_summary_value(run, "forward_bytes_per_token") +
+                                            strait_summary_value(run, "backward_bytes_per_token")) /
+                                               2.0;
+        strait_document_cell(w->document, "%s", w->study->rows[row].name);
+        if (run == NULL)
+            strait_document_cell(w->document, s.n_failed > 0 ? "failed" : "not run");
+        else
+            strait_document_cell(w->document, "%d", s.n_runs);
+        strait_document_number(w->document, "%.1f", bytes > 0.0 ? bytes : (double)NAN);
+        strait_document_number(w->document, "%.1fM",
+                               run != NULL ? 1e-6 * strait_summary_value(run, "parameters")
+                                           : (double)NAN);
+        strait_document_number(w->document, "%.1f",
+                               run != NULL ? 1e-6 * strait_summary_value(run, "flops_per_token")
+                                           : (double)NAN);
+        strait_document_number(w->document, "%.4f", s.valid.mean);
+        strait_document_number(w->document, "%.4f", s.test.mean);
+        put_comparison(w, row, &s);
+    }
+    strait_document_text(w->document,
+                         "Bytes are per token, boundary and direction, at the socket; a dash: one "
+                         "stage. Differences are of the %s loss, paired by seed, with half of a "
+                         "95%% confidence interval where there are several seeds.",
+                         w->has_test ? "test" : "validation");
 }
 
 static void put_main_table(const writer *w) {
@@ -184,7 +236,6 @@ static void put_basis(const writer *w) {
 typedef enum plot_kind {
     AGAINST_STEPS,
     AGAINST_SECONDS,
-    AGAINST_BYTES,
 } plot_kind;
 
 /* Memory of one plot. */
@@ -209,24 +260,12 @@ static void add_curve(canvas *c, const char *name, const strait_job *job, double
     c->n++;
 }
 
-/* A run without boundaries sends nothing: its control is drawn where bf16 would be. */
-static void add_point(canvas *c, const char *name, const strait_summary *s) {
-    const double bytes = strait_summary_value(s->first, "forward_bytes_per_token") +
-                         strait_summary_value(s->first, "backward_bytes_per_token");
-    c->x[c->n][0] = bytes > 0.0 ? bytes : 4.0 * (double)s->first->run->model.width;
-    c->y[c->n][0] = s->test.n > 0 ? s->test.mean : s->valid.mean;
-    c->lines[c->n] = (strait_plot_line){name, c->x[c->n], c->y[c->n], 1};
-    c->n++;
-}
-
 static strait_err put_plot(const writer *w, plot_kind kind) {
     static const struct {
         const char *file, *title, *x;
     } texts[] = {
         {"curves", "validation loss against steps", "step"},
         {"seconds", "validation loss against time", "seconds at the median time of a step"},
-        {"pareto", "loss against traffic (one stage: as if bf16)",
-         "bytes per token and boundary, both directions"},
     };
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(canvas), "plot", &memory));
@@ -236,16 +275,12 @@ static strait_err put_plot(const writer *w, plot_kind kind) {
         strait_summary_of(w->study, w->queue, row, &s);
         const char *name = w->study->rows[row].name;
         if (s.first == NULL) continue;
-        if (kind == AGAINST_BYTES)
-            add_point(c, name, &s);
-        else
-            add_curve(c, name, s.first,
-                      kind == AGAINST_STEPS ? 1.0 : strait_summary_value(s.first, "step_seconds"));
+        add_curve(c, name, s.first,
+                  kind == AGAINST_STEPS ? 1.0 : strait_summary_value(s.first, "step_seconds"));
     }
     const strait_plot plot = {.title = texts[kind].title,
                               .x_label = texts[kind].x,
                               .y_label = "loss",
-                              .is_log_x = kind == AGAINST_BYTES,
                               .lines = c->lines,
                               .n_lines = c->n};
     const strait_err err = strait_document_plot(w->document, texts[kind].file, &plot);
@@ -310,7 +345,7 @@ static strait_err put_plots(const writer *w) {
     STRAIT_TRY(put_plot(w, AGAINST_SECONDS));
     for (int i = 0; i < w->study->series.n; i++)
         STRAIT_TRY(put_series(w, w->study->series.items[i]));
-    return put_plot(w, AGAINST_BYTES);
+    return STRAIT_OK;
 }
 
 strait_err strait_summary_write(const strait_study *study, const struct strait_queue *queue,
@@ -320,10 +355,14 @@ strait_err strait_summary_write(const strait_study *study, const struct strait_q
     (void)snprintf(title, sizeof title, "Study: %s", study->name);
     STRAIT_TRY(strait_document_open(folder, title, &w.document));
     if (study->about != NULL) strait_document_text(w.document, "%s", study->about);
+    put_short_table(&w);
+    strait_err err = strait_pareto_write(study, queue, w.document);
+    if (err == STRAIT_OK && study->time.against.n > 0)
+        err = strait_time_write(study, queue, w.document);
     put_main_table(&w);
-    strait_err err = put_plots(&w);
+    if (err == STRAIT_OK) err = put_plots(&w);
     if (err == STRAIT_OK && strait_study_has(study, "bandwidth"))
-        err = strait_bandwidth_write(study, queue, folder, w.document);
+        err = strait_bandwidth_write(study, queue, w.document);
     if (err == STRAIT_OK && strait_study_has(study, "stable-rank"))
         err = strait_stable_rank_write(study, queue, more, w.document);
     put_figures(&w);

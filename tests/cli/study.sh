@@ -34,9 +34,10 @@ run:
   link: {transport: inproc}
   device: {threads: 1}
 tune: {steps: 4, train.learning_rate: [0.0001, 0.005]}
+time_to_loss: {against: [dense], stages: 2, gflops: 0.1}
 variants:
-  dense: {}
-  int8: {link.codec.name: int8}
+  dense: {curve: dense}
+  int8: {link.codec.name: int8, curve: integers}
 END
 
 runs study --list
@@ -76,9 +77,33 @@ says head.csv "^variant,seeds,parameters,MFLOP/token,bytes/token forward,backwar
 says out/table.md "^\| int8 \| 2 \| 0.0[0-9]M \| 0\.[0-9] \| 3[0-9.]+ \| 3[0-9.]+ \| [0-9.]+x"
 says out/report.html "<svg" "<td>int8</td>" "95% confidence" "Every run"
 grep -E '(src|href|url)[ ="(]*http' out/report.html && fail "report.html loads from elsewhere"
-for file in curves seconds pareto; do
+for file in curves seconds pareto time-80mbit-50ms time-200mbit-50ms-meter; do
     says out/$file.svg "</svg>"
 done
+says out/summary.csv "^int8,2,[0-9.]+,0.0M,.*[+-][0-9.]+% \+/- [0-9.]+% of dense$"
+says out/pareto.svg ">integers</text>" 'stroke-width="1.2" points' # its interval
+
+# The time to a loss: steps by hand from the curves, seconds per step as strait plan says them for the best microbatch.
+jq -s 'map(select(.seed == 1 and .is_trial == false)) | map({(.name[:4]): .curve}) | add
+    | (.int8[-1][1]) as $goal | ."dens" as $c
+    | first(range($c | length) | select($c[.][1] <= $goal)) as $i | $c[$i - 1] as $a | $c[$i] as $b
+    | if $i == 0 then $b[0] else $a[0] + ($b[0] - $a[0]) * ($a[1] - $goal) / ($a[1] - $b[1]) end' \
+    out/results.jsonl >steps
+run=$(ls out/runs/int8-seed-1-*.yaml)
+for size in 1 2 4 8; do
+    runs plan "$run" --gflops 0.1 --json --set stages.microbatch=$size --set stages.window=0 \
+        --set link.emulate.rate=80mbit --set link.emulate.delay=50ms \
+        --set link.meter.rate=80mbit --set link.meter.delay=50ms
+    cat "$OUT"
+done | jq -s '[(map(.seconds) | min), (map(.meter_seconds) | min)]' >planned
+awk -F , -v steps="$(cat steps)" '$1 == "int8" && $NF !~ /not/ && (d = $NF - steps) * d > 0.3 { exit 1 }' out/steps-to-loss.csv ||
+    fail "dense needs $(cat steps) steps, not as $(grep int8 out/steps-to-loss.csv)"
+for kind in full-duplex:0 meter:1; do
+    awk -F , -v wanted="$(jq ".[${kind#*:}]" planned)" '$1 == "int8" && $2 == 80 && $3 == 50 {
+        n++; if ($4 < 0.99 * wanted || $4 > 1.01 * wanted) exit 1 } END { exit n != 1 }' "out/time-${kind%:*}.csv" ||
+        fail "time-${kind%:*}.csv has $(grep int8,80,50 "out/time-${kind%:*}.csv"), strait plan $(cat planned)"
+done
+says out/time-full-duplex.csv "^dense,80,25,.*,1.00x$"
 
 # The same command again trains nothing. The same results elsewhere do, too, with other paths.
 sum=$(cksum <out/results.jsonl)
@@ -106,7 +131,9 @@ awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
 cat >>tiny.yaml <<'END'
   lost: {link.transport: tls, link.emulate.drop_after: 10ms, link.deadline: 5s, tune: none}
 END
+sed -i 's/against: \[dense\]/against: [dense, lost]/' tiny.yaml
 refuses 3 "2 runs failed; the same command tries again" study tiny.yaml --out out
+says out/time-full-duplex.csv "^int8,80,25,.*,not run$"
 says "$ERR" "lost, seed 1: FAILED: "
 says "$OUT" "^lost +0 failed" "^int8 +2 "
 says out/report.html "Failed: lost, seed 1"
@@ -123,7 +150,7 @@ wait_all_exited
 
 # Ctrl-C and timeout(1) signal the whole process group, timeout the study twice: the run saves all the same, also
 # one that saves only at its end, and continues from there.
-sed -e '/^seeds:/d' -e '/^tune:/d' -e '/^  lost:/d' -e '/^  int8:/d' -e 's/save_every: 2/save_every: 0/' \
+sed -e '/^seeds:/d' -e '/^t[ui][nm]e[_:]/d' -e '/^  lost:/d' -e '/^  int8:/d' -e 's/save_every: 2/save_every: 0/' \
     -e 's/steps: 30/steps: 4000/' tiny.yaml >long.yaml
 setsid env STRAIT_CLI="$SCRATCH" "$STRAIT" study long.yaml --out long >"$OUT" 2>"$ERR" </dev/null &
 STARTED=$!
@@ -142,7 +169,7 @@ ends 130
 says "${folder%/}.log" "^resuming after step [1-9]"
 
 # Further seeds go to the best row after its control, when every row has its first; rows of one seed come last.
-sed -e '/^seeds:/d' -e '/^test:/d' -e '/^tune:/d' -e '/^  lost:/d' -e 's/steps: 30/steps: 4/' tiny.yaml >more.yaml
+sed -e '/^seeds:/d' -e '/^test:/d' -e '/^t[ui][nm]e[_:]/d' -e '/^  lost:/d' -e 's/steps: 30/steps: 4/' tiny.yaml >more.yaml
 cat >>more.yaml <<'END'
   once: {train.learning_rate: 0.006, one_seed: true}
   spare: {is_control: true, train.learning_rate: 0.004}

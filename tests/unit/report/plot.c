@@ -58,8 +58,10 @@ static void test_log_axis_spaces_powers_evenly(void **state) {
     for (int i = 0; i < 3; i++) {
         at = strstr(at, "<circle cx=\"");
         CHECK(at != NULL);
-        at += 12;
-        left[i] = strtod(at, NULL);
+        left[i] = strtod(at + 12, NULL);
+        at = strstr(at + 1, "<circle"); // beside its name
+        CHECK(at != NULL);
+        at++;
     }
     CHECK_NEAR(left[1] - left[0], left[2] - left[1], 0.2);
     CHECK(strstr(svg, ">256</text>") != NULL);
@@ -80,11 +82,50 @@ static void test_distinguishes_many_lines(void **state) {
     char *svg = drawn(&plot);
     const double height = strtod(strstr(svg, "viewBox=\"0 0 760 ") + 17, NULL);
     double lowest = 0.0;
-    for (const char *at = svg; (at = strstr(at, "<text x=\"572.0\" y=\"")) != NULL; at++)
+    for (const char *at = svg; (at = strstr(at, "<text x=\"594.0\" y=\"")) != NULL; at++)
         lowest = strtod(at + 19, NULL);
     CHECK(lowest > 700.0 && lowest < height);
     const char *first = strstr(svg, "#1b6ca8"), *dash = strstr(svg, "stroke-dasharray");
-    CHECK(dash != NULL && dash > first); // the ninth has the colour of the first, and dashes
+    CHECK(dash != NULL && dash > first); // the thirteenth has the colour of the first, and dashes
+    strait_alloc_free(svg);
+}
+
+/* A reference is drawn across the plot, and an interval as a bar with two ends around its point. */
+static void test_draws_references_and_intervals(void **state) {
+    (void)state;
+    const double x[] = {16, 64}, y[] = {4.25, 4.125}, low[] = {4.125, (double)NAN},
+                 high[] = {4.375, (double)NAN}, control = 4.0;
+    const strait_plot_line lines[] = {{"codec", x, y, 2}, {"control", NULL, &control, 1}};
+    const strait_plot_band bands[] = {{low, high}, {NULL, NULL}};
+    const strait_plot plot = {.title = "t",
+                              .x_label = "x",
+                              .y_label = "y",
+                              .is_log_x = 1,
+                              .marks_points = 1,
+                              .lines = lines,
+                              .n_lines = 2,
+                              .bands = bands};
+    char *svg = drawn(&plot);
+    double bar[12], point[2];
+    int n = 0;
+    const char *at = strstr(svg, "stroke-width=\"1.2\" points=\"");
+    CHECK(at != NULL && strstr(at + 1, "stroke-width=\"1.2\"") == NULL); // of one point only
+    at += 27;
+    for (char *next = NULL; n < 12; n++, at = next + 1)
+        bar[n] = strtod(at, &next);
+    at = strstr(svg, "<circle cx=\"");
+    CHECK(at != NULL);
+    point[0] = strtod(at + 12, NULL);
+    point[1] = strtod(strstr(at, "cy=\"") + 4, NULL);
+    CHECK_NEAR(bar[4], point[0], 0.06);
+    CHECK_NEAR((bar[5] + bar[7]) / 2.0, point[1], 0.11);
+    CHECK(bar[5] > point[1] && bar[7] < point[1]);
+    CHECK(strstr(svg, "stroke-dasharray=\"6 3\" points=\"70.0,") != NULL);
+    CHECK(strstr(svg, ">control</text>") != NULL);
+    n = 0;
+    for (at = svg; (at = strstr(at, "<circle")) != NULL; at++)
+        n++;
+    CHECK(n == 3); // two points and one in the list of names
     strait_alloc_free(svg);
 }
 
@@ -175,6 +216,7 @@ int main(void) {
         cmocka_unit_test(test_log_axis_spaces_powers_evenly),
         cmocka_unit_test(test_writes_png_images),
         cmocka_unit_test(test_distinguishes_many_lines),
+        cmocka_unit_test(test_draws_references_and_intervals),
         cmocka_unit_test(test_narrow_log_axis_has_ticks),
         cmocka_unit_test(test_rejects_a_plot_without_points),
     };

@@ -1,6 +1,7 @@
 #include "check.h"
 #include "scratch.h"
 #include "study/run_key.h"
+#include "study/sections/time_to_loss.h"
 #include "study/study.h"
 
 static strait_err read_with(const char *text, strait_study_size size, const char *const *sets,
@@ -126,6 +127,11 @@ static void test_broken_files_are_rejected_with_their_place(void **state) {
          "tune.train.clip: expected a list"},
         {"small: {vraiants: {}}\nvariants: {a: {}}\n", "s.yaml:1:19: vraiants: unknown key"},
         {"more_seeds: {best: 2}\nvariants: {a: {}}\n", "more_seeds: expected {best"},
+        {"time_to_loss: {against: [b], stages: 2, gflops: 1}\nvariants: {a: {}}\n",
+         "b is not a variant"},
+        {"time_to_loss: {against: [a], stages: 1, gflops: 1}\nvariants: {a: {}}\n",
+         "expected 2 to 64 stages"},
+        {"time_to_loss: {against: [a]}\nvariants: {a: {}}\n", "time_to_loss: expected {against"},
         {"variants: {a: &x {}}\n", "anchors are not supported"},
         {"variants: {a: {}\n", "not valid YAML"},
     };
@@ -165,6 +171,22 @@ static void test_key_follows_contents_not_paths(void **state) {
     scratch_close(&dir);
 }
 
+static void test_steps_to_a_loss_are_interpolated(void **state) {
+    (void)state;
+    int is_bound = -1;
+    json_t *curve = json_pack("[[i,f],[i,f],[i,n],[i,f]]", 100, 4.0, 200, 3.5, 300, 400, 3.0);
+    CHECK(curve != NULL);
+    CHECK_NEAR(strait_time_steps_to(curve, 3.75, &is_bound), 150.0, 1e-9);
+    CHECK(is_bound == 0);
+    CHECK_NEAR(strait_time_steps_to(curve, 3.5, &is_bound), 200.0, 1e-9);
+    CHECK_NEAR(strait_time_steps_to(curve, 3.25, &is_bound), 400.0, 1e-9); // the one before is none
+    CHECK_NEAR(strait_time_steps_to(curve, 4.5, &is_bound), 100.0, 1e-9);
+    CHECK(is_bound == 1); // it was there at the first point already
+    CHECK(isnan(strait_time_steps_to(curve, 2.9, &is_bound)));
+    CHECK(isnan(strait_time_steps_to(NULL, 2.9, &is_bound)));
+    json_decref(curve);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_axes_multiply_variants),
@@ -172,6 +194,7 @@ int main(void) {
         cmocka_unit_test(test_tuning_lists_every_combination),
         cmocka_unit_test(test_only_keeps_controls_of_controls),
         cmocka_unit_test(test_broken_files_are_rejected_with_their_place),
+        cmocka_unit_test(test_steps_to_a_loss_are_interpolated),
         cmocka_unit_test(test_key_follows_contents_not_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
