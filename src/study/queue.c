@@ -110,7 +110,10 @@ static strait_err add_job(struct strait_queue *q, int row, int64_t seed, int tri
     STRAIT_TRY(strait_alloc(1, sizeof(strait_job), "study", &job_memory));
     strait_job *job = job_memory;
     q->jobs[q->n_jobs++] = job;
-    *job = (strait_job){.row = row, .seed = seed, .trial = trial};
+    *job = (strait_job){.row = row,
+                        .seed = seed,
+                        .trial = trial,
+                        .turn = r->has_one_seed ? STRAIT_TURN_ONE_SEED : STRAIT_TURN_FIRST};
     if (trial >= 0)
         (void)snprintf(job->name, sizeof job->name, "%s, trial %s", r->name,
                        r->tune.choices.items[trial]);
@@ -209,10 +212,12 @@ static int has_more_seeds(const struct strait_queue *q, int row) {
 }
 
 /* All further seeds of a row at once: an interval needs them all. */
-static strait_err add_seeds(struct strait_queue *q, int row) {
+static strait_err add_seeds(struct strait_queue *q, int row, strait_job_turn turn) {
     if (row < 0 || !isfinite(row_loss(q, row)) || has_more_seeds(q, row)) return STRAIT_OK;
-    for (int k = 0; k < q->study->more.n; k++)
+    for (int k = 0; k < q->study->more.n; k++) {
         STRAIT_TRY(add_job(q, row, q->study->more.items[k], -1));
+        q->jobs[q->n_jobs - 1]->turn = turn;
+    }
     return STRAIT_OK;
 }
 
@@ -230,12 +235,13 @@ static strait_err add_more(struct strait_queue *q) {
             const strait_study_row *r = &s->rows[row];
             if (r->is_control || r->has_one_seed || rank_of(q, row) != rank) continue;
             if (isfinite(row_loss(q, row)))
-                STRAIT_TRY(add_seeds(q, strait_study_find(s, r->control)));
-            STRAIT_TRY(add_seeds(q, row));
+                STRAIT_TRY(add_seeds(q, strait_study_find(s, r->control), STRAIT_TURN_SEEDS));
+            STRAIT_TRY(add_seeds(q, row, STRAIT_TURN_SEEDS));
         }
     }
     for (int row = 0; row < s->n_rows; row++)
-        if (s->rows[row].is_control && !s->rows[row].has_one_seed) STRAIT_TRY(add_seeds(q, row));
+        if (s->rows[row].is_control && !s->rows[row].has_one_seed)
+            STRAIT_TRY(add_seeds(q, row, STRAIT_TURN_CONTROLS));
     return release(q);
 }
 
@@ -288,12 +294,10 @@ void strait_queue_close(struct strait_queue **queue) {
     *queue = NULL;
 }
 
-/* The next of the rows that have one seed, or of the others. */
-static strait_job *next_of(struct strait_queue *queue, int has_one_seed) {
+static strait_job *next_of(struct strait_queue *queue, strait_job_turn turn) {
     for (int i = 0; i < queue->n_jobs; i++) {
         strait_job *job = queue->jobs[i];
-        if (job->state != STRAIT_JOB_READY) continue;
-        if (queue->study->rows[job->row].has_one_seed != has_one_seed) continue;
+        if (job->state != STRAIT_JOB_READY || job->turn != turn) continue;
         int is_running = 0; // two rows may be the same run: the second takes the first's result
         for (int k = 0; k < queue->n_jobs; k++)
             is_running |= queue->jobs[k]->state == STRAIT_JOB_RUNNING &&
@@ -306,8 +310,10 @@ static strait_job *next_of(struct strait_queue *queue, int has_one_seed) {
 }
 
 strait_job *strait_queue_next(struct strait_queue *queue) {
-    strait_job *job = next_of(queue, 0);
-    return job != NULL ? job : next_of(queue, 1);
+    strait_job *job = NULL;
+    for (int turn = 0; turn < STRAIT_TURNS && job == NULL; turn++)
+        job = next_of(queue, turn);
+    return job;
 }
 
 strait_err strait_queue_finish(struct strait_queue *queue, strait_job *job, json_t *record) {

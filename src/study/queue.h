@@ -2,7 +2,8 @@
  *
  * A tuned row has trials first; its run starts when they have ended, with the choice of lowest
  * validation loss. Further seeds are added when every row has its first ones: those of the best row
- * first, after those of its control. Rows of one seed come when nothing else may start. The queue
+ * first, after those of its control. Then come rows of one seed, then further seeds of controls
+ * that no such row is compared with. A later turn starts where an earlier one waits. The queue
  * starts nothing itself (runner.h does); one thread uses it. */
 #pragma once
 
@@ -19,6 +20,15 @@ typedef enum strait_job_state {
     STRAIT_JOB_FAILED,
 } strait_job_state;
 
+/* In which order jobs start. */
+typedef enum strait_job_turn {
+    STRAIT_TURN_FIRST,
+    STRAIT_TURN_SEEDS,    // further seeds of the best rows, and of their controls
+    STRAIT_TURN_ONE_SEED, // rows that have one
+    STRAIT_TURN_CONTROLS, // further seeds of the other controls
+    STRAIT_TURNS
+} strait_job_turn;
+
 enum {
     STRAIT_JOB_NAME = 160,
     STRAIT_JOB_ERROR = 512
@@ -29,6 +39,7 @@ typedef struct strait_job {
     int64_t seed;
     int trial; // the index of its choice; -1: the run itself
     strait_job_state state;
+    strait_job_turn turn;
     int was_known;               // its result was there before this sitting
     char name[STRAIT_JOB_NAME];  // for people
     char label[STRAIT_JOB_NAME]; // of its folder: no space, no slash
