@@ -11,7 +11,8 @@
 
 enum {
     CELL_BYTES = 4096,
-    TABLES_MAX = 16
+    TABLES_MAX = 16,
+    MARKDOWN_COLUMNS = 120
 };
 
 /* A file that grows in memory until the document is closed. */
@@ -69,6 +70,23 @@ static void put_markdown(FILE *to, const char *text) {
         if (*text == '|') fputc('\\', to);
         fputc(*text, to);
     }
+}
+
+/* A paragraph in lines of at most MARKDOWN_COLUMNS, unless a word is longer. */
+static void put_wrapped(FILE *to, const char *text) {
+    size_t used = 0;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " ");
+        if (used > 0 && used + 1 + word > MARKDOWN_COLUMNS) {
+            fputc('\n', to);
+            used = 0;
+        }
+        if (used > 0) used += (size_t)fprintf(to, " ");
+        used += fwrite(text, 1, word, to);
+        text += word;
+        text += *text == ' ';
+    }
+    fputc('\n', to);
 }
 
 /* A field with a comma, a quote or a line break is quoted, and quotes in it are doubled. */
@@ -145,7 +163,8 @@ void strait_document_text(struct strait_document *document, const char *format, 
     fputs("<p>", document->page.stream);
     put_html(document->page.stream, text);
     fputs("</p>\n", document->page.stream);
-    fprintf(document->markdown.stream, "\n%s\n", text);
+    fputc('\n', document->markdown.stream);
+    put_wrapped(document->markdown.stream, text);
 }
 
 void strait_document_verbatim(struct strait_document *document, const char *text) {

@@ -22,6 +22,9 @@ static void test_escapes_cells_for_each_format(void **state) {
         .title = "t", .x_label = "x", .y_label = "y", .lines = &line, .n_lines = 1};
     CHECK_OK(strait_document_open(dir.path, "a <b>", &d));
     strait_document_text(d, "1 < 2");
+    strait_document_text(d, "%s%s",
+                         "a paragraph of more than one hundred and twenty columns, whose ",
+                         "words go on to further lines of the Markdown file, but not of the page");
     strait_document_table(d, "table", heads, 2);
     strait_document_cell(d, "<script>a|b");
     strait_document_number(d, "%.2f", 1.5);
@@ -35,6 +38,9 @@ static void test_escapes_cells_for_each_format(void **state) {
     CHECK(strstr(html, "<td>&lt;script>a|b</td><td>1.50</td></tr>") != NULL);
     CHECK(strstr(html, "<script") == NULL && strstr(html, "<svg") != NULL);
     CHECK(strstr(html, "<p>1 &lt; 2</p>") != NULL);
+    CHECK(strstr(markdown,
+                 "\na paragraph of more than one hundred and twenty columns, whose words go "
+                 "on to further lines of the Markdown file, but\nnot of the page\n") != NULL);
     CHECK(strstr(markdown, "| <script>a\\|b | 1.50 |\n| x | - |\n") != NULL);
     CHECK(strcmp(csv, "name,\"loss, \"\"x\"\"\"\n<script>a|b,1.50\nx,-\n") == 0);
     CHECK(strait_file_exists(scratch_at(&dir, "curve.svg")));
