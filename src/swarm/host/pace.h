@@ -24,4 +24,8 @@ struct host_pace {
     double up_bps[STRAIT_RUN_STAGES], down_bps[STRAIT_RUN_STAGES];
     int64_t n_values[STRAIT_RUN_STAGES]; // gradients of each stage; 0: not computed yet
     strait_outlook_more more;            // what one more worker would bring; gain 0: unknown
+    /* So many idle workers would bring nothing: looked at again when others are there, or when this
+     * generation has taken so many steps. */
+    int n_refused;
+    int64_t look_at;
 };

@@ -4,6 +4,7 @@
  * from the times and bytes of the steps before, the rates of homes that the run file or their
  * owners give, and measured rates of links. Where several stages would bring the same, such as
  * nothing, the one with the fewest replicas gets it, so that newcomers complete another pipeline.
+ * Where all that are there together would make steps longer, they stay spares.
  * Workers can report false times: they change how long steps take, and no result. */
 #include "base/clock.h"
 #include "swarm/host/replicas.h"
@@ -14,7 +15,8 @@
 
 enum {
     RECRUIT_MS = 1000, // after a generation is ready, before the next newcomers interrupt it
-    TOLD_STEPS = 3     // of a generation, after which its speed is logged
+    TOLD_STEPS = 3,    // of a generation, after which its speed is logged
+    LOOK_STEPS = 8     // before workers that would bring nothing are looked at again
 };
 
 static const double brings = 1.005;     // a lower gain is none, as strait plan has it
@@ -162,25 +164,66 @@ static int is_idle(const struct strait_coordinator *c, int slot) {
            strait_coordinator_stage_of(c, slot) < 0;
 }
 
-/* Gives a spare to the stage where it brings most. *is_placed: it was taken. */
-static strait_err place(struct host *h, int64_t step, int spare, struct outlook *o,
-                        int *is_placed) {
-    *is_placed = 0;
-    if (find_stages(h, spare, o) == 0) return STRAIT_OK;
-    STRAIT_TRY(look_ahead(h, o));
-    const int stage = choose(o);
-    const double gain = gain_of(o, stage);
+/* A spare and the stage that it would help. */
+struct placement {
+    int spare, stage;
+    double seconds; // of a step, with it and those before it; INFINITY: unknown
+    double gain;    // beside that without it; 0: unknown
+};
+
+/* Lists where up to n spares would go, one after the other. */
+static strait_err list_placements(struct host *h, struct outlook *o, int n, struct placement *out,
+                                  int *n_listed, double *now_s) {
+    *n_listed = 0;
+    *now_s = INFINITY;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS && *n_listed < n; i++) {
+        if (!is_idle(&h->coordinator, i) || find_stages(h, i, o) == 0) continue;
+        STRAIT_TRY(look_ahead(h, o));
+        const int stage = choose(o);
+        if (*n_listed == 0 && o->err == STRAIT_OK) *now_s = o->now_s;
+        out[(*n_listed)++] = (struct placement){i, stage, o->seconds[stage], gain_of(o, stage)};
+        (void)strait_outlook_members_add(&o->plan, stage, &o->newcomer[stage], o->pipeline.stages,
+                                         &o->plan);
+    }
+    return STRAIT_OK;
+}
+
+/* How many of them are taken: all where the run file asks for replicas, or where nothing is known
+ * of their steps. */
+static int count_worth(const struct host *h, const struct placement *placements, int n,
+                       double now_s) {
+    double seconds[STRAIT_RUN_MEMBERS];
+    for (int i = 0; i < n; i++) {
+        seconds[i] = placements[i].seconds;
+        if (!isfinite(seconds[i])) return n;
+    }
+    if (h->run.stages.replicas.n > 1 || h->run.stages.replicas.items[0] > 1) return n;
+    return strait_outlook_members_worth(now_s, seconds, n);
+}
+
+/* They stay spares. It is looked at again after twice as many steps. */
+static void refuse(struct host *h, int64_t step, const struct placement *placements, int n,
+                   double now_s, int n_idle) {
+    double best = placements[0].seconds;
+    for (int i = 1; i < n; i++)
+        best = fmin(best, placements[i].seconds);
+    if (h->pace.n_refused != n_idle)
+        strait_host_note(h,
+                         "step %lld: more replicas would bring %.2f times the speed; idle workers "
+                         "stay spares (stages.replicas above 1 uses them all the same)",
+                         (long long)step, now_s / best);
+    h->pace.n_refused = n_idle;
+    h->pace.look_at = 2 * h->pace.n_steps + LOOK_STEPS;
+}
+
+static void place(struct host *h, int64_t step, const struct placement *p) {
     strait_host_feed_coordinator(
-        h, &(strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = spare, .stage = stage});
-    *is_placed = h->coordinator.workers[spare].will_help == stage; // it may be gone by now
-    if (!*is_placed) return STRAIT_OK;
-    if (gain > 0.0)
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = p->spare, .stage = p->stage});
+    const int is_placed = h->coordinator.workers[p->spare].will_help == p->stage;
+    if (is_placed && p->gain > 0.0) // it may be gone by now
         strait_host_note(h,
                          "step %lld: a replica more of stage %d should bring %.2f times the speed",
-                         (long long)step, stage, gain);
-    (void)strait_outlook_members_add(&o->plan, stage, &o->newcomer[stage], o->pipeline.stages,
-                                     &o->plan);
-    return STRAIT_OK;
+                         (long long)step, p->stage, p->gain);
 }
 
 int strait_host_may_recruit(const struct host *h, int64_t step) {
@@ -199,18 +242,23 @@ int strait_host_count_idle(const struct host *h) {
 
 strait_err strait_host_recruit(struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
+    struct placement placements[STRAIT_RUN_MEMBERS];
     struct outlook o;
-    int is_placed;
+    double now_s;
+    int n = 0;
     if (c->config.has_pipelines) return strait_host_recruit_pipelines(h, step);
     if (!strait_host_may_recruit(h, step)) return STRAIT_OK;
-    int n_idle = strait_host_count_idle(h);
-    if (n_idle <= h->spec->n_spares) return STRAIT_OK;
+    const int n_idle = strait_host_count_idle(h);
+    int64_t n_most = n_idle - h->spec->n_spares;
+    if (n_most <= 0 || (h->pace.n_refused == n_idle && h->pace.n_steps < h->pace.look_at))
+        return STRAIT_OK;
+    if (n_most > STRAIT_RUN_MEMBERS) n_most = STRAIT_RUN_MEMBERS;
     STRAIT_TRY(describe(h, &o));
-    for (int i = 0; i < STRAIT_SWARM_WORKERS && n_idle > h->spec->n_spares; i++) {
-        if (!is_idle(c, i)) continue;
-        STRAIT_TRY(place(h, step, i, &o, &is_placed));
-        n_idle -= is_placed;
-    }
+    STRAIT_TRY(list_placements(h, &o, (int)n_most, placements, &n, &now_s));
+    const int n_worth = count_worth(h, placements, n, now_s);
+    for (int i = 0; i < n_worth; i++)
+        place(h, step, &placements[i]);
+    if (n > 0 && n_worth == 0) refuse(h, step, placements, n, now_s, n_idle);
     return STRAIT_OK;
 }
 

@@ -185,6 +185,7 @@ void strait_host_adopt_replicas(struct host *h) {
     h->work.channel.n_members = plan->n_members;
     h->pace.n_steps = 0;
     h->pace.more = (strait_outlook_more){.stage = -1};
+    h->pace.n_refused = 0;
     if (h->pipeline != NULL) share(h);
     strait_host_adopt_pipelines(h);
 }

@@ -184,3 +184,14 @@ strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_o
     }
     return STRAIT_OK;
 }
+
+int strait_outlook_members_worth(double now_s, const double *seconds, int n) {
+    const double same = 1.02;
+    double best = now_s;
+    int n_worth = 0;
+    for (int i = 0; i < n; i++)
+        if (seconds[i] < best) best = seconds[i];
+    for (int i = 0; i < n; i++)
+        if (seconds[i] <= same * best) n_worth = i + 1;
+    return n_worth;
+}

@@ -59,6 +59,12 @@ int strait_outlook_members_add(const strait_run_plan *plan, int stage,
 strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage,
                                        const strait_outlook_newcomer *newcomer, double *seconds);
 
+/* Newcomers could come one after the other, after which a step would take seconds[0], seconds[1],
+ * ... instead of now_s. Returns how many should: as many as make it shortest, or more where that
+ * costs less than 2%, and none where all of that would make it longer. Two together may bring what
+ * the first alone does not. */
+int strait_outlook_members_worth(double now_s, const double *seconds, int n);
+
 /* What one more machine like the first of a stage would bring, as a replica of the stage for which
  * that is most. */
 strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out);

@@ -51,7 +51,7 @@ sed -n 's/^summary: contributed \([0-9.]*\)\(k*\) tokens.*/\1 \2/p' joined.err |
 
 # With --spares 1 one of the same four waits.
 SPARES=1
-host_begin spare run.yaml $sets --set train.steps=400
+host_begin spare run.yaml $sets --set stages.replicas=2 --set train.steps=400
 for i in 1 2 3 4; do join_begin spare $i; done
 wait_until 60 'one worker helps' has_replicas spare 1
 sleep 2
@@ -60,6 +60,15 @@ kill_join 1
 host_kill
 for i in 2 3 4; do kill_join $i; done
 SPARES=0
+
+# Homes that send slowly: the sums of gradients would take longer than a replica saves, and nobody asked for one.
+host_begin slow run.yaml --set stages.count=2 --set link.emulate.up=2mbit $fixed --set train.steps=100000
+for i in 1 2 3; do join_begin slow $i; done
+wait_for_text slow/events.log 'more replicas would bring 0\.[0-9]+ times the speed; idle workers stay spares'
+wait_steps slow $(($(steps_in slow) + 2))
+! grep 'becomes a further replica' slow/events.log || fail "a worker was placed at a loss"
+host_kill
+for i in 1 2 3; do kill_join $i; done
 
 # all_compute FOLDER N: as has_replicas, and they have the state of their stage: one that has not could not go on
 # alone.

@@ -142,6 +142,20 @@ static void a_stage_has_no_more_replicas_than_groups(void **state) {
     assert_true(seconds > 1e300);
 }
 
+static void only_newcomers_that_cost_nothing_are_worth_it(void **state) {
+    (void)state;
+    static const double gains[] = {0.8, 0.5, 0.4}, loss[] = {1.35, 1.3}, none[] = {1.01, 1.0, 1.3};
+    static const double pairs[] = {1.1, 0.6, 0.7, 0.605}, turns[] = {0.7, 0.8, 0.9};
+    assert_int_equal(strait_outlook_members_worth(1.0, gains, 3), 3);
+    assert_int_equal(strait_outlook_members_worth(1.0, loss, 2), 0); // 0.74 times the speed
+    assert_int_equal(strait_outlook_members_worth(1.0, none, 3), 2); // everyone computes
+    assert_int_equal(strait_outlook_members_worth(1.0, pairs, 1), 0);
+    assert_int_equal(strait_outlook_members_worth(1.0, pairs, 2), 2); // the second completes it
+    assert_int_equal(strait_outlook_members_worth(1.0, pairs, 4), 4);
+    assert_int_equal(strait_outlook_members_worth(1.0, turns, 3), 1);
+    assert_int_equal(strait_outlook_members_worth(1.0, turns, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(newcomers_go_where_the_wire_is_full),
@@ -150,6 +164,7 @@ int main(void) {
         cmocka_unit_test(a_narrow_home_brings_less),
         cmocka_unit_test(measured_links_count),
         cmocka_unit_test(a_stage_has_no_more_replicas_than_groups),
+        cmocka_unit_test(only_newcomers_that_cost_nothing_are_worth_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
