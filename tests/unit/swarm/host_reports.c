@@ -1,0 +1,103 @@
+/* What a host makes of what workers claim and reply: rates of nearly nothing, late replies, and a
+ * worker that is banned as a step ends. */
+#include "check.h"
+#include "swarm/host/replicas.h"
+#include "swarm/host/state.h"
+#include "train/pipeline.h"
+#include "unit/config/run_plan_rig.h"
+
+#include <float.h>
+#include <math.h>
+
+enum {
+    STAGES = 2,
+    SQUARES = 3
+};
+
+static struct host h; // large, and zeroed
+static struct strait_executor executor;
+
+/* A claim limits what the run file says, down to 1 kb/s: a simulated step ends. */
+static void a_claimed_rate_has_a_floor(void **state) {
+    (void)state;
+    static const struct {
+        double given, claimed, expected;
+    } cases[] = {{0.0, 0.0, 0.0},        {0.0, 5e6, 5e6},       {8e6, 5e6, 5e6},
+                 {8e6, 9e6, 8e6},        {8e6, 0.0, 8e6},       {8e6, 1.0, 1000.0},
+                 {0.0, DBL_MIN, 1000.0}, {8e6, 1e-300, 1000.0}, {8e6, 999.9, 1000.0},
+                 {500.0, 1.0, 500.0},    {8e6, -1.0, 8e6},      {8e6, NAN, 8e6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        h.pace.up_bps[1] = h.pace.down_bps[1] = cases[i].given;
+        h.coordinator.workers[3].report.up_bps = cases[i].claimed;
+        h.coordinator.workers[3].report.down_bps = cases[i].claimed;
+        CHECK_NEAR(strait_host_up_bps(&h, 3, 1), cases[i].expected, 0.0);
+        CHECK_NEAR(strait_host_down_bps(&h, 3, 1), cases[i].expected, 0.0);
+    }
+}
+
+/* A worker that answers, if to a command of an earlier generation, does not hang. */
+static void a_late_reply_shows_that_a_worker_works(void **state) {
+    (void)state;
+    struct connection connection = {.worker = 5, .n_owed = 1};
+    h.coordinator.workers[5].asked_ns = 1234;
+    h.coordinator.workers[6].asked_ns = 1234;
+    strait_host_count_reply(&h, &connection);
+    assert_int_equal(connection.n_owed, 0);
+    assert_int_equal(h.coordinator.workers[5].asked_ns, 0);
+    assert_int_equal(h.coordinator.workers[6].asked_ns, 1234);
+}
+
+/* Two stages with two replicas each, whose last replies are those to a step. */
+static void compute_step(strait_executor_report *report) {
+    static float squares[SQUARES] = {1.0f, 2.0f, 4.0f};
+    CHECK_OK(make("stages.count=2", "stages.replicas=2", NULL));
+    executor = (struct strait_executor){.run = run, .plan = plan};
+    h = (struct host){.run = run, .executor = &executor};
+    h.coordinator.config.n_stages = STAGES;
+    for (int i = 0; i < STAGES; i++) {
+        h.coordinator.owner[i] = i;
+        h.coordinator.n_helpers[i] = 1;
+        h.coordinator.helper[i][0] = STAGES + i;
+        report->times[i] = (strait_step_times){.forward = 1.0, .wall = 1.0};
+    }
+    h.work.channel.n_members = plan.n_members;
+    CHECK_OK(strait_stage_replies_init(&h.work.channel.replies, &plan));
+    CHECK_OK(strait_pipeline_open(&executor, &h.work.channel, &h.pipeline));
+    for (int i = 0; i < plan.n_members; i++) {
+        strait_stage_reply *reply = &h.work.channel.replies.items[i];
+        reply->kind = STRAIT_COMMAND_GRADIENTS;
+        reply->gradients.times.forward = 3.0;
+        reply->gradients.squares = (strait_floats){squares, SQUARES};
+        reply->gradients.loss_sum = 1.0;
+    }
+}
+
+/* The owner of a stage, or a further replica, is gone when its reply is looked at: nothing is
+ * written before the arrays that workers have their places in. */
+static void a_worker_banned_as_a_step_ends_has_no_place(void **state) {
+    (void)state;
+    for (int is_helper = 0; is_helper < 2; is_helper++) {
+        strait_executor_report report = {.forward_bytes = 100.0, .backward_bytes = 100.0};
+        compute_step(&report);
+        if (is_helper)
+            h.coordinator.helper[1][0] = -1;
+        else
+            h.coordinator.owner[1] = -1;
+        for (int step = 0; step < 4; step++) // shares are chosen again meanwhile
+            strait_host_note_speeds(&h, &report);
+        CHECK_OK(strait_host_verify_step(&h, 4, -1, 0));
+        CHECK_NEAR(h.pace.busy_s[STRAIT_RUN_STAGES - 1], 0.0, 0.0); // lies before batch_s
+        CHECK(h.pace.batch_s[0] > 0.0);
+        CHECK(h.coordinator.workers[0].tokens > 0);
+        strait_pipeline_close(&h.pipeline);
+        strait_stage_replies_fini(&h.work.channel.replies);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_claimed_rate_has_a_floor),
+        cmocka_unit_test(a_late_reply_shows_that_a_worker_works),
+        cmocka_unit_test(a_worker_banned_as_a_step_ends_has_no_place)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
