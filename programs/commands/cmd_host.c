@@ -32,7 +32,7 @@ static int resumes, is_forced, must_approve, is_for_strangers;
 static int64_t n_uses, n_spares;
 static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
                            rebalance_s = 60.0;
-static double store_wait_s = 600.0, audit_share = -1.0;
+static double store_wait_s = 600.0, audit_share = -1.0, relay_mbit;
 static const double public_share = 0.01; // of stage-steps that are audited
 
 static const strait_flag flags[] = {
@@ -68,6 +68,9 @@ static const strait_flag flags[] = {
      "how many workers wait as spares; others become replicas of stages (default 0)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
+    {"relay-rate", 0, STRAIT_FLAG_REAL, &relay_mbit, "MBIT",
+     "most that averages (train.outer) may send through it in each direction, as planned, in Mb/s "
+     "(default: no limit)"},
     {"store", 0, STRAIT_FLAG_TEXT, &store, "STORE",
      "the metastore: journal:PATH (default, in DIR) or etcd:URL,URL,..."},
     {"store-wait", 0, STRAIT_FLAG_REAL, &store_wait_s, "SECONDS",
@@ -255,6 +258,7 @@ static strait_err host(const strait_run *run, const char *folder,
         .listen = listen_at,
         .announce = announced,
         .relay = relay,
+        .relay_bps = relay_mbit * 1e6,
         .store = store,
         .store_ca = store_ca,
         .store_cert = store_cert,
@@ -322,6 +326,9 @@ static strait_err check_flags(void) {
     if (n_spares < 0 || n_spares > UINT32_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--spares %lld: expected a number of workers",
                            (long long)n_spares);
+    if (!(relay_mbit >= 0.0 && relay_mbit <= 1e6) || (relay_mbit > 0.0 && relay == NULL))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "--relay-rate %g: expected Mb/s, with --relay; 0: no limit", relay_mbit);
     if (audit_share != -1.0 && !(audit_share >= 0.0 && audit_share <= 1.0))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--audit-share %g: expected 0 to 1", audit_share);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)

@@ -86,6 +86,10 @@ static void print_average(const strait_outlook *o, int stage) {
            strait_progress_plural(outer->fragments),
            m->reduced * n / (o->pipe.microbatch_tokens * o->pipe.n_microbatches),
            strait_limits_average_s(&o->plan, stage, m->averaged, o->result.seconds - o->average_s));
+    printf(
+        "relay  stage %d: two of them that meet at a relay send %.3g Mb/s of averages through it "
+        "in each direction\n",
+        stage, strait_limits_pair_bps(&o->plan, m->averaged, n, o->result.seconds) / 1e6);
 }
 
 /* What replicas cost and who has them. */

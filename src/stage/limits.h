@@ -78,6 +78,11 @@ void strait_limits_members_init(const strait_run_plan *plan, const strait_pipe *
  * sends so many bytes (strait_runner_memory.averaged). */
 double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes, double step_s);
 
+/* Bits per second, as the mean over an interval, that two of n replicas send each other in each
+ * direction for averages, where each sends so many bytes per exchange: what a relay carries of a
+ * pair that meets there. */
+double strait_limits_pair_bps(const strait_run_plan *plan, double bytes, int n, double step_s);
+
 /* Estimates the windows before anything was measured: from assumed compute rates of fast machines
  * and the links of the run file. */
 strait_err strait_limits_estimate_windows(const strait_run_plan *plan, int wanted, int *windows);

@@ -83,3 +83,9 @@ double strait_limits_average_s(const strait_run_plan *plan, int stage, double by
     const double shown_s = exchange_s(plan, stage, bytes) - s->overlap * step_s;
     return shown_s > 0.0 ? shown_s * s->fragments / (double)s->sync_every : 0.0;
 }
+
+double strait_limits_pair_bps(const strait_run_plan *plan, double bytes, int n, double step_s) {
+    const strait_outer_schedule *s = &plan->outer.schedule;
+    const double interval_s = (double)s->sync_every * step_s;
+    return n > 1 && interval_s > 0.0 ? 8.0 * bytes * s->fragments / (n - 1) / interval_s : 0.0;
+}

@@ -112,7 +112,9 @@ static double gain_of(const struct outlook *o, int stage) {
 
 /* ---- newcomers ---- */
 
-int strait_host_can_reach_replicas(struct host *h, int spare, int stage) {
+/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
+ * without a relay: where it listens is known only when it has a stage. */
+static int can_reach_replicas(struct host *h, int spare, int stage) {
     const struct strait_coordinator *c = &h->coordinator;
     if (c->workers[spare].report.is_reachable) return 1;
     for (int i = stage - 1; i <= stage + 1; i++) {
@@ -143,7 +145,7 @@ static int find_stages(struct host *h, int spare, struct outlook *o) {
     for (int i = 0; i < o->plan.n_stages; i++) {
         o->may_grow[i] = o->plan.replicas[i] < strait_host_replicas_limit(h, i) &&
                          strait_coordinator_may_help(&h->coordinator, spare, i) &&
-                         computes_alike(h, spare, i) && strait_host_can_reach_replicas(h, spare, i);
+                         computes_alike(h, spare, i) && can_reach_replicas(h, spare, i);
         o->newcomer[i] = (strait_outlook_newcomer){.speed = strait_host_relative_speed(h, spare, i),
                                                    .has_home = 1,
                                                    .up_bps = strait_host_up_bps(h, spare, i),

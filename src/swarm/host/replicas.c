@@ -91,6 +91,12 @@ static void describe_replica(struct host *h, int worker, int other, strait_task_
     peer->is_present = 1;
     peer->key = h->coordinator.workers[other].key;
     peer->is_near = strait_host_is_near(own, theirs);
+    if (h->spec->relay != NULL && h->coordinator.config.has_pipelines &&
+        strait_host_needs_relay(h, worker, other)) {
+        peer->must_listen = worker < other;
+        strait_host_relay_address(h, worker, other, peer->address);
+        return;
+    }
     if (theirs != NULL && lower_dials == (worker < other))
         memcpy(peer->address, theirs->address, sizeof peer->address);
 }
@@ -113,12 +119,15 @@ void strait_host_describe_neighbours(struct host *h, int stage, int replica, str
     const int worker = strait_coordinator_replica(c, stage, replica);
     strait_task_replica others[STRAIT_TASK_REPLICAS];
     int n = 0;
-    describe_first(h, stage, replica, -1, &task->neighbours.prev);
-    describe_first(h, stage, replica, 1, &task->neighbours.next);
+    if (replica == 0 || !c->config.has_pipelines) {
+        describe_first(h, stage, replica, -1, &task->neighbours.prev);
+        describe_first(h, stage, replica, 1, &task->neighbours.next);
+    }
     for (int i = stage - 1; i <= stage + 1; i++) {
         if (i < 0 || i >= c->config.n_stages) continue;
         for (int k = i == stage ? 0 : 1; k < strait_coordinator_n_replicas(c, i); k++) {
-            if (i == stage && k == replica) continue;
+            /* Pipelines that train on their own exchange no microbatches. */
+            if (i == stage ? k == replica : c->config.has_pipelines && k != replica) continue;
             others[n] = (strait_task_replica){.side = i - stage + STRAIT_SIDE_SAME, .replica = k};
             describe_replica(h, worker, strait_coordinator_replica(c, i, k), &others[n++].peer);
         }

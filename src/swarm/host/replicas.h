@@ -38,6 +38,3 @@ strait_err strait_host_tell_outlook(struct host *h, int64_t step);
 int strait_host_may_recruit(const struct host *h, int64_t step);
 /* Workers that take no part. */
 int strait_host_count_idle(const struct host *h);
-/* Returns whether all replicas of the stage and of its neighbours can be connected with a spare,
- * without a relay: where it listens is known only when it has a stage. */
-int strait_host_can_reach_replicas(struct host *h, int spare, int stage);

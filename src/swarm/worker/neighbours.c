@@ -120,7 +120,7 @@ static strait_err add_replicas(struct worker *w, const strait_task_replica *repl
     for (int i = 0; i < n; i++) {
         const strait_task_replica *r = &replicas[i];
         int peer = -1;
-        if (r->peer.must_listen || r->replica >= w->replicas.n[r->side] ||
+        if (r->replica >= w->replicas.n[r->side] ||
             (r->side == STRAIT_SIDE_SAME && r->replica == w->replicas.replica))
             return STRAIT_FAIL(STRAIT_EPROTO, "the coordinator described a replica that the stage "
                                               "does not have");

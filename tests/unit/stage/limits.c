@@ -150,6 +150,14 @@ static void metered_time_ignores_the_emulated_links(void **state) {
                32 * (0.01 + 0.05) + (0.01 + 0.05) + 2 * 0.05, 1e-9);
 }
 
+/* Of 4 replicas each sends 3 others 1.5 MB in each of 2 parts per interval of 10 steps of 2 s. */
+static void counts_what_a_pair_sends_for_averages(void **state) {
+    (void)state;
+    CHECK_OK(make("train.outer.sync_every=10", "train.outer.fragments=2", NULL));
+    CHECK_NEAR(strait_limits_pair_bps(&plan, 1.5e6, 4, 2.0), 8 * 1.5e6 * 2 / 3 / 20, 1e-6);
+    assert_true(strait_limits_pair_bps(&plan, 1.5e6, 1, 2.0) == 0.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chooses_larger_windows_for_longer_delays),
@@ -157,6 +165,7 @@ int main(void) {
         cmocka_unit_test(names_what_limits_a_step),
         cmocka_unit_test(explains_a_step),
         cmocka_unit_test(metered_time_ignores_the_emulated_links),
+        cmocka_unit_test(counts_what_a_pair_sends_for_averages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,21 +48,60 @@ void strait_host_adopt_pipelines(struct host *h) {
     strait_pipeline_restart_average(h->pipeline, c->step, c->step != h->averages.unsent_at);
 }
 
-/* Finds a spare for every stage, those that failed least; returns 0 where there is none. */
+/* Whether a spare can be connected with the other workers of a stage, and with that of the stage
+ * before in its pipeline, `prev` (-1: it is the first). */
+static int can_connect(struct host *h, int spare, int stage, int prev, int has_relay) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (has_relay) return 1;
+    for (int r = 0; r < strait_coordinator_n_replicas(c, stage); r++)
+        if (strait_host_needs_relay(h, spare, strait_coordinator_replica(c, stage, r))) return 0;
+    return prev < 0 || !strait_host_needs_relay(h, spare, prev);
+}
+
+/* Returns the spare of a stage that failed least; -1: none. */
+static int find_spare(struct host *h, int stage, int prev, const int *is_taken, int has_relay) {
+    const struct strait_coordinator *c = &h->coordinator;
+    int best = -1;
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
+        if (!is_taken[slot] && strait_coordinator_stage_of(c, slot) < 0 &&
+            strait_coordinator_may_help(c, slot, stage) &&
+            (best < 0 || c->workers[slot].n_penalties < c->workers[best].n_penalties) &&
+            can_connect(h, slot, stage, prev, has_relay))
+            best = slot;
+    return best;
+}
+
+/* Finds a spare for every stage, preferably without the relay; returns 0 where there is none. */
 static int find_pipeline(struct host *h, int *slots) {
     const struct strait_coordinator *c = &h->coordinator;
     int is_taken[STRAIT_SWARM_WORKERS] = {0};
     for (int i = 0; i < c->config.n_stages; i++) {
         slots[i] = -1;
-        for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
-            if (!is_taken[slot] && strait_coordinator_stage_of(c, slot) < 0 &&
-                strait_coordinator_may_help(c, slot, i) &&
-                (slots[i] < 0 || c->workers[slot].n_penalties < c->workers[slots[i]].n_penalties) &&
-                strait_host_can_reach_replicas(h, slot, i))
-                slots[i] = slot;
+        for (int has_relay = 0; has_relay <= (h->spec->relay != NULL) && slots[i] < 0; has_relay++)
+            slots[i] = find_spare(h, i, i > 0 ? slots[i - 1] : -1, is_taken, has_relay);
         if (slots[i] < 0) return 0;
         is_taken[slots[i]] = 1;
     }
+    return 1;
+}
+
+/* Whether the relay may carry the averages of one pipeline more, of these workers. */
+static int fits_relay(struct host *h, int64_t step, const int *slots) {
+    const double limit = h->spec->relay_bps;
+    const double bps = h->spec->relay != NULL ? strait_host_relayed_bps(h, slots) : 0.0;
+    if (limit > 0.0 && bps > limit) {
+        if (isfinite(bps) && !h->averages.has_told_limit)
+            strait_host_note(h,
+                             "step %lld: a pipeline more would send %.3g Mb/s of averages through "
+                             "the relay, and --relay-rate allows %.3g: its workers stay spares",
+                             (long long)step, bps / 1e6, limit / 1e6);
+        h->averages.has_told_limit |= isfinite(bps) != 0;
+        return 0;
+    }
+    if (isfinite(bps) && bps > 0.0)
+        strait_host_note(h, "step %lld: averages send %.3g Mb/s through the relay, as planned",
+                         (long long)step, bps / 1e6);
+    h->averages.has_told_limit = 0;
     return 1;
 }
 
@@ -95,7 +134,7 @@ strait_err strait_host_recruit_pipelines(struct host *h, int64_t step) {
     int n_idle = strait_host_count_idle(h);
     for (int n = strait_coordinator_n_replicas(c, 0);
          n < c->config.replicas_limit && n_idle >= c->config.n_stages + h->spec->n_spares &&
-         find_pipeline(h, slots);
+         find_pipeline(h, slots) && fits_relay(h, step, slots);
          n++) {
         const int pipeline = strait_coordinator_free_pipeline(c);
         for (int i = 0; i < c->config.n_stages; i++)

@@ -23,6 +23,9 @@ struct host_averages {
         int64_t step;
         int n;
     } unusable[STRAIT_SWARM_WORKERS];
+    unsigned char secret[32]; // from which the tokens of pairs that meet at the relay are derived
+    int has_secret;
+    int has_told_limit; // that the relay may carry no more
     /* The update that each worker was sent last: pipelines clip their gradients apart. */
     struct {
         int64_t step;
@@ -36,6 +39,15 @@ void strait_host_adopt_pipelines(struct host *h);
 /* Before a step: makes spares that are not to be kept pipelines. Before the first step of a run
  * with stages.replicas above 1 it waits a while until there are workers for all of them. */
 strait_err strait_host_recruit_pipelines(struct host *h, int64_t step);
+
+/* ---- relayed.c ---- */
+/* Whether two workers can be connected through the relay alone. */
+int strait_host_needs_relay(struct host *h, int worker, int other);
+/* Writes the address at which two workers meet in this generation; "" after an error. */
+void strait_host_relay_address(struct host *h, int worker, int other, char out[STRAIT_ADDRESS_MAX]);
+/* Returns the bits per second, in each direction, that averages of all pipelines would send through
+ * the relay if these workers of all stages became one more; INFINITY: not known yet. */
+double strait_host_relayed_bps(struct host *h, const int *slots);
 
 /* Averages that are due after `done` steps, until all pipelines that are left have applied them. As
  * strait_executor_ops.average. */
