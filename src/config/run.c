@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "config/run_rule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +26,14 @@ static const char *implied_variant(const strait_run *run) {
     return NULL;
 }
 
+int strait_run_is_given(const strait_run *run, const char *key) {
+    const strait_options *table = strait_run_options();
+    return run->is_given[strait_options_find(table, key) - table->rows];
+}
+
 /* An implied variant is loaded as an override, so that it has the same presets as a variant that is
  * named. It stays a default: is_given is that of the user's own settings. */
-static strait_err load_options(const strait_options_source *source, strait_run *run) {
+static strait_err load_presets(const strait_options_source *source, strait_run *run) {
     unsigned char ignored[STRAIT_RUN_OPTIONS];
     strait_options_source noting = *source;
     noting.dropped = run->dropped;
@@ -35,6 +41,8 @@ static strait_err load_options(const strait_options_source *source, strait_run *
     STRAIT_TRY(strait_options_load(strait_run_options(), &noting, run, run->is_given));
     const char *variant = implied_variant(run);
     if (variant == NULL) return STRAIT_OK;
+    run->is_given[strait_options_find(strait_run_options(), "link.codec.variant") -
+                  strait_run_options()->rows] = 0; // an empty one names none
     char set[STRAIT_RUN_TEXT];
     (void)snprintf(set, sizeof set, "link.codec.variant=%s", variant);
     void *memory = NULL;
@@ -51,13 +59,21 @@ static strait_err load_options(const strait_options_source *source, strait_run *
     return err;
 }
 
+/* `is_record`: the text may be the record of a run that an earlier version began. */
+static strait_err load_options(const strait_options_source *source, int is_record,
+                               strait_run *run) {
+    STRAIT_TRY(load_presets(source, run));
+    strait_run_apply_rule(run, is_record && strait_run_is_record(source->text, source->bytes));
+    return STRAIT_OK;
+}
+
 /* Loads into a second run on the heap, because a run takes several kilobytes and *out must stay as
  * it was on error. */
-static strait_err load(const strait_options_source *source, strait_run *out) {
+static strait_err load(const strait_options_source *source, int is_record, strait_run *out) {
     void *memory = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof(strait_run), "run", &memory));
     strait_run *run = memory;
-    strait_err err = load_options(source, run);
+    strait_err err = load_options(source, is_record, run);
     if (err == STRAIT_OK) {
         err = strait_run_resolve(source->name, run);
         if (err != STRAIT_OK) strait_err_prefix("%s", source->name);
@@ -72,13 +88,13 @@ strait_err strait_run_init_text(const char *name, const char *text, size_t bytes
                                 const char *const *sets, int n_sets, strait_run *out) {
     const strait_options_source source = {
         .name = name, .text = text, .bytes = bytes, .sets = sets, .n_sets = n_sets};
-    return load(&source, out);
+    return load(&source, 1, out);
 }
 
 strait_err strait_run_init_options(const char *name, const char *const *sets, int n_sets,
                                    strait_run *out) {
     const strait_options_source source = {.name = name, .text = "", .sets = sets, .n_sets = n_sets};
-    return load_options(&source, out);
+    return load_options(&source, 0, out);
 }
 
 /* The absolute folder of `path`, where the current folder is `here`. */
@@ -114,7 +130,7 @@ strait_err strait_run_init_file(const char *path, const char *const *sets, int n
                                           .sets = sets,
                                           .n_sets = n_sets,
                                           .set_folder = here};
-    err = load(&source, out);
+    err = load(&source, 1, out);
     strait_alloc_free(text);
     return err;
 }
@@ -165,7 +181,7 @@ strait_err strait_run_change(strait_run *run, const char *const *sets, int n_set
         .name = run->name, .sets = sets, .n_sets = n_sets, .set_folder = here};
     STRAIT_TRY(strait_run_render(run, &text, &source.bytes));
     source.text = text;
-    const strait_err err = load(&source, run);
+    const strait_err err = load(&source, 0, run);
     strait_alloc_free(text);
     return err;
 }

@@ -119,6 +119,9 @@ typedef struct strait_run {
 /* The table of all options. */
 const strait_options *strait_run_options(void);
 
+/* Whether the user, or the record of a run, sets this option. The key must exist. */
+int strait_run_is_given(const strait_run *run, const char *key);
+
 /* As strait_run_load and strait_run_parse, into memory of the caller; *out is untouched on error.
  */
 strait_err strait_run_init_file(const char *path, const char *const *sets, int n_sets,

@@ -14,14 +14,10 @@ enum {
 
 static const char section[] = "link.codec.";
 
-static int is_given(const strait_run *run, const char *key) {
-    const strait_options *table = strait_run_options();
-    return run->is_given[strait_options_find(table, key) - table->rows];
-}
-
 /* The first given key that only some codecs have; NULL if all given keys are common. */
 static const char *codec_key(const strait_run *run) {
-    static const char *const free_keys[] = {"name", "ratio", "bytes_per_token", "chosen_for"};
+    static const char *const free_keys[] = {"name", "ratio", "bytes_per_token", "rule",
+                                            "chosen_for"};
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++) {
         const char *key = table->rows[i].key;
@@ -42,7 +38,7 @@ static void take_default(strait_run *run) {
 
 strait_err strait_run_resolve_codec(strait_run *run) {
     const char *key = codec_key(run);
-    const int is_asked = is_given(run, "link.codec.name");
+    const int is_asked = strait_run_is_given(run, "link.codec.name");
     if (!strait_codec_is_auto(run->link.codec.name)) return STRAIT_OK;
     if (is_asked && key != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -61,7 +57,7 @@ int strait_run_is_auto(const strait_run *run) {
 }
 
 int strait_run_is_unnamed(const strait_run *run) {
-    return !is_given(run, "link.codec.name") && codec_key(run) == NULL;
+    return !strait_run_is_given(run, "link.codec.name") && codec_key(run) == NULL;
 }
 
 strait_err strait_run_apply_rung(strait_run *run, const strait_codec_rung *rung,
@@ -73,9 +69,9 @@ strait_err strait_run_apply_rung(strait_run *run, const strait_codec_rung *rung,
     if (rung->variant[0] != '\0')
         (void)snprintf(texts[n++], SET_BYTES, "link.codec.variant=%s", rung->variant);
     /* A limit that the user gave is not the ratio of the choice. */
-    if (rung->ratio > 0 || is_given(run, "link.codec.ratio"))
+    if (rung->ratio > 0 || strait_run_is_given(run, "link.codec.ratio"))
         (void)snprintf(texts[n++], SET_BYTES, "link.codec.ratio=%g", rung->ratio);
-    if (is_given(run, "link.codec.bytes_per_token"))
+    if (strait_run_is_given(run, "link.codec.bytes_per_token"))
         (void)snprintf(texts[n++], SET_BYTES, "link.codec.bytes_per_token=0");
     if (chosen_for[0] != '\0')
         (void)snprintf(texts[n++], SET_BYTES, "link.codec.chosen_for=%s", chosen_for);

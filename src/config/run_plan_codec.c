@@ -2,6 +2,7 @@
  * model. */
 #include "config/run_auto.h"
 #include "config/run_plan.h"
+#include "config/run_rule.h"
 #include "model/parts/parts.h"
 
 #include <stdio.h>
@@ -50,6 +51,14 @@ static void set_first(strait_codec_spec *codec) {
     (void)snprintf(codec->name, sizeof codec->name, "%s", strait_codec_ladder(&n)->name);
 }
 
+/* Where the rule of the codec says that the stream itself crosses, another codec sends it. */
+static void take_stream(const strait_run *run, strait_codec_spec *codec) {
+    const char *stream = strait_run_rule_stream(run);
+    if (stream == NULL) return;
+    (void)snprintf(codec->name, sizeof codec->name, "%s", stream);
+    codec->variant[0] = '\0';
+}
+
 /* The width of the code that a ratio asks for. Token ids cross with the codes in a swarm only and
  * are not part of the ratio. */
 static strait_err fit_codec(const strait_run *run, strait_codec_spec *codec) {
@@ -58,6 +67,7 @@ static strait_err fit_codec(const strait_run *run, strait_codec_spec *codec) {
     if ((ratio > 0) + (bytes > 0) + (codec->keep > 0 || codec->rank > 0) > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "link.codec: ratio, bytes_per_token and keep (or rank) "
                                            "exclude each other");
+    if (strait_run_rule_stream(run) != NULL) return STRAIT_OK; // its scales come on top
     return strait_codec_fit(codec, bytes > 0 ? bytes : 2.0 * (double)codec->cols / ratio);
 }
 
@@ -99,6 +109,7 @@ strait_err strait_run_plan_make_codec(const strait_run *run, strait_run_plan *pl
     };
     copy_codec(run, &codec);
     if (strait_run_is_auto(run)) set_first(&codec);
+    take_stream(run, &codec);
     if (codec.encodes_input < 0)
         codec.encodes_input = plan->n_stages > 1 && !plan->shape.has_token_tables;
     if (plan->n_stages > 1) {

@@ -1,6 +1,7 @@
 /* Deriving the options that the user left out, and checking that all options fit together. */
 #include "backend/backend.h"
 #include "config/run_auto.h"
+#include "config/run_rule.h"
 #include "optim/optimizer.h"
 
 #include <math.h>
@@ -180,6 +181,7 @@ strait_err strait_run_resolve(const char *path, strait_run *run) {
     STRAIT_TRY(check_schedule(run));
     STRAIT_TRY(check_lora(run));
     STRAIT_TRY(strait_run_resolve_codec(run));
+    STRAIT_TRY(strait_run_check_rule(run));
     STRAIT_TRY(check_parts(run));
     return check_batch(run);
 }

@@ -1,12 +1,19 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "config/run.h"
+#include "config/run_rule.h"
 
 #include <string.h>
 
 static const char header[] = "# Written by strait. Keys after a # were not set: they are defaults, "
                              "or follow from other keys,\n"
                              "# and are derived again when this file is read.\n";
+
+/* Versions before have the same first line. */
+int strait_run_is_record(const char *text, size_t bytes) {
+    const size_t line = strcspn(header, ".") + 1;
+    return bytes >= line && memcmp(text, header, line) == 0;
+}
 
 static strait_err render(const strait_run *run, const unsigned char *is_given, char **out,
                          size_t *out_bytes) {

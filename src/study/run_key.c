@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "config/run_rule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ static const char *const ignored[] = {"name",
                                       "stages.address",
                                       "stages.coordinator",
                                       "link.deadline",
+                                      "link.codec.rule", // what it sets is compared
                                       "device.ordinal",
                                       NULL};
 
@@ -44,6 +46,16 @@ static strait_err digest_files(const char *paths, char out[STRAIT_OPTION_TEXT_MA
     return STRAIT_OK;
 }
 
+/* A run in which the rule of its codec sends the stream itself is that of another codec. */
+static void name_stream(strait_run *run) {
+    const char *stream = strait_run_rule_stream(run);
+    if (stream == NULL) return;
+    (void)snprintf(run->link.codec.name, sizeof run->link.codec.name, "%s", stream);
+    run->link.codec.variant[0] = '\0';
+    run->link.codec.ratio = 0;
+    run->link.codec.bytes_per_token = 0;
+}
+
 static strait_err collect(const strait_run *run, const strait_run *defaults, json_t *object) {
     const strait_options *table = strait_run_options();
     for (int i = 0; i < table->n_rows; i++) {
@@ -69,7 +81,10 @@ strait_err strait_run_key_settings(const char *const *sets, int n_sets, json_t *
     json_t *object = json_object();
     strait_err err = strait_run_init_options("run", sets, n_sets, &runs[0]);
     if (err == STRAIT_OK) err = strait_run_init_options("run", NULL, 0, &runs[1]);
-    if (err == STRAIT_OK) err = collect(&runs[0], &runs[1], object);
+    if (err == STRAIT_OK) {
+        name_stream(&runs[0]);
+        err = collect(&runs[0], &runs[1], object);
+    }
     strait_alloc_free(memory);
     if (err != STRAIT_OK)
         json_decref(object);

@@ -48,5 +48,25 @@ runs train large.yaml --out again --resume
 same_weights fewer again
 ! grep -q table_rows "$ERR" || fail "resuming changes the rows: $(cat "$ERR")"
 
+# Codec strait had other settings than new runs get. A run keeps them, also with a run file that names only the codec.
+cat >codec.yaml <<'END'
+model: {width: 16, layers: 2, heads: 1, ffn: 8, context: 16}
+data: {train: train.bin, tokenizer: tokenizer.json}
+train: {steps: 4, batch_tokens: 64, optimizer: muon, save_every: 2}
+stages: {microbatch: 1, count: 2}
+link: {transport: inproc, codec: {name: strait, keep: 7, hidden: 8, encoder: 8}}
+device: {threads: 1}
+END
+runs train codec.yaml --out fixed --set link.codec.rule=1
+cp -r fixed kept
+rm -r kept/checkpoints/00000004
+sed -i '/^ *rule: 1$/d' kept/run.yaml
+cp -r kept same
+runs train codec.yaml --out kept --resume
+same_weights fixed kept
+grep -q '^ *rule: 1$' kept/run.yaml || fail "the record does not have the rule: $(grep rule: kept/run.yaml)"
+runs train same/run.yaml --out same --resume
+same_weights fixed same
+
 # The run file of the golden run names options by their old names: the error names the new one.
 refuses 2 'train.rate was renamed: use train.learning_rate' train "$golden/run.yaml" --out other

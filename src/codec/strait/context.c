@@ -51,7 +51,7 @@ struct context_state {
 static const char *const variants[] = {"context", NULL};
 
 static strait_err check(strait_codec_spec *spec) {
-    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, 31, spec->cols));
+    STRAIT_TRY(strait_codec_need(spec, "keep", &spec->keep, STRAIT_CONTEXT_KEEP, spec->cols));
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 512, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "encoder", &spec->encoder, 256, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "context", &spec->context, 4, 64));
@@ -367,8 +367,6 @@ static strait_err receiver_grads(struct strait_codec *c, const strait_crossing *
 static strait_err param_grads(struct strait_codec *c, const strait_crossing *at) {
     return c->side == STRAIT_SENDER ? sender_grads(c, at) : receiver_grads(c, at);
 }
-
-extern const struct strait_codec_ops strait_codec_context;
 
 const struct strait_codec_ops strait_codec_context = {
     .name = "strait",

@@ -4,6 +4,7 @@
 #include "codec/builder.h"
 
 #define STRAIT_CONTEXT_EPSILON 1e-6f // of rms
+#define STRAIT_CONTEXT_KEEP    31    // values of a code, by default
 
 /* Indices into strait_codec.params; sender and receiver each count from 0. */
 enum {
@@ -59,5 +60,6 @@ strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossi
  * starts at 0 in families that begin with blocks without effect, and nothing would ever cross. */
 int strait_context_encodes_input(const struct strait_codec *c);
 
-/* The padded implementation, in context_padded.c. */
+/* The variant, and its padded implementation (context_padded.c). */
+extern const struct strait_codec_ops strait_codec_context;
 extern const struct strait_codec_ops strait_context_padded_ops;

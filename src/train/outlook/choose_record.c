@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "codec/strait/rule.h"
 #include "config/run_auto.h"
 #include "model/shape.h"
 #include "store/checkpoint.h"
@@ -67,6 +68,31 @@ static strait_err take_recorded(strait_run *run, const char *folder) {
     return err;
 }
 
+/* The rule of the codec that the record names. A record that cannot be read is of a version that
+ * had no rules. */
+static strait_err read_rule(const char *path, int64_t *out) {
+    strait_run *record = NULL;
+    STRAIT_TRY(strait_alloc(1, sizeof *record, "run", (void **)&record));
+    const strait_err err = strait_run_init_file(path, NULL, 0, record);
+    *out = err == STRAIT_OK ? record->link.codec.rule : STRAIT_CODEC_RULE_FIXED;
+    strait_alloc_free(record);
+    return err == STRAIT_ENOMEM ? err : STRAIT_OK;
+}
+
+/* A run keeps the rule that it began with, whatever new runs have. */
+static strait_err take_rule(strait_run *run, const char *folder) {
+    char path[STRAIT_PATH_MAX], text[64];
+    const char *const sets[] = {text};
+    int64_t rule = 0;
+    if (run->link.codec.rule == 0) return STRAIT_OK;
+    STRAIT_TRY(strait_file_path(path, "%s/run.yaml", folder));
+    if (!strait_session_holds_run(folder) || !strait_file_exists(path)) return STRAIT_OK;
+    STRAIT_TRY(read_rule(path, &rule));
+    if (rule == 0 || rule == run->link.codec.rule) return STRAIT_OK;
+    (void)snprintf(text, sizeof text, "link.codec.rule=%lld", (long long)rule);
+    return strait_run_change(run, sets, 1);
+}
+
 /* A run whose file leaves the rows of its tables open keeps those it was trained with. Checkpoints
  * of earlier versions have a row per token id and do not say so. */
 static strait_err take_table_rows(strait_run *run, const char *folder) {
@@ -101,6 +127,7 @@ strait_err strait_choose_in(strait_run *run, const char *folder, const strait_ch
                             char out[STRAIT_CHOICE_TEXT]) {
     strait_choice choice;
     if (folder != NULL) STRAIT_TRY(take_recorded(run, folder));
+    if (folder != NULL) STRAIT_TRY(take_rule(run, folder));
     if (folder != NULL) STRAIT_TRY(take_table_rows(run, folder));
     STRAIT_TRY(strait_choose_codec(run, params, &choice));
     strait_choice_describe(&choice, out);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "config/run_auto.h"
+#include "config/run_rule.h"
 #include "train/outlook/choose.h"
 
 enum {
@@ -59,7 +60,7 @@ strait_err strait_session_choose(const strait_session_spec *spec, int is_swarm, 
     strait_run *run = NULL;
     if (is_swarm) params = (strait_choose_params){.is_swarm = 1};
     if (strait_run_is_auto(spec->run) || strait_run_is_unnamed(spec->run) ||
-        spec->run->model.table_rows == 0) {
+        spec->run->model.table_rows == 0 || spec->run->link.codec.rule != 0) {
         STRAIT_TRY(strait_alloc(1, sizeof *run, "run", (void **)&run));
         *run = *spec->run;
         const strait_err err = strait_choose_in(run, spec->folder, &params, text);
@@ -67,6 +68,7 @@ strait_err strait_session_choose(const strait_session_spec *spec, int is_swarm, 
         STRAIT_TRY(err);
     }
     if (text[0] == '\0') check_links(run != NULL ? run : spec->run, &params, text);
+    if (text[0] == '\0') strait_run_describe_rule(run != NULL ? run : spec->run, text, sizeof text);
     if (text[0] != '\0' && spec->events.noted != NULL) spec->events.noted(spec->events.user, text);
     *out = run;
     return STRAIT_OK;

@@ -153,7 +153,7 @@ static void survives_failing_allocations(const char *text, int n_expected) {
 static void test_survives_failing_allocations(void **state) {
     (void)state;
     survives_failing_allocations("train: {learning_rate: 0.1}\n", 10);
-    survives_failing_allocations("link: {codec: {name: strait}}\n", 17);
+    survives_failing_allocations("link: {codec: {name: strait}}\n", 19);
 }
 
 int main(void) {

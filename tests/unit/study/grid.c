@@ -187,6 +187,49 @@ static void test_steps_to_a_loss_are_interpolated(void **state) {
     json_decref(curve);
 }
 
+static void key_of(const char *const *sets, int n_sets, char out[STRAIT_HASH_TEXT]) {
+    json_t *settings = NULL;
+    CHECK_OK(strait_run_key_settings(sets, n_sets, &settings));
+    CHECK_OK(strait_run_key(settings, out));
+    json_decref(settings);
+}
+
+/* Results of runs that name what the rule of a codec sets, or what it stands for, are found. */
+static void test_key_sees_what_a_rule_sets(void **state) {
+    (void)state;
+    char by_hand[STRAIT_HASH_TEXT], by_rule[STRAIT_HASH_TEXT];
+    static const char *const code[] = {"link.codec.name=strait", "link.codec.ratio=64",
+                                       "model.width=1024",       "train.learning_rate=0.06",
+                                       "train.optimizer=muon",   "link.codec.rule=2"};
+    static const char *const set[] = {"link.codec.name=strait",
+                                      "link.codec.ratio=64",
+                                      "model.width=1024",
+                                      "train.learning_rate=0.06",
+                                      "train.optimizer=muon",
+                                      "link.codec.rule=1",
+                                      "link.codec.gains=false",
+                                      "link.codec.gate_width=128",
+                                      "link.codec.encoder_basis=1",
+                                      "train.encoder_basis_learning_rate=0",
+                                      "train.mixing_learning_rate=0",
+                                      "train.residual_out_learning_rate=0.015",
+                                      "train.gate_learning_rate=0.04"};
+    key_of(code, 6, by_rule);
+    key_of(set, 13, by_hand);
+    assert_string_equal(by_rule, by_hand);
+    key_of(set, 12, by_hand);
+    CHECK(strcmp(by_rule, by_hand) != 0);
+    static const char *const stream[] = {"model.conv=4",           "model.qkv_conv=true",
+                                         "model.anchors=true",     "model.value_tables=true",
+                                         "link.codec.name=strait", "link.codec.ratio=4",
+                                         "link.codec.rule=2"};
+    static const char *const int4[] = {"model.conv=4", "model.qkv_conv=true", "model.anchors=true",
+                                       "model.value_tables=true", "link.codec.name=int4"};
+    key_of(stream, 7, by_rule);
+    key_of(int4, 5, by_hand);
+    assert_string_equal(by_rule, by_hand);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_axes_multiply_variants),
@@ -196,6 +239,7 @@ int main(void) {
         cmocka_unit_test(test_broken_files_are_rejected_with_their_place),
         cmocka_unit_test(test_steps_to_a_loss_are_interpolated),
         cmocka_unit_test(test_key_follows_contents_not_paths),
+        cmocka_unit_test(test_key_sees_what_a_rule_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
