@@ -36,7 +36,7 @@ runs train run.yaml --out wide-one $wide
 runs train run.yaml --out wide-two $wide $four --set 'stages.replicas=[2,2,1,2]'
 same_metrics wide-one wide-two
 same_weights wide-one wide-two
-code="$four --set link.transport=inproc --set link.codec.name=strait --set link.codec.variant=context"
+code="$four --set link.transport=inproc --set link.codec.name=strait --set link.codec.variant=context --set model.table_rows=64"
 runs train run.yaml --out code-one $code
 runs train run.yaml --out code-two $code --set 'stages.replicas=[1,2,1,2]'
 same_metrics code-one code-two

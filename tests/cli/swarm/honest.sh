@@ -18,7 +18,7 @@ cat >cases <<END
 26 link.codec.name=strait link.codec.variant=free
 35 model.family=yardstick
 4 model.anchors=true model.value_tables=true train.batch_tokens=16 train.warmup=10
-5 link.codec.name=strait link.codec.variant=context train.optimizer=muon
+5 link.codec.name=strait link.codec.variant=context model.table_rows=64 train.optimizer=muon
 6 link.codec.name=int4 link.codec.variant= train.batch_tokens=32
 7 model.width=64 train.batch_tokens=32 train.learning_rate=0.02
 8 model.layers=3 link.codec.name=subspace link.codec.variant=
