@@ -102,9 +102,15 @@ static strait_err print_list(void) {
         strait_yaml_node root = {0};
         STRAIT_TRY(strait_yaml_tree_read(s->name, s->text, s->bytes, &root));
         const strait_yaml_node *about = strait_yaml_tree_find(&root, "about");
-        strait_args_print_item(s->name, about != NULL && about->text != NULL ? about->text : "");
+        const strait_yaml_node *minutes = strait_yaml_tree_find(&root, "minutes");
+        char text[512];
+        (void)snprintf(text, sizeof text, "[%s min] %s",
+                       minutes != NULL && minutes->text != NULL ? minutes->text : "?",
+                       about != NULL && about->text != NULL ? about->text : "");
+        strait_args_print_item(s->name, text);
         strait_yaml_tree_close(&root);
     }
+    printf("\nIn brackets: minutes of --small on two free cores, one run at a time.\n");
     return STRAIT_OK;
 }
 

@@ -221,16 +221,17 @@ static strait_err check_keys(const strait_study_parser *p, const strait_yaml_nod
 
 /* Refuses what nobody would read: a misspelt key must not change a study silently. */
 static strait_err check_file(strait_study_parser *p) {
-    static const char *const top[] = {
-        "name",         "columns",    "series", "about", "analysis", "seeds",
-        "control",      "test",       "run",    "sets",  "axes",     "variants",
-        "time_to_loss", "more_seeds", "tune",   "small", "full",     NULL};
+    static const char *const top[] = {"name",         "about", "minutes",    "analysis", "columns",
+                                      "series",       "seeds", "more_seeds", "control",  "test",
+                                      "run",          "sets",  "variants",   "axes",     "tune",
+                                      "time_to_loss", "small", "full",       NULL};
     static const char *const inner[] = {"run",  "seeds",      "axes", "tune",
                                         "only", "more_seeds", "test", NULL};
     static const char *const sizes[] = {"small", "full"};
-    STRAIT_TRY(check_keys(p, &p->root, top,
-                          "name, about, seeds, control, test, run, sets, axes, variants, tune, "
-                          "more_seeds, time_to_loss, columns, series, small or full"));
+    STRAIT_TRY(
+        check_keys(p, &p->root, top,
+                   "name, about, minutes, seeds, control, test, run, sets, axes, variants, tune, "
+                   "more_seeds, time_to_loss, columns, series, small or full"));
     for (int i = 0; i < 2; i++) {
         const strait_yaml_node *map = strait_yaml_tree_find(&p->root, sizes[i]);
         if (map == NULL) continue;

@@ -106,8 +106,9 @@ static strait_err plan_entry(const section *s, entry *e) {
                                         .flops_per_s = 1e9 * s->study->time.gflops,
                                         .stages = s->study->time.stages,
                                         .tries_sizes = 1};
-        strait_planned step;
-        STRAIT_TRY(strait_planned_step(e->run, &at, &step));
+        strait_planned step = {(double)NAN, (double)NAN};
+        const strait_err err = strait_planned_step(e->run, &at, &step);
+        if (err != STRAIT_OK && err != STRAIT_ECONFIG) return err; // it cannot be cut so: dashes
         e->seconds[i][FULL_DUPLEX] = step.seconds;
         e->seconds[i][METER] = step.meter_seconds;
     }
@@ -173,8 +174,9 @@ static void put_factor(const section *s, const entry *row, const entry *other, i
     const char *why = NULL;
     int is_bound = 0;
     const double steps = steps_of(other, row, &why, &is_bound);
-    put_or(s, why, is_bound, "x", 2,
-           steps * other->seconds[cell][kind] / (row->steps * row->seconds[cell][kind]));
+    const double factor = steps * other->seconds[cell][kind] /
+                          (row->steps * row->seconds[cell][kind]);
+    put_or(s, isfinite(steps) ? "-" : why, is_bound, "x", 2, factor);
 }
 
 static void put_times(const section *s, link_kind kind) {
