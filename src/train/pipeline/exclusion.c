@@ -34,8 +34,8 @@ void strait_exclusion_begin(struct strait_exclusion *x, const int *labels, int n
         present |= bit(label_of(labels, r));
     for (int i = 0; i < STRAIT_EXCLUSION_LABELS; i++)
         if (!has(present, i)) x->opponents[i] = 0;
-    if (x->has_turned) x->is_accusers_turn = !x->is_accusers_turn;
-    x->has_turned = 0;
+    x->n_disputed = x->is_disputed ? x->n_disputed + 1 : 0;
+    x->is_disputed = 0;
     x->late = 0;
     memset(x->accusers, 0, sizeof x->accusers);
     memset(x->rejectors, 0, sizeof x->rejectors);
@@ -65,6 +65,7 @@ void strait_exclusion_note(struct strait_exclusion *x, const strait_exclusion_re
         for (int k = 0; k < STRAIT_RUN_REPLICAS; k++) {
             if (has(accused, k)) x->accusers[k] |= bit(r);
             if (has(accused, k)) x->now[k] |= bit(r);
+            if (has(accused, k) && count(alive) == 2) x->is_disputed = 1;
             if (has(accused & reports[r].rejected, k)) x->rejectors[k] |= bit(r);
         }
     }
@@ -78,10 +79,7 @@ static int choose_loser(struct strait_exclusion *x, const int *labels, int accus
     uint64_t *of_accused = &x->opponents[label_of(labels, accused)];
     *of_accuser |= bit(label_of(labels, accused));
     *of_accused |= bit(label_of(labels, accuser));
-    if (n_alive == 2) {
-        x->has_turned = 1;
-        return x->is_accusers_turn ? accuser : accused;
-    }
+    if (n_alive == 2) return accused;
     return count(*of_accused) >= 2 && count(*of_accused) > count(*of_accuser) ? accused : accuser;
 }
 
@@ -99,7 +97,7 @@ uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels,
         const int is_mutual = has(x->accusers[accuser], r);
         const int later = accuser > r ? accuser : r;
         const int loser = choose_loser(x, labels, accuser, r, n_alive);
-        out |= bit(is_mutual && (n_alive > 2 || x->is_trusting) ? later : loser);
+        out |= bit(is_mutual ? later : loser);
     }
     eligible &= alive;
     return (eligible & ~out) != 0 || eligible == 0 ? eligible & ~out : bit(lowest(eligible));
@@ -107,8 +105,11 @@ uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels,
 
 uint64_t strait_exclusion_gone(const struct strait_exclusion *x, uint64_t members, uint64_t alive,
                                int is_last) {
-    const int n_enough = x->is_trusting || (is_last && count(alive) == 2) ? 1 : 2;
+    const int n_enough = x->is_trusting ? 1 : 2;
+    const int is_lasting = x->is_disputed && x->n_disputed + 1 >= STRAIT_EXCLUSION_DISPUTES;
     uint64_t gone = 0;
+    if (count(alive) == 2 && !x->is_trusting)
+        return is_last || is_lasting ? alive & ~bit(lowest(alive)) : 0;
     for (int r = 0; r < STRAIT_RUN_REPLICAS; r++) {
         if (!has(alive, r)) continue;
         if (count(x->rejectors[r] & alive) >= 2) gone |= bit(r);

@@ -6,7 +6,8 @@
  * because the chunks of a reporter that is left out get another owner, which sees for itself. A
  * replica that one other accuses in one average, and another one in a later average, is taken for
  * the cause of both. Where only two are left, one word stands against the other: the accused is
- * left out, and the next time the accuser.
+ * left out of the average, and when that happens in three averages in a row, the later one of the
+ * two goes, whoever said what.
  *
  * Pure functions of reports. In a local run all replicas are the user's own, and what one reports
  * is true. */
@@ -15,7 +16,8 @@
 #include "config/run_plan.h"
 
 enum {
-    STRAIT_EXCLUSION_LABELS = 64 // of replicas, which keep theirs when they get other numbers
+    STRAIT_EXCLUSION_DISPUTES = 3, // averages in a row, of two replicas
+    STRAIT_EXCLUSION_LABELS = 64   // of replicas, which keep theirs when they get other numbers
 };
 
 /* What a replica of one stage reports of an attempt, as bits of replicas; strait_stage_reply.outer.
@@ -28,14 +30,14 @@ typedef struct strait_exclusion_report {
 /* Zeroed: nobody was accused. */
 struct strait_exclusion {
     int is_trusting; // in a local run
-    int is_accusers_turn;
+    int n_disputed;  // averages in a row in which two that were alone accused each other
     uint64_t opponents[STRAIT_EXCLUSION_LABELS]; // of a label: labels that it was in dispute with
     /* Of the exchange: */
     uint64_t accusers[STRAIT_RUN_REPLICAS];  // of each replica: those that lack something from it
     uint64_t rejectors[STRAIT_RUN_REPLICAS]; // those that rejected its values
     uint64_t now[STRAIT_RUN_REPLICAS];       // accusers in the last attempt
     uint64_t late;                           // replicas that were not complete in it
-    int has_turned;                          // the turn decided something in this exchange
+    int is_disputed;                         // one of two accuses the other in this exchange
 };
 
 /* Another exchange begins; `labels` of n replicas, NULL: their numbers. What was held against
@@ -54,7 +56,7 @@ uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels,
 
 /* Replicas that cannot stay in the exchange at all: two rejected the values of one, or one that is
  * no member keeps others from ending it. After the last attempt (`is_last`) also those that are no
- * members and have no results, or else all that have none. Never all of `alive`; in a local run
- * nobody instead. */
+ * members and have no results, or else all that have none; of two the later one. Never all of
+ * `alive`; in a local run nobody instead. */
 uint64_t strait_exclusion_gone(const struct strait_exclusion *x, uint64_t members, uint64_t alive,
                                int is_last);

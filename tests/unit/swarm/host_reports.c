@@ -48,9 +48,9 @@ static void a_late_reply_shows_that_a_worker_works(void **state) {
 }
 
 /* Two stages with two replicas each, whose last replies are those to a step. */
-static void compute_step(strait_executor_report *report) {
+static void compute_step(const char *option, strait_executor_report *report) {
     static float squares[SQUARES] = {1.0f, 2.0f, 4.0f};
-    CHECK_OK(make("stages.count=2", "stages.replicas=2", NULL));
+    CHECK_OK(make("stages.count=2", "stages.replicas=2", option));
     executor = (struct strait_executor){.run = run, .plan = plan};
     h = (struct host){.run = run, .executor = &executor};
     h.coordinator.config.n_stages = STAGES;
@@ -78,7 +78,7 @@ static void a_worker_banned_as_a_step_ends_has_no_place(void **state) {
     (void)state;
     for (int is_helper = 0; is_helper < 2; is_helper++) {
         strait_executor_report report = {.forward_bytes = 100.0, .backward_bytes = 100.0};
-        compute_step(&report);
+        compute_step(NULL, &report);
         if (is_helper)
             h.coordinator.helper[1][0] = -1;
         else
@@ -94,10 +94,52 @@ static void a_worker_banned_as_a_step_ends_has_no_place(void **state) {
     }
 }
 
+static strait_err send(struct strait_stage_channel *channel, int member,
+                       const strait_stage_command *command) {
+    channel->replies.items[member] = (strait_stage_reply){.kind = command->kind};
+    channel->replies.items[member].outer.is_complete = 1;
+    return STRAIT_OK;
+}
+
+static strait_err gather(struct strait_stage_channel *channel) {
+    (void)channel;
+    return STRAIT_OK;
+}
+
+static const struct strait_stage_channel_ops ops = {.send = send, .gather = gather};
+
+static char noted[256];
+
+static void on_noted(void *user, const char *text) {
+    (void)user;
+    (void)snprintf(noted, sizeof noted, "%s", text);
+}
+
+/* The log of an average names those that are left. */
+static void an_average_names_nobody_who_is_banned(void **state) {
+    (void)state;
+    const strait_host_spec spec = {.events = {.noted = on_noted}};
+    strait_executor_report report = {0};
+    compute_step("train.outer.sync_every=1", &report);
+    h.spec = &spec;
+    h.work.channel.ops = &ops;
+    h.work.channel.labels = h.averages.pipelines;
+    for (int i = 0; i < 4; i++)
+        (void)snprintf(h.coordinator.workers[i].report.name,
+                       sizeof h.coordinator.workers[i].report.name, "w%d", i);
+    h.coordinator.helper[1][0] = -1;
+    h.averages.pipelines[1] = 1;
+    CHECK_OK(strait_host_average_once(&h, 1));
+    assert_string_equal(noted, "step 1: averaged pipelines 0 (w0, w1), 1 (w2, lost since)");
+    strait_pipeline_close(&h.pipeline);
+    strait_stage_replies_fini(&h.work.channel.replies);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_claimed_rate_has_a_floor),
         cmocka_unit_test(a_late_reply_shows_that_a_worker_works),
-        cmocka_unit_test(a_worker_banned_as_a_step_ends_has_no_place)};
+        cmocka_unit_test(a_worker_banned_as_a_step_ends_has_no_place),
+        cmocka_unit_test(an_average_names_nobody_who_is_banned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
