@@ -31,7 +31,7 @@ static strait_err plan(attempt *a, const strait_planned_case *at, strait_planned
 
 /* Each kind of link has the size that suits it best. */
 static strait_err try_sizes(attempt *a, const strait_planned_case *at, strait_planned *out) {
-    static const int64_t sizes[] = {1, 2, 4, 8, 16};
+    static const int64_t sizes[] = {1, 2, 4, 8, 16, 32};
     const int64_t sequences = a->run.train.batch_tokens / a->run.model.context;
     *out = (strait_planned){(double)INFINITY, (double)INFINITY};
     a->run.stages.window = 0;

@@ -255,7 +255,7 @@ static strait_err write_section(section *s) {
         d,
         "Every run is planned as a pipeline of %d stages, each a machine of its own that computes "
         "%.0f TFLOP/s, over links of this bandwidth in each direction and this delay one way, in "
-        "the way of strait plan: not measured. Each has the fastest microbatch size of 1 to 16 "
+        "the way of strait plan: not measured. Each has the fastest microbatch size of 1 to 32 "
         "sequences. Losses are those of the runs above, of the first seed. The goal of a row is "
         "the validation loss that it ends with; the steps of the others to it are interpolated "
         "between their validations. A row is then at the end of its schedule of learning rates, "
