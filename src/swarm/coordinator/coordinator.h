@@ -91,7 +91,7 @@ typedef struct strait_swarm_worker {
     int replica;     // its number in this generation; 0: it takes no part, or owns its stage
     int is_awaited;  // of a further replica: its reply is outstanding
     strait_swarm_source source; // of a further replica in this generation
-    /* Times that it was sent away for a failure near it, and until when it stays away. */
+    /* Times it was sent away for a failure near it (calm steps undo them), and until when. */
     int n_sent_away;
     int64_t away_until_ns;
     strait_snapshot_inventory inventory;

@@ -190,6 +190,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
         if (is_new) {
             c->committed = c->step;
             c->n_changes = c->n_differing = c->n_replays = c->is_replay_blocked = 0;
+            strait_coordinator_forgive_replicas(c);
         }
         /* Replayed steps are committed already, but their snapshots are new. */
         if (is_new || c->has_new_records)

@@ -68,6 +68,13 @@ void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const 
     if (worker->is_connected) (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
 }
 
+void strait_coordinator_forgive_replicas(struct strait_coordinator *c) {
+    if (c->committed % STRAIT_SWARM_CALM_STEPS != 0) return;
+    for (int i = 0; i < c->config.n_stages; i++)
+        for (int k = 0; k < c->n_helpers[i]; k++)
+            c->workers[c->helper[i][k]].n_sent_away -= c->workers[c->helper[i][k]].n_sent_away > 0;
+}
+
 /* ---- a generation ---- */
 
 static int is_near(const struct strait_coordinator *c, int stage) {

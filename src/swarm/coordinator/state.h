@@ -241,6 +241,10 @@ void strait_coordinator_in_doubt(struct strait_coordinator *c, int64_t now,
 /* Notes that a step was computed by the replicas of this generation. */
 void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step);
 
+/* A new step was committed: every STRAIT_SWARM_CALM_STEPS of them that a further replica takes part
+ * in undo one time that it was sent away. */
+void strait_coordinator_forgive_replicas(struct strait_coordinator *c);
+
 /* Makes a further replica a spare that comes back after a while: whether it was at fault is not
  * known. `reason` is static text. */
 void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,

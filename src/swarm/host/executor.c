@@ -150,7 +150,10 @@ static strait_err verify(struct strait_executor *executor, int64_t step, int is_
 static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     struct host *h = host_of(executor);
     strait_executor_report report;
+    STRAIT_TRY(strait_host_recruit(h, step)); // many steps may have to be computed again
+    const double began = strait_clock_seconds();
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
+    note_times(executor, began, &report);
     STRAIT_TRY(verify(executor, step, 1));
     STRAIT_TRY(strait_host_check_replay(h, step, &report));
     strait_host_note_step(h, step, &report);

@@ -146,6 +146,20 @@ host_ends 0 dense
 wait_all_exited
 went_to_snapshot dense
 
+# All workers are lost with what they had: the steps that others compute again are averaged by all who have come since.
+begin_two() { for i in "$@"; do join_begin again "$i"; done; }
+host_begin again run.yaml $alone --set train.outer.sync_every=2 --set train.outer.overlap=0 --set train.save_every=1000 \
+    --set train.steps=90
+begin_two 1 2
+wait_steps again 48
+for i in 1 2; do kill_join $i; done
+begin_two 3 4 5 6
+host_ends 0 again
+awk -v last=48 '/\(rollback/ { is_again = 1 } is_again && /averaged pipelines [0-9] \(.*\), [0-9] \(/ {
+    sub(/.*step /, ""); if ($0 + 0 < last) ok = 1 } END { exit !ok }' again/events.log ||
+    fail "newcomers waited for new steps: $(cat again/events.log)"
+wait_all_exited
+
 # Kills a worker at a drawn point of a step, FAULTS times; it comes back. The run ends, and every average is recorded.
 points="begin forward backward norm update applied average snapshot commit validate save restore"
 pick() { # pick N WORDS...: sets $picked to word N

@@ -115,6 +115,19 @@ static void an_unexplained_failure_sends_replicas_away_first(void **state) {
     assert_true(c.workers[c.owner[1]].suspicion > 0);
 }
 
+/* Steps without a failure near it undo that a replica was sent away, one by one. */
+static void calm_steps_undo_that_a_replica_was_sent_away(void **state) {
+    (void)state;
+    begin_replicated();
+    const int slot = c.helper[0][0], first = (int)applied;
+    c.workers[slot].n_sent_away = 2;
+    c.workers[c.owner[0]].n_sent_away = 2; // it has been one: an owner is not forgiven
+    while (c.workers[slot].n_sent_away > 0 && applied < first + 200)
+        step_once();
+    assert_int_equal(applied / STRAIT_SWARM_CALM_STEPS - first / STRAIT_SWARM_CALM_STEPS, 2);
+    assert_int_equal(c.workers[c.owner[0]].n_sent_away, 2);
+}
+
 static void doubt_about_values_leaves_one_worker_per_stage(void **state) {
     (void)state;
     begin_replicated();
@@ -338,6 +351,7 @@ int main(void) {
         cmocka_unit_test(a_lost_replica_costs_no_step),
         cmocka_unit_test(an_owner_that_comes_back_without_its_state_is_a_spare),
         cmocka_unit_test(an_unexplained_failure_sends_replicas_away_first),
+        cmocka_unit_test(calm_steps_undo_that_a_replica_was_sent_away),
         cmocka_unit_test(doubt_about_values_leaves_one_worker_per_stage),
         cmocka_unit_test(replicas_with_another_snapshot_are_found),
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),

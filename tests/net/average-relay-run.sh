@@ -1,9 +1,9 @@
 #!/bin/sh
-# averages_relay.sh - pipelines that average (train.outer) whose workers accept no connections: crossings and averages
+# average-relay-run.sh - pipelines that average (train.outer) whose workers accept no connections: crossings and averages
 # go through a relay, with the bits of strait train; --relay-rate limits what averages take of it, as strait plan counts
 # it; without a relay such workers stay spares.
-. "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/../cli/swarm/lib.sh"
 SPARES=0
 
 make_corpus
