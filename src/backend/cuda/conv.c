@@ -10,8 +10,10 @@ enum {
 static strait_cuda_grid by_shares(strait_tensor x, int64_t shares) {
     const int64_t wide = strait_cuda_wide(x.dtype);
     const int64_t n = x.cols % wide == 0 ? x.cols / wide : x.cols;
-    return (strait_cuda_grid){
-        .x = shares, .y = strait_cuda_pieces(n, 128), .threads = strait_cuda_threads(n, 128)};
+    const int64_t blocks = strait_cuda_pieces(n, 128); // of nearly equal width
+    return (strait_cuda_grid){.x = shares,
+                              .y = blocks,
+                              .threads = strait_cuda_threads(strait_cuda_pieces(n, blocks), 128)};
 }
 
 static strait_err conv(struct strait_stream *s, strait_tensor y, strait_tensor x, strait_tensor w,

@@ -2,22 +2,14 @@
  *
  * A block takes a range of neighbouring rows, a thread W columns of them. Taps and the last rows
  * stay in registers, so that every value is read once. Equations in ref_conv.c. */
-#include "backend/cuda/vector.cuh"
-#include "backend/kernels.h"
+#include "backend/cuda/conv_window.cuh"
+#include "backend/cuda/copy_ahead.cuh"
 
-constexpr int TAPS = STRAIT_CONV_TAPS;
-constexpr int BATCH = 4; // rows loaded ahead, to hide the latency of memory
+constexpr int THREADS = 128;
+constexpr int AHEAD = 8; // rows in shared memory: one in use, the others on their way
 
-/* Rows [first, end) of this block. The split follows from the shape alone, and so does the order of
- * the sums of d_w. */
-struct row_share {
-    int64_t first, end;
-};
-
-__device__ __forceinline__ row_share my_rows(int64_t rows) {
-    const int64_t each = (rows + gridDim.x - 1) / gridDim.x, first = blockIdx.x * each;
-    return {first, first + each < rows ? first + each : rows};
-}
+/* A thread's place in shared memory for row n of its block. */
+template <typename T, int W> using held_rows = lanes<T, W>[AHEAD][THREADS];
 
 /* W columns of a row, or zeros where it is outside the sequence. */
 template <typename T, int W>
@@ -28,53 +20,10 @@ __device__ __forceinline__ void take_row(float out[W], const T *x, int64_t at, b
     if (is_valid) take<T, W>(out, x + at);
 }
 
-template <int W>
-__device__ __forceinline__ void take_taps(float w[TAPS][W], const float *from, int64_t cols,
-                                          int64_t c, int taps) {
-#pragma unroll
-    for (int j = 0; j < TAPS; j++) {
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            w[j][i] = j < taps ? from[j * cols + c + i] : 0.0f;
-    }
-}
-
-/* Shifts the window: rows[j] = rows[j - 1]; the next row goes into rows[0]. */
-template <int W> __device__ __forceinline__ void shift_rows(float rows[TAPS][W]) {
-#pragma unroll
-    for (int j = TAPS - 1; j > 0; j--) {
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            rows[j][i] = rows[j - 1][i];
-    }
-}
-
-template <int W> __device__ __forceinline__ void clear_rows(float rows[TAPS][W]) {
-#pragma unroll
-    for (int j = 0; j < TAPS; j++) {
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            rows[j][i] = 0.0f;
-    }
-}
-
-/* rows[0] + sum of w[j] rows[j] */
-template <int W>
-__device__ __forceinline__ void mix(float out[W], const float rows[TAPS][W],
-                                    const float w[TAPS][W]) {
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        float sum = rows[0][i];
-#pragma unroll
-        for (int j = 0; j < TAPS; j++)
-            sum += w[j][i] * rows[j][i];
-        out[i] = sum;
-    }
-}
-
 template <typename T, int W>
-__device__ __forceinline__ void conv_cols(T *y, const T *x, const float *taps_of, int64_t rows,
-                                          int64_t cols, int64_t c, int taps, int64_t seq_len) {
+__device__ __forceinline__ void conv_cols(held_rows<T, W> &held, T *y, const T *x,
+                                          const float *taps_of, int64_t rows, int64_t cols,
+                                          int64_t c, int taps, int64_t seq_len) {
     const row_share mine = my_rows(rows);
     float w[TAPS][W], near[TAPS][W], out[W];
     take_taps<W>(w, taps_of, cols, c, taps);
@@ -83,48 +32,54 @@ __device__ __forceinline__ void conv_cols(T *y, const T *x, const float *taps_of
     for (int j = 1; j < TAPS; j++) // shifted to near[j] before the first row
         take_row<T, W>(near[j - 1], x, (mine.first - j) * cols + c,
                        j <= position && j < taps && mine.first < mine.end);
-    for (int64_t start = mine.first; start < mine.end; start += BATCH) {
-        lanes<T, W> loaded[BATCH];
-#pragma unroll
-        for (int b = 0; b < BATCH; b++)
-            if (start + b < mine.end) loaded[b] = load<T, W>(x + (start + b) * cols + c);
-#pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            if (start + b >= mine.end) break;
-            shift_rows<W>(near);
-            widen(near[0], loaded[b]);
-            mix<W>(out, near, w);
-            put<T, W>(y + (start + b) * cols + c, out);
-            if (++position == seq_len) {
-                position = 0;
-                clear_rows<W>(near);
-            }
+    const int thread = (int)threadIdx.x;
+    const T *from = x + mine.first * cols + c;
+    const unsigned n_rows = (unsigned)(mine.end - mine.first);
+    for (unsigned n = 0; n < AHEAD - 1; n++) {
+        if (n < n_rows) copy_ahead<T, W>(&held[n][thread], from + n * cols);
+        close_copies();
+    }
+#pragma unroll 4
+    for (unsigned n = 0; n < n_rows; n++) {
+        const unsigned next = n + AHEAD - 1;
+        wait_copies<AHEAD - 2>();
+        shift_rows<W>(near);
+        widen(near[0], held[n % AHEAD][thread]);
+        if (next < n_rows) copy_ahead<T, W>(&held[next % AHEAD][thread], from + next * cols);
+        close_copies();
+        mix<W>(out, near, w);
+        put<T, W>(y + (mine.first + n) * cols + c, out);
+        if (++position == seq_len) {
+            position = 0;
+            clear_rows<W>(near);
         }
     }
+    wait_copies<0>();
 }
 
 template <typename T>
 __device__ __forceinline__ void conv_any(T *y, const T *x, const float *w, int64_t rows,
                                          int64_t cols, int taps, int64_t seq_len) {
     constexpr int W = wide<T>;
+    __shared__ held_rows<T, W> held;
     const int64_t at = (int64_t)blockIdx.y * blockDim.x + threadIdx.x,
                   step = (int64_t)gridDim.y * blockDim.x;
     if (cols % W == 0 && at16(y, x)) {
         for (int64_t c = at * W; c < cols; c += step * W)
-            conv_cols<T, W>(y, x, w, rows, cols, c, taps, seq_len);
+            conv_cols<T, W>(held, y, x, w, rows, cols, c, taps, seq_len);
     } else {
         for (int64_t c = at; c < cols; c += step)
-            conv_cols<T, 1>(y, x, w, rows, cols, c, taps, seq_len);
+            conv_cols<T, 1>((held_rows<T, 1> &)held, y, x, w, rows, cols, c, taps, seq_len);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS)
     conv_f32(float *y, const float *x, const float *w, int64_t rows, int64_t cols, int taps,
              int64_t seq_len) {
     conv_any(y, x, w, rows, cols, taps, seq_len);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS)
     conv_bf16(bf16 *y, const bf16 *x, const float *w, int64_t rows, int64_t cols, int taps,
               int64_t seq_len) {
     conv_any(y, x, w, rows, cols, taps, seq_len);
@@ -154,13 +109,13 @@ __device__ __forceinline__ void conv_cached_any(T *y, T *ring, const T *x, const
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS)
     conv_cached_f32(float *y, float *ring, const float *x, const float *w, const int32_t *sequences,
                     const int32_t *positions, int64_t rows, int64_t cols, int taps) {
     conv_cached_any(y, ring, x, w, sequences, positions, rows, cols, taps);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS)
     conv_cached_bf16(bf16 *y, bf16 *ring, const bf16 *x, const float *w, const int32_t *sequences,
                      const int32_t *positions, int64_t rows, int64_t cols, int taps) {
     conv_cached_any(y, ring, x, w, sequences, positions, rows, cols, taps);
@@ -176,22 +131,22 @@ template <typename T> struct conv_gradient {
     int taps;
 };
 
-/* sums[j] += rows[j] value */
-template <int W>
-__device__ __forceinline__ void add_products(float sums[TAPS][W], const float rows[TAPS][W],
-                                             const float value[W]) {
-#pragma unroll
-    for (int j = 0; j < TAPS; j++) {
-#pragma unroll
-        for (int i = 0; i < W; i++)
-            sums[j][i] += value[i] * rows[j][i];
+/* Starts the copies of the row n rows before the last one: d_y and x. */
+template <typename T, int W>
+__device__ __forceinline__ void copy_rows(const conv_gradient<T> &g, held_rows<T, W> held[2],
+                                          int64_t last, unsigned n, unsigned n_rows) {
+    if (n < n_rows) {
+        copy_ahead<T, W>(&held[0][n % AHEAD][threadIdx.x], g.d_y + last - n * g.cols);
+        copy_ahead<T, W>(&held[1][n % AHEAD][threadIdx.x], g.x + last - n * g.cols);
     }
+    close_copies();
 }
 
 /* From the last row to the first: near[j] is the gradient j rows later. d_w_j sums x_i d_y_{i+j},
  * so the same window serves d_x and d_w. */
 template <typename T, int W>
-__device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_t c) {
+__device__ __forceinline__ void conv_cols_back(held_rows<T, W> held[2], const conv_gradient<T> &g,
+                                               int64_t c) {
     const row_share mine = my_rows(g.rows);
     float w[TAPS][W], near[TAPS][W], sums[TAPS][W], out[W], value[W];
     take_taps<W>(w, g.w, g.cols, c, g.taps);
@@ -202,29 +157,27 @@ __device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_
     for (int j = 1; j < TAPS; j++)
         take_row<T, W>(near[j - 1], g.d_y, (mine.end - 1 + j) * g.cols + c,
                        j < left && j < g.taps && mine.end > mine.first);
-    for (int64_t start = mine.end - 1; start >= mine.first; start -= BATCH) {
-        lanes<T, W> loaded[BATCH], values[BATCH];
-#pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            if (start - b < mine.first) break;
-            loaded[b] = load<T, W>(g.d_y + (start - b) * g.cols + c);
-            values[b] = load<T, W>(g.x + (start - b) * g.cols + c);
-        }
-#pragma unroll
-        for (int b = 0; b < BATCH; b++) {
-            if (start - b < mine.first) break;
-            shift_rows<W>(near);
-            widen(near[0], loaded[b]);
-            widen(value, values[b]);
-            mix<W>(out, near, w);
-            put<T, W>(g.d_x + (start - b) * g.cols + c, out);
-            add_products<W>(sums, near, value);
-            if (++left > g.seq_len) {
-                left = 1;
-                clear_rows<W>(near);
-            }
+    const int thread = (int)threadIdx.x;
+    const unsigned n_rows = (unsigned)(mine.end - mine.first);
+    const int64_t last = (mine.end - 1) * g.cols + c;
+    for (unsigned n = 0; n < AHEAD - 1; n++)
+        copy_rows<T, W>(g, held, last, n, n_rows);
+#pragma unroll 4
+    for (unsigned n = 0; n < n_rows; n++) {
+        wait_copies<AHEAD - 2>();
+        shift_rows<W>(near);
+        widen(near[0], held[0][n % AHEAD][thread]);
+        widen(value, held[1][n % AHEAD][thread]);
+        copy_rows<T, W>(g, held, last, n + AHEAD - 1, n_rows);
+        mix<W>(out, near, w);
+        put<T, W>(g.d_x + last - n * g.cols, out);
+        add_products<W>(sums, near, value);
+        if (++left > g.seq_len) {
+            left = 1;
+            clear_rows<W>(near);
         }
     }
+    wait_copies<0>();
 #pragma unroll
     for (int j = 0; j < TAPS; j++) {
         if (j < g.taps)
@@ -234,24 +187,25 @@ __device__ __forceinline__ void conv_cols_back(const conv_gradient<T> &g, int64_
 
 template <typename T> __device__ __forceinline__ void conv_back_any(const conv_gradient<T> &g) {
     constexpr int W = wide<T>;
+    __shared__ held_rows<T, W> held[2];
     const int64_t at = (int64_t)blockIdx.y * blockDim.x + threadIdx.x,
                   step = (int64_t)gridDim.y * blockDim.x;
     if (g.cols % W == 0 && at16(g.d_x, g.d_y, g.x)) {
         for (int64_t c = at * W; c < g.cols; c += step * W)
-            conv_cols_back<T, W>(g, c);
+            conv_cols_back<T, W>(held, g, c);
     } else {
         for (int64_t c = at; c < g.cols; c += step)
-            conv_cols_back<T, 1>(g, c);
+            conv_cols_back<T, 1>((held_rows<T, 1> *)held, g, c);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     conv_back_f32(float *d_x, float *part, const float *d_y, const float *x, const float *w,
                   int64_t rows, int64_t cols, int taps, int64_t seq_len) {
     conv_back_any<float>({d_x, part, d_y, x, w, rows, cols, seq_len, taps});
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
     conv_back_bf16(bf16 *d_x, float *part, const bf16 *d_y, const bf16 *x, const float *w,
                    int64_t rows, int64_t cols, int taps, int64_t seq_len) {
     conv_back_any<bf16>({d_x, part, d_y, x, w, rows, cols, seq_len, taps});
