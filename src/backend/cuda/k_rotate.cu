@@ -181,22 +181,22 @@ template <typename T> struct back_args {
 
 /* One head: rotates d_y back, adds to d_gain, then the gradient of the norm (equations in
  * ref_norm.c). */
-template <typename T, int W>
+template <typename T, int W, bool has_gain>
 __device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const rotate_args &params,
                                                  int64_t row, int h, part<W> sums[2]) {
     const int n_rotated = params.n_query + params.n_key, n_heads = n_rotated + params.n_key;
     const bool is_key = h >= params.n_query, is_rotated = h < n_rotated;
     const int64_t at = (row * n_heads + (h < n_heads ? h : 0)) * params.dim;
     const int64_t position = (unsigned)row % (unsigned)params.seq_len;
-    part<W> d, x;
-    take_part<T, W>(d, a.d_y + at, params);
-    take_part<T, W>(x, a.x + at, params);
+    part<W> d = {}, x = {};
+    if (is_rotated || a.d_x != a.d_y) take_part<T, W>(d, a.d_y + at, params);
+    if (is_rotated) take_part<T, W>(x, a.x + at, params);
     const float scale = is_rotated ? a.rstd[row * n_rotated + h] : 0.0f;
     if (is_rotated) {
         rotate_part<W>(d, params, position, -1.0f);
-        if (params.gain != nullptr && is_key) add_gain<W>(sums[1], d, x, scale);
-        if (params.gain != nullptr && !is_key) add_gain<W>(sums[0], d, x, scale);
-        times_gain<W>(d, params, is_key);
+        if (has_gain && is_key) add_gain<W>(sums[1], d, x, scale);
+        if (has_gain && !is_key) add_gain<W>(sums[0], d, x, scale);
+        if (has_gain) times_gain<W>(d, params, is_key);
     }
     const float dot = dot_parts<W>(d, x, params.group) * scale / (float)params.dim;
     if (is_rotated) blend<W>(d, scale, -scale * scale * dot, x);
@@ -231,15 +231,17 @@ __device__ __forceinline__ void put_gain(float *to, const rotate_args &params,
     }
 }
 
-template <typename T, int W>
+/* `shared` is needed for gains only. */
+template <typename T, int W, bool has_gain>
 __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const rotate_args &params,
                                                    float *shared) {
     const int n_heads = params.n_query + 2 * params.n_key, groups = (int)blockDim.x / params.group;
     part<W> sums[2] = {};
     for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x)
         for (int base = 0; base < n_heads; base += groups)
-            rotate_head_back<T, W>(a, params, row, base + (int)threadIdx.x / params.group, sums);
-    if (params.gain != nullptr) put_gain<W>(a.partial, params, sums, shared);
+            rotate_head_back<T, W, has_gain>(a, params, row, base + (int)threadIdx.x / params.group,
+                                             sums);
+    if (has_gain) put_gain<W>(a.partial, params, sums, shared);
 }
 
 #define ROTATIONS(T, suffix)                                                                      \
@@ -263,9 +265,19 @@ __device__ __forceinline__ void rotate_back_tokens(const back_args<T> &a, const 
         __shared__ float shared[8192];                                                            \
         const back_args<T> a = {d_x, partial, d_y, x, rstd, rows};                                \
         if (is_wide)                                                                              \
-            rotate_back_tokens<T, wide<T>>(a, params, shared);                                    \
+            rotate_back_tokens<T, wide<T>, true>(a, params, shared);                              \
         else                                                                                      \
-            rotate_back_tokens<T, 1>(a, params, shared);                                          \
+            rotate_back_tokens<T, 1, true>(a, params, shared);                                    \
+    }                                                                                             \
+    /* Without gains there are no sums, which take most registers, and more blocks fit. */        \
+    extern "C" __global__ void __launch_bounds__(256)                                             \
+        rotate_back_plain_##suffix(T *d_x, const T *d_y, const T *x, const float *rstd,           \
+                                   int64_t rows, rotate_args params, int is_wide) {               \
+        const back_args<T> a = {d_x, nullptr, d_y, x, rstd, rows};                                \
+        if (is_wide)                                                                              \
+            rotate_back_tokens<T, wide<T>, false>(a, params, nullptr);                            \
+        else                                                                                      \
+            rotate_back_tokens<T, 1, false>(a, params, nullptr);                                  \
     }
 
 ROTATIONS(float, f32)

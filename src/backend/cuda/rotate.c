@@ -77,27 +77,34 @@ static strait_err rotate(struct strait_stream *s, strait_tensor y, strait_tensor
                               (strait_cuda_grid){.x = x.rows, .threads = l.threads}, args);
 }
 
-/* Gains need partial sums of fixed shares of the rows; without gains each row is a block. */
+/* The gradient of the norm without gains: each row is a block. */
+static strait_err rotate_back_plain(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                                    strait_tensor x, strait_tensor rstd, layout *l) {
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, d_y.data, x.data, rstd.data, d_y.rows,
+                                                   l->params, l->is_wide);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "rotate_back_plain"),
+                              (strait_cuda_grid){.x = d_y.rows, .threads = l->threads}, args);
+}
+
+/* Gains need partial sums of fixed shares of the rows. */
 static strait_err rotate_back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
                               strait_tensor d_y, strait_tensor x, strait_tensor rstd,
                               strait_rotate_params params) {
     assert(strait_cuda_same_shape(d_x, d_y) && d_x.dtype == d_y.dtype);
     assert((x.data == NULL) == (rstd.data == NULL));
-    const int has_gain = params.gain.data != NULL;
-    assert(!has_gain || d_gain.data != NULL);
+    assert(params.gain.data == NULL || d_gain.data != NULL);
     STRAIT_TRY(refuse_wide(params.heads));
     layout l = lay_out(d_y.dtype, is_aligned16(d_x.data, d_y.data, x.data), params);
     if (rstd.data == NULL) return rotate_pairs(s, d_x, d_y, &l, -1);
+    if (params.gain.data == NULL) return rotate_back_plain(s, d_x, d_y, x, rstd, &l);
     int64_t rows = d_y.rows, cols = 2 * (int64_t)params.heads.head_dim;
-    const int64_t blocks = has_gain ? strait_cuda_shares(rows) : rows;
+    const int64_t blocks = strait_cuda_shares(rows);
     void *partial = NULL;
-    if (has_gain)
-        STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
+    STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &partial));
     const strait_cuda_args args = STRAIT_CUDA_ARGS(d_x.data, partial, d_y.data, x.data, rstd.data,
                                                    rows, l.params, l.is_wide);
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "rotate_back"),
                                   (strait_cuda_grid){.x = blocks, .threads = l.threads}, args));
-    if (!has_gain) return STRAIT_OK;
     return strait_cuda_add_columns(s, d_gain.data, partial, blocks, cols);
 }
 
