@@ -96,6 +96,7 @@ strait_err strait_backend_require(const struct strait_backend *be, unsigned need
         {STRAIT_NEEDS_TOKEN_GATES, k->token_gates, "token gate"},
         {STRAIT_NEEDS_AUTOENCODER, k->autoencoder, "autoencoder"},
         {STRAIT_NEEDS_GROUPS, k->groups, "group"},
+        {STRAIT_NEEDS_NORM_CONV, k->norm_conv, "norm and convolution"},
     };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if ((needs & tables[i].need) != 0 && tables[i].table == NULL)

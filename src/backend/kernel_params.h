@@ -55,6 +55,19 @@ typedef struct strait_norm_params {
     float epsilon;
 } strait_norm_params;
 
+/* A norm and the convolution after it. */
+typedef struct strait_norm_conv_params {
+    strait_tensor gain; // [1 x D]
+    strait_tensor taps; // [taps x D]
+    float epsilon;      // not read by the gradient
+    int64_t seq_len;
+} strait_norm_conv_params;
+
+enum {
+    STRAIT_NORM_CONV_MULTIPLE = 8,
+    STRAIT_NORM_CONV_WIDEST = 2048
+};
+
 /* Rotary position embedding of queries and keys, and the optional norm before it. */
 typedef struct strait_rotate_params {
     strait_heads heads;

@@ -17,6 +17,7 @@ struct strait_kernel_set {
     struct strait_token_gate_kernels token_gates;
     struct strait_autoencoder_kernels autoencoder;
     struct strait_group_kernels groups;
+    struct strait_norm_conv_kernels norm_conv;
 };
 
 /* Points set->base to every optional table of the set. The set must not move afterwards. */
@@ -30,4 +31,5 @@ static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
     set->base.token_gates = &set->token_gates;
     set->base.autoencoder = &set->autoencoder;
     set->base.groups = &set->groups;
+    set->base.norm_conv = &set->norm_conv;
 }

@@ -30,6 +30,7 @@ enum strait_kernel_need {
     STRAIT_NEEDS_TOKEN_GATES = 1 << 6,
     STRAIT_NEEDS_AUTOENCODER = 1 << 7,
     STRAIT_NEEDS_GROUPS = 1 << 8,
+    STRAIT_NEEDS_NORM_CONV = 1 << 9,
 };
 
 /* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
@@ -168,6 +169,21 @@ struct strait_group_kernels {
      * scale[1], is non-finite, nothing is written. */
     strait_err (*apply)(struct strait_stream *s, strait_tensor weight, strait_tensor copy,
                         strait_tensor u, strait_tensor scale, float keep, float rate);
+};
+
+/* A norm with gain and the convolution after it (model.conv), in one pass over memory each way: b,
+ * the output of rmsnorm, rounded to the type of x, is not stored. The columns are a multiple of
+ * STRAIT_NORM_CONV_MULTIPLE, at most STRAIT_NORM_CONV_WIDEST. */
+struct strait_norm_conv_kernels {
+    /* b = rmsnorm(x + delta), y = conv.forward(b, w); sum and rstd as of rmsnorm, but sum may not
+     * be x. */
+    strait_err (*forward)(struct strait_stream *s, strait_tensor y, strait_tensor sum,
+                          strait_tensor rstd, strait_tensor x, strait_tensor delta,
+                          const strait_norm_conv_params *params);
+    /* conv.back, then rmsnorm_back: x is the input of the norm. Adds to d_x, d_gain and d_w. */
+    strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
+                       strait_tensor d_w, strait_tensor d_y, strait_tensor x, strait_tensor rstd,
+                       const strait_norm_conv_params *params);
 };
 
 #ifdef __cplusplus

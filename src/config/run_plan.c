@@ -217,6 +217,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     const char *why = NULL;
     /* No option of the model: it follows from the devices. */
     plan.shape.precision = strait_run_choose_precision(run, &why);
+    plan.shape.fuses_conv = !is_on_cpu(run) && strait_shape_can_fuse_conv(&plan.shape);
     STRAIT_TRY(strait_shape_check(&plan.shape));
     STRAIT_TRY(strait_lr_schedule_check(&plan.lr_schedule));
     if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)

@@ -88,6 +88,11 @@ strait_err strait_shape_check(const strait_shape *s) {
     return check_heads(s);
 }
 
+int strait_shape_can_fuse_conv(const strait_shape *shape) {
+    return shape->conv > 0 && shape->width % STRAIT_NORM_CONV_MULTIPLE == 0 &&
+           shape->width <= STRAIT_NORM_CONV_WIDEST;
+}
+
 int strait_shape_has_local(const strait_shape *s, int i) {
     return i % (s->local_every > 0 ? s->local_every : 1) == 0;
 }

@@ -68,6 +68,7 @@ typedef struct strait_shape {
     int lora_rank, lora_targets; // a bit per kind of matrix
     float lora_alpha;
     strait_dtype precision; // of activations and of the weight copies that layers read
+    int fuses_conv;         // norms and the convolutions after them are one kernel, as suits a GPU
 } strait_shape;
 
 /* A range of blocks [first, last): with the embedding if first is 0, with the head if last is the
@@ -78,6 +79,9 @@ typedef struct strait_layer_range {
 
 /* STRAIT_ECONFIG names the options whose values do not fit together. */
 strait_err strait_shape_check(const strait_shape *shape);
+
+/* Whether the width allows norms and convolutions in one kernel (fuses_conv). */
+int strait_shape_can_fuse_conv(const strait_shape *shape);
 
 /* Whether block i is one of those that have local parts (local_every). */
 int strait_shape_has_local(const strait_shape *shape, int i);

@@ -139,6 +139,7 @@ static void provides_every_kernel(void **state) {
             {rig.k->token_gates, sizeof *rig.k->token_gates},
             {rig.k->autoencoder, sizeof *rig.k->autoencoder},
             {rig.k->groups, sizeof *rig.k->groups},
+            {rig.k->norm_conv, sizeof *rig.k->norm_conv},
         };
         for (size_t t = 0; t < COUNT(tables); t++) {
             any entries[sizeof(struct strait_kernels) / sizeof(any)];

@@ -32,6 +32,7 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_log_scale(set);
     strait_ref_autoencoder(set);
     strait_ref_groups(set);
+    strait_ref_norm_conv(set);
 }
 
 /* The fastest instructions that may be used, by the environment; NULL: any. */

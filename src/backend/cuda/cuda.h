@@ -116,4 +116,5 @@ void strait_cuda_conv(struct strait_kernel_set *set);
 void strait_cuda_columns(struct strait_kernel_set *set);
 void strait_cuda_log_scale(struct strait_kernel_set *set);
 void strait_cuda_autoencoder(struct strait_kernel_set *set);
+void strait_cuda_norm_conv(struct strait_kernel_set *set);
 void strait_cuda_groups(struct strait_kernel_set *set);

@@ -286,20 +286,35 @@ template <typename T> __device__ __forceinline__ void norm_back(const norm_back_
 NORMS(float, f32)
 NORMS(bf16, bf16)
 
-/* total[c] += sum of column c of part [rows x cols], always in the same order: each of 32 rows of
- * threads sums every 32nd row, then their sums are added from the first. */
-extern "C" __global__ void __launch_bounds__(1024)
-    add_columns(float *total, const float *part, int64_t rows, int64_t cols) {
+/* The sum of column c of part [rows x cols], in thread row 0 and always in the same order: each of
+ * 32 rows of threads sums every 32nd row, then their sums are added from the first. */
+__device__ __forceinline__ float sum_column(const float *part, int64_t rows, int64_t cols,
+                                            int64_t c) {
     __shared__ float sums[32][32];
-    const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float sum = 0;
 #pragma unroll 8
     for (int64_t n = threadIdx.y; n < (c < cols ? rows : 0); n += 32)
         sum += part[n * cols + c];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y != 0 || c >= cols) return;
-    for (int i = 1; i < 32; i++)
+    for (int i = 1; i < 32 && threadIdx.y == 0; i++)
         sum += sums[i][threadIdx.x];
-    total[c] += sum;
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+    add_columns(float *total, const float *part, int64_t rows, int64_t cols) {
+    const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    const float sum = sum_column(part, rows, cols, c);
+    if (threadIdx.y == 0 && c < cols) total[c] += sum;
+}
+
+/* The first n_first columns belong to another tensor than those after them. */
+extern "C" __global__ void __launch_bounds__(1024)
+    add_columns_of_two(float *first, float *second, const float *part, int64_t rows, int64_t cols,
+                       int64_t n_first) {
+    const int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    const float sum = sum_column(part, rows, cols, c);
+    if (threadIdx.y != 0 || c >= cols) return;
+    (c < n_first ? first + c : second + c - n_first)[0] += sum;
 }

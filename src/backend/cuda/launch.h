@@ -18,7 +18,7 @@ typedef struct strait_cuda_grid {
     int64_t x, y, z;    // blocks; y and z at most 65535
     unsigned threads;   // per block, in x
     unsigned threads_y; // 0 counts as 1
-    unsigned shared;    // bytes of dynamic shared memory; above 48 KiB the limit is raised
+    unsigned shared;    // bytes of dynamic shared memory; above 32 KiB the limit is raised
 } strait_cuda_grid;
 
 /* Queues `kernel`, a static string, on the stream. A grid without blocks does nothing.

@@ -21,4 +21,5 @@ void strait_cuda_table(struct strait_kernel_set *set) {
     strait_cuda_log_scale(set);
     strait_cuda_autoencoder(set);
     strait_cuda_groups(set);
+    strait_cuda_norm_conv(set);
 }
