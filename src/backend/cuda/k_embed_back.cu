@@ -37,14 +37,28 @@ BY_POSITION(embed_count) {
     if (n < rows) at.rank[n] = atomicAdd(at.count + tokens[n], 1);
 }
 
+/* Adds up `want` over the lanes of a whole warp, with one atomic instead of 32, which would wait
+ * for each other; returns where the share of this lane begins. */
+__device__ __forceinline__ int32_t take_share(int32_t *used, int32_t want) {
+    const int lane = (int)threadIdx.x % 32;
+    int32_t sum = want, begin = 0;
+    for (int offset = 1; offset < 32; offset *= 2) {
+        const int32_t before = __shfl_up_sync(0xffffffffu, sum, offset);
+        if (lane >= offset) sum += before;
+    }
+    if (lane == 31) begin = atomicAdd(used, sum);
+    return __shfl_sync(0xffffffffu, begin, 31) + sum - want;
+}
+
 /* The thread whose position was counted first allocates the token's list and its pieces. */
 BY_POSITION(embed_allocate) {
     const int64_t n = my_position();
-    if (n >= rows || at.rank[n] != 0) return;
-    const int32_t token = tokens[n], count = at.count[token];
+    const bool is_first = n < rows && at.rank[n] == 0;
+    const int32_t token = is_first ? tokens[n] : 0, count = is_first ? at.count[token] : 0;
     const int32_t pieces = (count + PIECE - 1) / PIECE;
-    const int32_t first = atomicAdd(&at.used->positions, count);
-    const int32_t piece = atomicAdd(&at.used->pieces, pieces);
+    const int32_t first = take_share(&at.used->positions, count);
+    const int32_t piece = take_share(&at.used->pieces, pieces);
+    if (!is_first) return;
     at.first[token] = first;
     if (pieces == 1) {
         at.pieces[piece] = {token, first, count, -1};
