@@ -237,7 +237,7 @@ static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
  * strait_conn_resume continues. */
 static void limit_reading(struct strait_conn *c, size_t bytes) {
     const int64_t now = strait_clock_ns();
-    strait_bandwidth_spend(c->t->config.down, bytes, now);
+    strait_bandwidth_spend(c->t->config.down, NULL, bytes, now);
     int64_t due = strait_bandwidth_due_ns(c->t->config.down, now);
     /* A full portion: more was waiting when its turn came. That this thread was late to read it is
      * not the wire's fault. */

@@ -106,7 +106,7 @@ static int fill(struct strait_conn *c) {
 static void wrote(struct strait_conn *c, size_t bytes) {
     strait_delay_line_sent(&c->line, bytes);
     c->sent_bytes += bytes;
-    strait_bandwidth_spend(c->t->config.up, bytes, strait_clock_ns());
+    strait_bandwidth_spend(c->t->config.up, c, bytes, strait_clock_ns());
 }
 
 static void lost(struct strait_conn *c, int status) {
@@ -131,8 +131,9 @@ static void on_written(uv_write_t *request, int status) {
 
 /* How many of `n` bytes that are due may be sent now; 0: none before next_pump_ns. */
 static size_t allowed(struct strait_conn *c, size_t n) {
-    const int64_t due = strait_bandwidth_due_ns(c->t->config.up, strait_clock_ns());
-    if (due > strait_clock_ns()) {
+    const int64_t now = strait_clock_ns();
+    const int64_t due = strait_bandwidth_turn_ns(c->t->config.up, c, now);
+    if (due > now) {
         if (due < c->next_pump_ns) c->next_pump_ns = due;
         return 0;
     }

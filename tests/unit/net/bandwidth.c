@@ -13,11 +13,11 @@ static void bytes_are_paid_for_in_time(void **state) {
     CHECK(strait_bandwidth_due_ns(&limit, now) <= now);
     /* 1,448 bytes take 1,514 on the wire; 20 ms of unused time count. */
     for (int i = 0; i < 1000; i++)
-        strait_bandwidth_spend(&limit, 1448, now);
+        strait_bandwidth_spend(&limit, NULL, 1448, now);
     CHECK_NEAR((double)(strait_bandwidth_due_ns(&limit, now) - now) * 1e-9, 1.514 - 0.02, 1e-6);
     now += 2 * SECOND;
     CHECK(strait_bandwidth_due_ns(&limit, now) <= now);
-    strait_bandwidth_spend(&limit, 14480, now);
+    strait_bandwidth_spend(&limit, NULL, 14480, now);
     CHECK(strait_bandwidth_due_ns(&limit, now) <= now); // within the unused 20 ms
     strait_bandwidth_fini(&limit);
 }
@@ -25,7 +25,7 @@ static void bytes_are_paid_for_in_time(void **state) {
 static void without_a_limit_nothing_waits(void **state) {
     (void)state;
     CHECK(strait_bandwidth_due_ns(NULL, 7) == 7);
-    strait_bandwidth_spend(NULL, 1 << 20, 7);
+    strait_bandwidth_spend(NULL, NULL, 1 << 20, 7);
     CHECK(strait_bandwidth_portion(NULL, 123456) == 123456);
 }
 
@@ -38,6 +38,34 @@ static void portions_take_a_fiftieth_of_a_second(void **state) {
     strait_bandwidth_fini(&limit);
     strait_bandwidth_init(&limit, 1e5);
     CHECK(strait_bandwidth_portion(&limit, 1 << 20) == 4096);
+    strait_bandwidth_fini(&limit);
+}
+
+/* Lets links send a packet each time that they may, asked in the same order every millisecond;
+ * writes how many each has sent. */
+static void send_for(struct strait_bandwidth *limit, const char *links, int64_t *now, int ms,
+                     int *sent) {
+    for (int t = 0; t < ms; t++, *now += 1000000)
+        for (int i = 0; links[i] != '\0'; i++) {
+            if (strait_bandwidth_turn_ns(limit, &links[i], *now) > *now) continue;
+            strait_bandwidth_spend(limit, &links[i], 1448, *now);
+            sent[i]++;
+        }
+}
+
+static void links_that_wait_take_turns(void **state) {
+    struct strait_bandwidth limit;
+    int64_t now = 1000000000;
+    int sent[3] = {0};
+    (void)state;
+    strait_bandwidth_init(&limit, 8e5); // a packet takes 15 ms
+    send_for(&limit, "abc", &now, 3000, sent);
+    CHECK(sent[0] + sent[1] + sent[2] > 180);
+    CHECK(sent[0] - sent[1] < 4 && sent[0] - sent[2] < 4 && sent[2] - sent[0] < 4);
+    /* Links that have gone hold nobody up. */
+    int alone = 0;
+    send_for(&limit, "d", &now, 3000, &alone);
+    CHECK(alone > 180);
     strait_bandwidth_fini(&limit);
 }
 
@@ -75,6 +103,7 @@ int main(void) {
         cmocka_unit_test(bytes_are_paid_for_in_time),
         cmocka_unit_test(without_a_limit_nothing_waits),
         cmocka_unit_test(portions_take_a_fiftieth_of_a_second),
+        cmocka_unit_test(links_that_wait_take_turns),
         WITH_RIG(sending_is_limited),
         WITH_RIG(receiving_is_limited),
     };
