@@ -2,6 +2,7 @@
 
 #include <strait/trainer.h>
 
+#include "config/run_auto.h"
 #include "config/run_changes.h"
 #include "train/outlook/choose.h"
 
@@ -52,6 +53,7 @@ strait_err strait_codec_choose(struct strait_run *run, const char *folder, int i
     const strait_choose_params params = is_swarm ? (strait_choose_params){.is_swarm = 1}
                                                  : strait_choose_locally(run);
     char text[STRAIT_CHOICE_TEXT];
+    if (is_swarm) STRAIT_TRY(strait_run_default_to_auto(run));
     STRAIT_TRY(strait_choose_in(run, folder, &params, text));
     if (text[0] != '\0') fprintf(stderr, "%s\n", text);
     return STRAIT_OK;

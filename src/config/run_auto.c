@@ -60,6 +60,12 @@ int strait_run_is_unnamed(const strait_run *run) {
     return !strait_run_is_given(run, "link.codec.name") && codec_key(run) == NULL;
 }
 
+strait_err strait_run_default_to_auto(strait_run *run) {
+    static const char *const sets[] = {"link.codec.name=auto"};
+    if (run->stages.count < 2 || !strait_run_is_unnamed(run)) return STRAIT_OK;
+    return strait_run_change(run, sets, 1);
+}
+
 strait_err strait_run_apply_rung(strait_run *run, const strait_codec_rung *rung,
                                  const char *chosen_for) {
     char texts[SETS][SET_BYTES];

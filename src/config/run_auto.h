@@ -17,6 +17,9 @@ int strait_run_is_auto(const strait_run *run);
 /* Whether the run file says nothing of a codec: no name, and no option of one. */
 int strait_run_is_unnamed(const strait_run *run);
 
+/* In a swarm, whose links can be measured, such a run with several stages has codec auto. */
+strait_err strait_run_default_to_auto(strait_run *run);
+
 /* Whether a link of the run file has a rate: link.emulate.rate, up or down. */
 int strait_run_has_limits(const strait_run *run);
 

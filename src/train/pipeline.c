@@ -40,7 +40,8 @@ void strait_pipeline_close(struct strait_pipeline **pipeline) {
 }
 
 /* Sends one command to the first replica of every stage. */
-static strait_err command_first(struct strait_pipeline *p, const strait_stage_command *command) {
+strait_err strait_pipeline_command_first(struct strait_pipeline *p,
+                                         const strait_stage_command *command) {
     for (int i = 0; i < p->n_stages; i++)
         STRAIT_TRY(p->channel->ops->send(p->channel, first_of(p, i), command));
     return p->channel->ops->gather(p->channel);
@@ -287,7 +288,7 @@ strait_err strait_pipeline_update(struct strait_pipeline *p, int64_t step, float
 
 strait_err strait_pipeline_validate(struct strait_pipeline *p, int64_t step, double *loss_sum) {
     const strait_stage_command command = {.kind = STRAIT_COMMAND_VALIDATE, .validate = {step}};
-    STRAIT_TRY(command_first(p, &command));
+    STRAIT_TRY(strait_pipeline_command_first(p, &command));
     *loss_sum = reply_of(p, p->n_stages - 1)->validate.loss_sum;
     return STRAIT_OK;
 }

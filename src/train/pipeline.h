@@ -11,6 +11,7 @@
 
 #include "stage/channel.h"
 #include "train/executor.h"
+#include "train/outlook/measured.h"
 
 struct strait_pipeline;
 
@@ -19,6 +20,17 @@ struct strait_pipeline;
 strait_err strait_pipeline_open(struct strait_executor *executor,
                                 struct strait_stage_channel *channel, struct strait_pipeline **out);
 void strait_pipeline_close(struct strait_pipeline **pipeline); // accepts NULL
+
+/* Times the passes of every stage: seconds of a microbatch, and one way to the next stage (0:
+ * unknown). */
+strait_err strait_pipeline_time_passes(struct strait_pipeline *pipeline, strait_step_times *times,
+                                       double *delays_s);
+
+/* Lets all stages measure the links between their first replicas at the same time, in both
+ * directions, and writes the rates of each boundary that its ends agree on
+ * (strait_measured_judge). Bit i of *differ: those of boundary i do not. */
+strait_err strait_pipeline_probe(struct strait_pipeline *pipeline, int duration_ms,
+                                 strait_measured *out, uint64_t *differ);
 
 /* Times the passes of every stage and chooses from that how many microbatches each may hold:
  * executor->windows. */

@@ -87,6 +87,11 @@ static int set_share(struct search *s, const strait_run_plan *plan) {
 static strait_err find_times(struct search *s, int is_learned, const strait_run_plan *plan,
                              strait_stage_times *out) {
     strait_stage_times *times = &s->times[is_learned];
+    if (s->params->measured != NULL) {
+        STRAIT_TRY(strait_stage_times_estimate(plan, 1.0, out));
+        (void)snprintf(out->device, sizeof out->device, "as measured by the workers");
+        return STRAIT_OK;
+    }
     if (s->params->flops_per_s > 0)
         return strait_stage_times_estimate(plan, s->params->flops_per_s, out);
     if (!s->has_times[is_learned])
@@ -115,9 +120,12 @@ static strait_err plan_code(struct search *s, const strait_codec_rung *rung) {
     STRAIT_TRY(strait_run_plan_init(&s->tried, s->vocab, &o->plan));
     STRAIT_TRY(find_times(s, rung->is_learned, &o->plan, &o->times));
     o->has_token_ids = s->params->is_swarm;
+    o->measured = s->params->measured;
+    o->measured_share = code_share(s);
     strait_choose_scale_rates(&o->plan, code_share(s));
     s->free = *o;
     strait_choose_scale_rates(&s->free.plan, 0.0);
+    s->free.measured_share = 0.0;
     STRAIT_TRY(strait_outlook_step(&s->tried, o));
     return strait_outlook_step(&s->tried, &s->free);
 }
@@ -172,6 +180,11 @@ static strait_err search_codes(struct search *s, strait_choice *out) {
     return n_possible > 0 ? STRAIT_OK : STRAIT_ECONFIG; // described by the last attempt
 }
 
+static int has_limits(const struct search *s, int n_stages) {
+    return s->params->measured != NULL ? strait_measured_has_limits(s->params->measured, n_stages)
+                                       : strait_run_has_limits(&s->run);
+}
+
 static strait_err choose(struct search *s, strait_choice *out) {
     strait_run_plan *plan = &s->with.plan;
     char rates[STRAIT_RUN_PATH] = "";
@@ -180,9 +193,9 @@ static strait_err choose(struct search *s, strait_choice *out) {
     const int was_excluded = strait_export_class(plan) == STRAIT_HF_STRAIT;
     list_rungs(s, plan);
     out->rung = s->rungs[0];
-    out->has_limits = plan->n_stages > 1 && strait_run_has_limits(&s->run);
+    out->has_limits = plan->n_stages > 1 && has_limits(s, plan->n_stages);
     if (!out->has_limits) return strait_run_apply_rung(&s->run, &out->rung, "");
-    strait_choose_show_rates(plan, rates, sizeof rates);
+    strait_choose_show_rates(plan, s->params->measured, rates, sizeof rates);
     const int64_t threads = s->run.device.threads;
     out->n_sharing = set_share(s, plan);
     STRAIT_TRY(search_codes(s, out));
@@ -191,12 +204,18 @@ static strait_err choose(struct search *s, strait_choice *out) {
     return strait_run_apply_rung(&s->run, &out->rung, rates);
 }
 
+/* The links of a swarm can be measured once there are workers. */
+static int must_measure(const strait_run *run, const strait_choose_params *params) {
+    return params->is_swarm && params->measured == NULL && run->stages.count > 1 &&
+           !strait_run_has_limits(run);
+}
+
 strait_err strait_choose_codec(strait_run *run, const strait_choose_params *params,
                                strait_choice *out) {
     struct search *s = NULL;
     strait_choice choice = {0};
     *out = choice;
-    if (!strait_run_is_auto(run)) return STRAIT_OK;
+    if (!strait_run_is_auto(run) || must_measure(run, params)) return STRAIT_OK;
     STRAIT_TRY(strait_alloc(1, sizeof *s, "codecs to choose from", (void **)&s));
     s->params = params;
     s->run = *run;

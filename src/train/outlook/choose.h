@@ -1,19 +1,24 @@
 /* choose.h - link.codec.name auto: the widest code that keeps the wire off the critical path.
  *
  * Codes are tried from the widest on (codec/ladder.h). Each is planned as training would have it: a
- * simulated step over the links of the run file is compared with the same delays, batch and
- * schedule at infinite rate. The first code whose step is at most 3% longer is chosen; where none
- * is, the narrowest. The choice is written into the run as if the user had named it, with the rates
- * it was made for (link.codec.chosen_for), so that a run that is resumed never chooses again. */
+ * simulated step over the links of the run file, or as workers have measured them, is compared with
+ * the same delays, batch and schedule at infinite rate. The first code whose step is at most 3%
+ * longer is chosen; where none is, the narrowest. The choice is written into the run as if the user
+ * had named it, with the rates it was made for (link.codec.chosen_for), so that a run that is
+ * resumed never chooses again. */
 #pragma once
 
 #include "codec/ladder.h"
 #include "config/run_plan.h"
+#include "train/outlook/measured.h"
 
 typedef struct strait_choose_params {
     double flops_per_s; // of a stage's device; 0: measure the device of the run on this machine
     int shares_device;  // the stages compute on this machine and share its devices
     int is_swarm;       // token ids and copies of snapshots cross the links as well
+    /* Stages and links as measured by the workers of a swarm, borrowed; NULL: those of the run file
+     * count. */
+    const strait_measured *measured;
 } strait_choose_params;
 
 enum {
@@ -38,7 +43,8 @@ typedef struct strait_choice {
 } strait_choice;
 
 /* Chooses, and replaces the codec of the run. A run whose codec is not auto is left as it is, with
- * *out zeroed. STRAIT_ECONFIG, STRAIT_EDATA: the run cannot be planned. */
+ * *out zeroed; so is a run of a swarm that has neither emulated nor measured rates yet.
+ * STRAIT_ECONFIG, STRAIT_EDATA: the run cannot be planned. */
 strait_err strait_choose_codec(strait_run *run, const strait_choose_params *params,
                                strait_choice *out);
 
@@ -46,15 +52,21 @@ strait_err strait_choose_codec(strait_run *run, const strait_choose_params *para
  * speed, its price in loss and which exports it excludes. Empty for a zeroed choice. */
 void strait_choice_describe(const strait_choice *choice, char out[STRAIT_CHOICE_TEXT]);
 
-/* The rate of a boundary's slower direction in bits per second: of its links, and of the homes at
- * its ends; 0: unlimited. */
-double strait_choose_rate(const strait_run_plan *plan, int boundary);
+/* The rate of a boundary's slower direction in bits per second: as measured, or of its links and of
+ * the homes at its ends; 0: unlimited. */
+double strait_choose_rate(const strait_run_plan *plan, const strait_measured *measured,
+                          int boundary);
 
 /* Compares the links with those that the codec was chosen for. `out` receives a warning about the
  * first one that is at most half or at least twice as fast, which names the ratio for the next run;
- * empty: there is none. Errors as strait_choose_codec. */
+ * empty: there is none. Boundaries whose bit is set in *told are left out; the bit of one that is
+ * warned of is set. Errors as strait_choose_codec. */
 strait_err strait_choose_check(const strait_run *run, const strait_choose_params *params,
-                               char out[STRAIT_CHOICE_TEXT]);
+                               uint64_t *told, char out[STRAIT_CHOICE_TEXT]);
+
+/* Gives a run whose codec is auto, or that names none, the codec of the run that `folder` holds, if
+ * it holds one. */
+strait_err strait_choose_recorded(strait_run *run, const char *folder);
 
 /* strait_choose_codec for the run in `folder` (NULL: none yet): where it holds a run, and `run`
  * leaves the choice to the program, the codec of that run is taken instead, and so are the rows of

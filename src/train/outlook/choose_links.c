@@ -33,7 +33,9 @@ static double slower(double a, double b) {
     return a > 0 && (!(b > 0) || a < b) ? a : b;
 }
 
-double strait_choose_rate(const strait_run_plan *plan, int boundary) {
+double strait_choose_rate(const strait_run_plan *plan, const strait_measured *measured,
+                          int boundary) {
+    if (measured != NULL) return strait_measured_rate(measured, boundary);
     double bps = plan->emulate.rate_bps * strait_limits_links(plan, boundary);
     for (int i = boundary; i <= boundary + 1; i++)
         bps = slower(bps,
@@ -41,12 +43,13 @@ double strait_choose_rate(const strait_run_plan *plan, int boundary) {
     return bps;
 }
 
-void strait_choose_show_rates(const strait_run_plan *plan, char *out, size_t capacity) {
+void strait_choose_show_rates(const strait_run_plan *plan, const strait_measured *measured,
+                              char *out, size_t capacity) {
     size_t used = 0;
     out[0] = '\0';
     for (int i = 0; i + 1 < plan->n_stages && used < capacity; i++) {
         char rate[RATE_TEXT];
-        strait_run_show_rate(strait_choose_rate(plan, i), rate, sizeof rate);
+        strait_run_show_rate(strait_choose_rate(plan, measured, i), rate, sizeof rate);
         used += (size_t)snprintf(out + used, capacity - used, "%s%s", i > 0 ? "," : "", rate);
     }
 }
@@ -67,10 +70,10 @@ static void consider(struct wire *most, struct wire wire, double bytes) {
 static void consider_link(const strait_outlook *o, int i, struct wire *most) {
     const strait_pipe_link *link = &o->links[i];
     const double n = o->pipe.n_microbatches;
-    const struct wire wire = {.bps = o->plan.emulate.rate_bps * strait_limits_links(&o->plan, i),
-                              .first = i,
-                              .second = i + 1};
-    consider(most, wire, n * fmax(link->forward_bytes, link->backward_bytes));
+    struct wire wire = {.bps = link->forward_bps, .first = i, .second = i + 1};
+    consider(most, wire, n * link->forward_bytes);
+    wire.bps = link->backward_bps;
+    consider(most, wire, n * link->backward_bytes);
 }
 
 /* All that a stage sends and receives. */

@@ -56,7 +56,7 @@ static strait_err take_record(const char *path, strait_run *record, strait_run *
 }
 
 /* Resuming never chooses again. */
-static strait_err take_recorded(strait_run *run, const char *folder) {
+strait_err strait_choose_recorded(strait_run *run, const char *folder) {
     char path[STRAIT_PATH_MAX];
     strait_run *record = NULL;
     if (!strait_run_is_auto(run) && !strait_run_is_unnamed(run)) return STRAIT_OK;
@@ -126,7 +126,7 @@ strait_choose_params strait_choose_locally(const strait_run *run) {
 strait_err strait_choose_in(strait_run *run, const char *folder, const strait_choose_params *params,
                             char out[STRAIT_CHOICE_TEXT]) {
     strait_choice choice;
-    if (folder != NULL) STRAIT_TRY(take_recorded(run, folder));
+    if (folder != NULL) STRAIT_TRY(strait_choose_recorded(run, folder));
     if (folder != NULL) STRAIT_TRY(take_rule(run, folder));
     if (folder != NULL) STRAIT_TRY(take_table_rows(run, folder));
     STRAIT_TRY(strait_choose_codec(run, params, &choice));

@@ -117,21 +117,28 @@ static int is_misjudged(double now, double then) {
     return then > 0 && (!(now > 0) || now <= half * then || now >= twice * then);
 }
 
+/* Real links have no rate until they are measured. */
+static int has_rates(const strait_run *run, const strait_choose_params *params) {
+    return params->measured != NULL || !params->is_swarm || strait_run_has_limits(run);
+}
+
 strait_err strait_choose_check(const strait_run *run, const strait_choose_params *params,
-                               char out[STRAIT_CHOICE_TEXT]) {
+                               uint64_t *told, char out[STRAIT_CHOICE_TEXT]) {
     double then[STRAIT_RUN_MEMBERS];
     strait_run_plan plan;
     int64_t vocab = 0;
     int n = 0;
     out[0] = '\0';
-    if (run->link.codec.chosen_for[0] == '\0') return STRAIT_OK;
+    if (run->link.codec.chosen_for[0] == '\0' || !has_rates(run, params)) return STRAIT_OK;
     STRAIT_TRY(
         strait_run_read_rates("link.codec.chosen_for", run->link.codec.chosen_for, then, &n));
     STRAIT_TRY(strait_outlook_vocab(run, &vocab));
     STRAIT_TRY(strait_run_plan_init(run, vocab, &plan));
     for (int i = 0; i < n && i + 1 < plan.n_stages; i++) {
-        const double bps[] = {strait_choose_rate(&plan, i), then[i]};
-        if (is_misjudged(bps[0], bps[1])) return warn(run, params, i, bps, out);
+        const double bps[] = {strait_choose_rate(&plan, params->measured, i), then[i]};
+        if ((*told >> i & 1) != 0 || !is_misjudged(bps[0], bps[1])) continue;
+        *told |= UINT64_C(1) << i;
+        return warn(run, params, i, bps, out);
     }
     return STRAIT_OK;
 }

@@ -24,18 +24,24 @@ strait_err strait_outlook_vocab(const strait_run *run, int64_t *out) {
     return STRAIT_OK;
 }
 
+/* Seconds per second of o->times. */
+static double slowness(const strait_outlook *o, int stage) {
+    return o->measured != NULL ? 1.0 / o->measured->flops_per_s[stage] : 1.0;
+}
+
 /* A stage costs its layers, and the last one the head as well. */
 static strait_pipe_stage stage_cost(const strait_outlook *o, int stage) {
+    const double slow = slowness(o, stage);
     const strait_layer_range part = o->plan.stage_layers[stage];
     const strait_pipe_stage b = o->times.block;
     const double share = o->plan.replicas[stage]; // replicas share the microbatches
     const double all = part.last - part.first, n = all / share;
     const double is_last = stage == o->plan.n_stages - 1, h = is_last / share;
     const strait_pipe_stage e = o->times.head;
-    return (strait_pipe_stage){.forward_s = n * b.forward_s + h * e.forward_s,
-                               .input_s = n * b.input_s + h * e.input_s,
-                               .weights_s = n * b.weights_s + h * e.weights_s,
-                               .update_s = all * b.update_s + is_last * e.update_s};
+    return (strait_pipe_stage){.forward_s = slow * (n * b.forward_s + h * e.forward_s),
+                               .input_s = slow * (n * b.input_s + h * e.input_s),
+                               .weights_s = slow * (n * b.weights_s + h * e.weights_s),
+                               .update_s = slow * (all * b.update_s + is_last * e.update_s)};
 }
 
 /* Token ids that a stage gets from the coordinator with each microbatch. They come by another link,
@@ -69,11 +75,24 @@ static double slowest_s(const strait_outlook *o) {
     return most;
 }
 
+static strait_pipe_link measured_link(const strait_outlook *o, int link, double forward,
+                                      double backward) {
+    const strait_measured *m = o->measured;
+    const double slow = 0.5 * (slowness(o, link) + slowness(o, link + 1));
+    return (strait_pipe_link){.forward_bytes = forward,
+                              .backward_bytes = backward,
+                              .forward_bps = o->measured_share * m->forward_bps[link],
+                              .backward_bps = o->measured_share * m->backward_bps[link],
+                              .delay_s = m->delay_s[link],
+                              .codec_s = slow * o->times.codec_s};
+}
+
 /* Both directions have the bandwidth of the emulated link; outlook_members.h adds homes. */
 static strait_pipe_link link_cost(const strait_outlook *o, int link, double pace_s) {
     const strait_emulate_spec *e = &o->plan.emulate;
     const double forward = on_link(o, link, STRAIT_FORWARD);
     const double backward = on_link(o, link, STRAIT_BACKWARD);
+    if (o->measured != NULL) return measured_link(o, link, forward, backward);
     return (strait_pipe_link){.forward_bytes = forward,
                               .backward_bytes = backward,
                               .forward_bps = e->rate_bps * strait_limits_links(&o->plan, link),
@@ -104,7 +123,10 @@ static void describe(strait_outlook *o) {
 }
 
 static strait_outlook_view view_of(strait_outlook *o) {
-    return (strait_outlook_view){&o->plan, &o->pipe, o->n_values, o->windows, 0, NULL};
+    for (int i = 0; o->measured != NULL && i + 1 < o->plan.n_stages; i++)
+        o->link_bps[i] = o->measured_share * strait_measured_rate(o->measured, i);
+    return (strait_outlook_view){&o->plan,   &o->pipe, o->n_values,
+                                 o->windows, 0,        o->measured != NULL ? o->link_bps : NULL};
 }
 
 /* Chooses windows as training does; fill-drain ignores stages.window. */

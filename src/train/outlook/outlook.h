@@ -6,6 +6,7 @@
 #pragma once
 
 #include "plan/limit.h"
+#include "train/outlook/measured.h"
 #include "train/outlook/outlook_members.h"
 #include "train/outlook/stage_times.h"
 
@@ -15,10 +16,15 @@ typedef struct strait_outlook {
     strait_run_plan plan;
     strait_stage_times times;
     int has_token_ids; // workers of a swarm have no shards: stages that need ids receive them
+    /* Replaces the rates of the plan; NULL: there is none. `times` are then those of a device with
+     * one operation per second. Borrowed. */
+    const strait_measured *measured;
+    double measured_share; // of the measured rates; 0: they are unlimited
 
     strait_pipe pipe;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe_link links[STRAIT_RUN_STAGES];
+    double link_bps[STRAIT_RUN_STAGES]; // measured
     int windows[STRAIT_RUN_STAGES], joined[STRAIT_RUN_STAGES];
     strait_outlook_members members; // where it has replicas or homes
     strait_outlook_more more;

@@ -1,5 +1,6 @@
 /* pipeline_state.h - the inside of a pipeline, for its files: ../pipeline.c opens stages and takes
- * steps, files.c saves and loads, averaging.c averages replicas that train on their own.
+ * steps, files.c saves and loads, measure.c measures stages and links, averaging.c averages
+ * replicas that train on their own.
  */
 #pragma once
 
@@ -74,6 +75,10 @@ static inline int first_of(const struct strait_pipeline *p, int stage) {
 static inline const strait_stage_reply *reply_of(const struct strait_pipeline *p, int stage) {
     return &p->channel->replies.items[first_of(p, stage)];
 }
+
+/* Sends one command to the first replica of every stage. */
+strait_err strait_pipeline_command_first(struct strait_pipeline *p,
+                                         const strait_stage_command *command);
 
 /* Sends one command to every replica that is not lost. */
 strait_err strait_pipeline_command_all(struct strait_pipeline *p,

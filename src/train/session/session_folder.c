@@ -51,7 +51,8 @@ strait_err strait_session_copy_tokenizer(const strait_run *run, const char *fold
  * reason to end a run. */
 static void check_links(const strait_run *run, const strait_choose_params *params,
                         char text[STRAIT_CHOICE_TEXT]) {
-    if (strait_choose_check(run, params, text) != STRAIT_OK) text[0] = '\0';
+    uint64_t told = 0;
+    if (strait_choose_check(run, params, &told, text) != STRAIT_OK) text[0] = '\0';
 }
 
 strait_err strait_session_choose(const strait_session_spec *spec, int is_swarm, strait_run **out) {

@@ -182,17 +182,20 @@ static void choice_equals_the_same_by_hand(void **state) {
 static void misjudged_links_are_named_once_they_differ_by_two(void **state) {
     (void)state;
     char out[STRAIT_CHOICE_TEXT];
+    uint64_t told = 0;
     CHECK_OK(load("link.emulate.rate=1mbit", NULL, NULL, NULL));
     choose(&fast);
     CHECK_OK(strait_run_set(&run, "link.emulate.rate", "510kbit"));
-    CHECK_OK(strait_choose_check(&run, &fast, out));
+    CHECK_OK(strait_choose_check(&run, &fast, &told, out));
     assert_string_equal(out, "");
     CHECK_OK(strait_run_set(&run, "link.emulate.rate", "500kbit"));
-    CHECK_OK(strait_choose_check(&run, &fast, out));
+    CHECK_OK(strait_choose_check(&run, &fast, &told, out));
     CHECK(strstr(out, "link 0-1 has 500kbit instead of the 1mbit") == out);
     CHECK(strstr(out, "strait at ratio ") != NULL);
+    CHECK(told == 1); // the next call looks for other links
+    told = 0;
     CHECK_OK(strait_run_set(&run, "link.emulate.rate", "2gbit"));
-    CHECK_OK(strait_choose_check(&run, &fast, out));
+    CHECK_OK(strait_choose_check(&run, &fast, &told, out));
     CHECK(strstr(out, "the next one should take none (fp32)") != NULL);
 }
 
@@ -209,6 +212,106 @@ static void measures_this_machine(void **state) {
     CHECK(strstr(out, "shared by 4 stages") != NULL);
 }
 
+/* ---- links that workers have measured ---- */
+
+static strait_measured measured;
+static const strait_choose_params swarm = {.is_swarm = 1, .measured = &measured};
+
+/* All links of 4 stages have this rate, and stages compute as fast as in the other tests. */
+static void measure(double bps) {
+    for (int i = 0; i < 4; i++) {
+        measured.flops_per_s[i] = 2e10;
+        measured.forward_bps[i] = measured.backward_bps[i] = i < 3 ? bps : 0.0;
+        measured.delay_s[i] = 0.025;
+    }
+}
+
+static void swarms_without_rates_wait_for_a_measurement(void **state) {
+    (void)state;
+    CHECK_OK(load("link.codec.name=auto", NULL, NULL, NULL));
+    CHECK_OK(strait_choose_codec(&run, &(strait_choose_params){.is_swarm = 1}, &choice));
+    CHECK(strait_run_is_auto(&run) && choice.rung.name == NULL);
+    measure(0.0);
+    choose(&swarm);
+    assert_string_equal(run.link.codec.name, "none");
+    CHECK(!choice.has_limits && run.link.codec.chosen_for[0] == '\0');
+}
+
+/* The same rates give the same choice, whether they are emulated or measured. */
+static void measured_rates_choose_as_emulated_ones_do(void **state) {
+    (void)state;
+    strait_choose_params emulated = fast;
+    emulated.is_swarm = 1;
+    for (int i = 0; i < 6; i++) {
+        const double bps = round(2e8 * pow(8.0, -i));
+        char rate[64];
+        (void)snprintf(rate, sizeof rate, "link.emulate.rate=%.0fbit", bps);
+        CHECK_OK(load(rate, "link.emulate.delay=25ms", NULL, NULL));
+        choose(&emulated);
+        const strait_choice by_rate = choice;
+        CHECK_OK(load("link.codec.name=auto", NULL, NULL, NULL));
+        measure(bps);
+        choose(&swarm);
+        CHECK(choice.rung.name == by_rate.rung.name && choice.rung.ratio == by_rate.rung.ratio);
+        CHECK_NEAR(choice.seconds / by_rate.seconds, 1.0, 1e-4);
+        assert_string_equal(choice.decided_by, by_rate.decided_by);
+    }
+}
+
+static void slowest_measured_direction_decides(void **state) {
+    (void)state;
+    char out[STRAIT_CHOICE_TEXT];
+    uint64_t told = 0;
+    CHECK_OK(load("link.codec.name=auto", NULL, NULL, NULL));
+    measure(1e9);
+    measured.backward_bps[1] = 7e5;
+    choose(&swarm);
+    assert_string_equal(choice.decided_by, "link 1-2 (700kbit)");
+    assert_string_equal(run.link.codec.chosen_for, "1gbit,700kbit,1gbit");
+    CHECK(choice.rung.is_learned);
+    /* A measurement of the running session is compared with the rates of the record. */
+    CHECK_OK(strait_choose_check(&run, &swarm, &told, out));
+    assert_string_equal(out, "");
+    measured.backward_bps[1] = 1.5e6;
+    measured.forward_bps[2] = 4e8;
+    CHECK_OK(strait_choose_check(&run, &swarm, &told, out));
+    CHECK(strstr(out, "link 1-2 has 1500kbit instead of the 700kbit") == out);
+    CHECK_OK(strait_choose_check(&run, &swarm, &told, out));
+    CHECK(strstr(out, "link 2-3 has 400mbit instead of the 1gbit") == out);
+    CHECK_OK(strait_choose_check(&run, &swarm, &told, out));
+    assert_string_equal(out, "");
+    /* Without a measurement real links have nothing to compare. */
+    told = 0;
+    CHECK_OK(strait_choose_check(&run, &(strait_choose_params){.is_swarm = 1}, &told, out));
+    assert_string_equal(out, "");
+}
+
+/* A worker that claims to be slow changes nothing while the other end is honest. */
+static void honest_end_is_believed_about_a_slow_link(void **state) {
+    (void)state;
+    int differ = 0;
+    CHECK_NEAR(strait_measured_judge(1.234e6, 1.19e6, &differ), 1.23e6, 1.0);
+    CHECK(!differ);
+    CHECK_NEAR(strait_measured_judge(1.0, 1e8, &differ), 1e8, 1.0);
+    CHECK(differ);
+    CHECK_NEAR(strait_measured_judge(1e8, 0.0, &differ), 1e8, 1.0);
+    CHECK(differ);
+    CHECK_NEAR(strait_measured_judge(0.0, 0.0, &differ), 16e3, 1e-6); // the floor
+    CHECK(!differ);
+}
+
+static void stages_without_a_time_count_like_the_others(void **state) {
+    (void)state;
+    const double batch_s[] = {0.5, 0.0, 0.5, 0.5};
+    strait_run_plan plan;
+    CHECK_OK(load("link.codec.name=auto", NULL, NULL, NULL));
+    CHECK_OK(strait_run_plan_init(&run, run.model.vocab, &plan));
+    CHECK_OK(strait_measured_set_speeds(&plan, batch_s, &measured));
+    CHECK_NEAR(measured.flops_per_s[0] / measured.flops_per_s[2], 1.0, 1e-9);
+    CHECK(measured.flops_per_s[1] >= measured.flops_per_s[0]);
+    CHECK(measured.flops_per_s[3] > measured.flops_per_s[0]); // it has the head as well
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_without_rates_or_with_a_codec_do_not_choose),
@@ -223,6 +326,11 @@ int main(void) {
         cmocka_unit_test(choice_equals_the_same_by_hand),
         cmocka_unit_test(misjudged_links_are_named_once_they_differ_by_two),
         cmocka_unit_test(measures_this_machine),
+        cmocka_unit_test(swarms_without_rates_wait_for_a_measurement),
+        cmocka_unit_test(measured_rates_choose_as_emulated_ones_do),
+        cmocka_unit_test(slowest_measured_direction_decides),
+        cmocka_unit_test(honest_end_is_believed_about_a_slow_link),
+        cmocka_unit_test(stages_without_a_time_count_like_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
