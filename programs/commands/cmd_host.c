@@ -31,7 +31,7 @@ enum {
 static int resumes, is_forced, must_approve, is_for_strangers;
 static int64_t n_uses, n_spares;
 static double valid_hours, max_lost_work_s = 10.0, lease_s = 10.0, stall_s = 60.0,
-                           rebalance_s = 60.0;
+                           rebalance_s = 60.0, probe_s = 900.0;
 static double store_wait_s = 600.0, audit_share = -1.0, relay_mbit;
 static const double public_share = 0.01; // of stage-steps that are audited
 
@@ -64,6 +64,8 @@ static const strait_flag flags[] = {
      "time without progress after which a worker loses its stage (default 60)"},
     {"rebalance", 0, STRAIT_FLAG_REAL, &rebalance_s, "SECONDS",
      "time between moves of stages to faster workers that joined later (default 60; 0: never)"},
+    {"probe-every", 0, STRAIT_FLAG_REAL, &probe_s, "SECONDS",
+     "between measurements of links that the codec was chosen by (default 900; 0: only the first)"},
     {"spares", 0, STRAIT_FLAG_INT, &n_spares, "N",
      "how many workers wait as spares; others become replicas of stages (default 0)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
@@ -268,6 +270,7 @@ static strait_err host(const strait_run *run, const char *folder,
         .max_lost_work_s = max_lost_work_s,
         .lease_s = lease_s,
         .stall_s = stall_s,
+        .probe_s = probe_s,
         .rebalance_s = rebalance_s,
         .n_spares = n_spares,
         .audit_share = audit_share >= 0.0 ? audit_share
@@ -319,7 +322,8 @@ static strait_err check_flags(void) {
         int may_be_zero;
     } times[] = {{"expires", valid_hours, 1},   {"max-lost-work", max_lost_work_s, 0},
                  {"lease", lease_s, 0},         {"stall", stall_s, 0},
-                 {"rebalance", rebalance_s, 1}, {"store-wait", store_wait_s, 1}};
+                 {"rebalance", rebalance_s, 1}, {"store-wait", store_wait_s, 1},
+                 {"probe-every", probe_s, 1}};
     if (n_uses < 0 || n_uses > UINT32_MAX)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--uses %lld: expected a number of workers; 0: any",
                            (long long)n_uses);

@@ -37,6 +37,7 @@ static const strait_field outer[] = {COMMAND(INT, outer.phase),      COMMAND(I64
                                      COMMAND(INT, outer.fragment),   COMMAND(INT, outer.attempt),
                                      COMMAND(U64, outer.members),    COMMAND(U64, outer.alive),
                                      COMMAND(FLAG, outer.is_resent), COMMAND(BYTES, outer.owners)};
+static const strait_field probe[] = {COMMAND(INT, probe.duration_ms)};
 
 const strait_layout strait_stage_command_header = STRAIT_LAYOUT("command", command_header);
 
@@ -59,6 +60,7 @@ static const strait_layout commands[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_RESEND] = STRAIT_LAYOUT("resend", resend),
     [STRAIT_COMMAND_CONNECT_REPLICA] = STRAIT_LAYOUT("connect_replica", connect),
     [STRAIT_COMMAND_OUTER] = STRAIT_LAYOUT("outer", outer),
+    [STRAIT_COMMAND_PROBE] = STRAIT_LAYOUT("probe", probe),
 };
 
 /* ---- replies ---- */
@@ -107,6 +109,9 @@ static const strait_field averaged[] = {REPLY(FLAG, outer.is_complete), REPLY(U6
                                         REPLY(U64, outer.withheld),     REPLY(U64, outer.rejected),
                                         REPLY(F64, outer.distance),     REPLY(F64, outer.size),
                                         REPLY(U64, outer.bytes)};
+static const strait_field probed[] = {REPLY(F64, probe.from_prev_bps),
+                                      REPLY(F64, probe.from_next_bps),
+                                      REPLY(F64, probe.to_prev_bps), REPLY(F64, probe.to_next_bps)};
 
 const strait_layout strait_stage_reply_header = STRAIT_LAYOUT("reply", reply_header);
 
@@ -120,6 +125,7 @@ static const strait_layout replies[STRAIT_COMMAND_KINDS] = {
     [STRAIT_COMMAND_SAVE] = STRAIT_LAYOUT("save", saved),
     [STRAIT_COMMAND_PROPOSE_BASIS] = STRAIT_LAYOUT("propose_basis", proposed),
     [STRAIT_COMMAND_OUTER] = STRAIT_LAYOUT("outer", averaged),
+    [STRAIT_COMMAND_PROBE] = STRAIT_LAYOUT("probe", probed),
 };
 
 /* The kind comes from the network, so the bounds are checked before the table is read. */

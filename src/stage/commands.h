@@ -42,6 +42,7 @@ typedef enum strait_stage_command_kind {
     STRAIT_COMMAND_RESEND,           // send neighbours the kept crossings of a step again
     STRAIT_COMMAND_CONNECT_REPLICA,  // expect another replica of the stage, or dial it
     STRAIT_COMMAND_OUTER,            // a phase of an exchange of averaged weights
+    STRAIT_COMMAND_PROBE,            // measure the links to the neighbours, in both directions
     STRAIT_COMMAND_KINDS             // one more than the last
 } strait_stage_command_kind;
 
@@ -111,6 +112,9 @@ typedef struct strait_stage_command {
             int64_t step;
             int to_prev, to_next; // neither: does nothing, which a barrier over all stages needs
         } resend;
+        struct {
+            int duration_ms;
+        } probe;
     };
 } strait_stage_command;
 
@@ -181,6 +185,12 @@ typedef struct strait_stage_reply {
             double distance, size; // APPLY: strait_outer_result
             uint64_t bytes;        // received from other replicas since the last count
         } outer;
+        /* Bits per second: that arrived from each neighbour, and that each neighbour acknowledged.
+         * 0: nothing, or there is no neighbour. */
+        struct {
+            double from_prev_bps, from_next_bps;
+            double to_prev_bps, to_next_bps;
+        } probe;
     };
 } strait_stage_reply;
 

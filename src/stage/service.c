@@ -233,6 +233,14 @@ static strait_err execute_send_snapshot(struct strait_service *s, int64_t step) 
     return s->hooks.send_snapshot(s->hooks.user, step);
 }
 
+/* The links of a local run have the rates of the run file. */
+static strait_err execute_probe(struct strait_service *s, const strait_stage_command *command,
+                                strait_stage_reply *reply) {
+    if (s->hooks.probe == NULL)
+        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d of a local run probes no links", s->stage);
+    return s->hooks.probe(s->hooks.user, command, reply);
+}
+
 /* Replicas without a folder only tell the digest of what they would have written. */
 static strait_err execute_save(struct strait_service *s, const strait_stage_command *command,
                                strait_stage_reply *reply) {
@@ -271,6 +279,7 @@ static strait_err execute(struct strait_service *s, const strait_stage_command *
     case STRAIT_COMMAND_PROPOSE_BASIS: return execute_propose_basis(s, reply);
     case STRAIT_COMMAND_ADOPT_BASIS: return execute_adopt_basis(s, command);
     case STRAIT_COMMAND_OUTER: return execute_outer(s, command, reply);
+    case STRAIT_COMMAND_PROBE: return execute_probe(s, command, reply);
     case STRAIT_COMMAND_TRACE_BEGIN: return strait_runner_trace_begin(s->runner);
     case STRAIT_COMMAND_TRACE_END:
         return strait_runner_trace_end(s->runner, command->trace_end.path);

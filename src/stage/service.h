@@ -31,6 +31,8 @@ typedef struct strait_service_hooks {
                         strait_stage_reply *reply);
     /* Executes STRAIT_COMMAND_SEND_SNAPSHOT. NULL: the command is refused. */
     strait_err (*send_snapshot)(void *user, int64_t step);
+    /* Executes STRAIT_COMMAND_PROBE. NULL: the command is refused. */
+    strait_err (*probe)(void *user, const strait_stage_command *command, strait_stage_reply *reply);
 } strait_service_hooks;
 
 typedef struct strait_service_spec {

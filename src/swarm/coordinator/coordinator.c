@@ -370,6 +370,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_IN_DOUBT: strait_coordinator_in_doubt(c, now_ns, out); break;
     case STRAIT_SWARM_START: start(c, e->owners, now_ns, out); break;
     case STRAIT_SWARM_FIRST: strait_coordinator_restore_first(c, now_ns); break;
+    case STRAIT_SWARM_ANEW: strait_coordinator_begin_anew(c, now_ns); break;
     case STRAIT_SWARM_GOAL: begin_goal(c, &e->goal, now_ns, out); break;
     case STRAIT_SWARM_TICK: tick(c, now_ns, out); break;
     case STRAIT_SWARM_RESUMED: extend_leases(c, now_ns); break;

@@ -143,6 +143,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_IN_DOUBT,   // values are implausible, and any replica may have caused it
     STRAIT_SWARM_START,      // owners: stages may be assigned from now on
     STRAIT_SWARM_FIRST,      // the driver has a checkpoint of step 0: all stages restore it
+    STRAIT_SWARM_ANEW,       // before the first step: after the next START the run is another one
     STRAIT_SWARM_GOAL,       // goal: what the trainer wants next; only when ready
     STRAIT_SWARM_TICK,       // time has passed
     STRAIT_SWARM_RESUMED,    // the driver was blocked: silence until now does not count

@@ -186,14 +186,25 @@ void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,
         strait_coordinator_enter(c, STRAIT_PHASE_RESTORE, now, out);
 }
 
-/* Until now the stages had the weights of the seed, to be timed with: what is known of step 0 is of
- * those. */
-void strait_coordinator_restore_first(struct strait_coordinator *c, int64_t now) {
-    c->has_first = 1;
+/* What is known of step 0 is of other weights than those that the next generation begins with. */
+static void forget_first(struct strait_coordinator *c, int64_t now) {
     for (int i = 0; i < c->config.n_stages; i++)
         strait_snapshot_records_remove(&c->records[i], 0);
     c->restore_limit = 0; // no state is kept; afterwards nothing is in doubt, and replicas may come
     strait_coordinator_abandon(c, now, 0);
+}
+
+/* Until now the stages had the weights of the seed, to be timed with. */
+void strait_coordinator_restore_first(struct strait_coordinator *c, int64_t now) {
+    c->has_first = 1;
+    forget_first(c, now);
+}
+
+/* The stages were built to be measured. Until START they stay as they are. */
+void strait_coordinator_begin_anew(struct strait_coordinator *c, int64_t now) {
+    c->has_started = 0;
+    forget_first(c, now);
+    c->n_failures = 0; // it was no failure
 }
 
 void strait_coordinator_fill_restore(const struct strait_coordinator *c, int stage,

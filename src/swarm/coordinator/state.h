@@ -136,6 +136,7 @@ int strait_coordinator_is_saved(const struct strait_coordinator *c, int64_t step
 
 /* From now on step 0 is the driver's checkpoint: ends the generation, so that all restore it. */
 void strait_coordinator_restore_first(struct strait_coordinator *c, int64_t now);
+void strait_coordinator_begin_anew(struct strait_coordinator *c, int64_t now);
 
 /* Chooses the newest step that every stage can restore, and enters the phase. */
 void strait_coordinator_begin_restore(struct strait_coordinator *c, int64_t now,

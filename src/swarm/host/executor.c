@@ -5,6 +5,7 @@
 #include "config/run.h"
 #include "swarm/budget.h"
 #include "swarm/host/checkpoint/first.h"
+#include "swarm/host/codec/codec.h"
 #include "swarm/host/replicas.h"
 #include "train/pipeline.h"
 
@@ -178,6 +179,9 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         strait_host_rebalance(h, step);
         STRAIT_TRY(strait_host_tell_outlook(h, step));
         STRAIT_TRY(strait_host_recruit(h, step));
+        err = strait_host_check_links(h);
+        if (err == STRAIT_EAGAIN) continue;
+        STRAIT_TRY(err);
         const double began = strait_clock_seconds();
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
         if (err == STRAIT_OK) note_times(executor, began, out);
@@ -321,6 +325,7 @@ static strait_err open_swarm(struct strait_executor *executor) {
                                  &(strait_swarm_event){.kind = STRAIT_SWARM_START,
                                                        .owners = h->has_chosen ? h->chosen : NULL});
     STRAIT_TRY(strait_host_wait_ready(h));
+    if (h->probes.is_measuring) return strait_host_measure(h);
     if (is_new && h->work.step == 0 && h->windows[0] == 0) STRAIT_TRY(choose_windows(executor));
     STRAIT_TRY(strait_host_restore_first(h));
     memcpy(executor->windows, h->windows, sizeof executor->windows);

@@ -53,6 +53,7 @@ typedef struct strait_host_spec {
     uint64_t valid_s;        // lifetime of the invite from the start of the run; 0: unlimited
     double max_lost_work_s;  // most work that a failure may cost, in seconds
     double lease_s, stall_s; // lease_ns and stall_timeout_ns of coordinator.h
+    double probe_s;          // between two measurements of the links of a run; 0: one at its start
     double rebalance_s;      // between two moves of stages to faster workers; 0: stages do not move
     int64_t n_spares;        // workers that are kept as spares; others become replicas
     double audit_share;      // of all stage-steps, that spares compute again; 0: none

@@ -8,6 +8,7 @@
 #include "stage/channel.h"
 #include "swarm/host/access/admission.h"
 #include "swarm/host/audit/driver.h"
+#include "swarm/host/codec/probes.h"
 #include "swarm/host/history.h"
 #include "swarm/host/host.h"
 #include "swarm/host/outer/averages.h"
@@ -143,6 +144,7 @@ struct host {
     struct host_admission admission;
     struct host_work work;
     struct host_pace pace;
+    struct host_probes probes;
     struct host_routes routes;
     struct host_claims claims;
     struct host_averages averages;
@@ -317,6 +319,10 @@ strait_err strait_host_check_resources(const struct host *h);
 int strait_host_is_near(const struct connection *a, const struct connection *b);
 /* Whether the first worker will dial the address of the second. Either may be NULL. */
 int strait_host_can_dial(const struct connection *from, const struct connection *to);
+
+/* ---- split.c ---- */
+/* Waits for enough workers and splits the model among them. */
+strait_err strait_host_choose_split(struct host *h, const strait_run_plan *plan);
 
 /* ---- rebalance.c ---- */
 /* Before a step: moves stages to faster spares if that saves time. */

@@ -8,6 +8,7 @@ static strait_err on_message(void *user, struct strait_msg **msg) {
     const struct strait_msg *m = *msg;
     if (m->type == STRAIT_MSG_UP) return STRAIT_OK;
     if (m->type == STRAIT_MSG_SNAPSHOT) return strait_worker_receive_piece(w, m, 0);
+    if (m->type == STRAIT_MSG_PROBE) return strait_worker_stray_probe(w, m);
     if (m->type != STRAIT_MSG_DOWN)
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: unexpected message of type %d", w->stage,
                            m->type);
@@ -48,7 +49,8 @@ static strait_err before(void *user, const strait_stage_command *command) {
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: command %s before open", w->stage,
                            strait_stage_command_name(command->kind));
     if ((command->kind == STRAIT_COMMAND_GRADIENTS || command->kind == STRAIT_COMMAND_VALIDATE ||
-         command->kind == STRAIT_COMMAND_RESEND || must_exchange(command)) &&
+         command->kind == STRAIT_COMMAND_RESEND || command->kind == STRAIT_COMMAND_PROBE ||
+         must_exchange(command)) &&
         w->broken_side != 0) {
         const int side = w->broken_side == STRAIT_WORKER_BROKEN_SAME ? 0 : w->broken_side;
         strait_service_runner(w->service)->side = side;
@@ -75,6 +77,7 @@ static strait_err before(void *user, const strait_stage_command *command) {
         return STRAIT_OK;
     case STRAIT_COMMAND_SEND_SNAPSHOT:
     case STRAIT_COMMAND_RESEND:
+    case STRAIT_COMMAND_PROBE:
     case STRAIT_COMMAND_PROPOSE_BASIS:
     case STRAIT_COMMAND_ADOPT_BASIS: return STRAIT_OK;
     default: return refuse(w, command); // it names a file or a peer of a local run
@@ -152,11 +155,17 @@ static strait_err send_snapshot(void *user, int64_t step) {
     return strait_worker_send_snapshot(w, w->control.mesh, 0, snapshot, STRAIT_PRIORITY_CONTROL);
 }
 
+static strait_err probe(void *user, const strait_stage_command *command,
+                        strait_stage_reply *reply) {
+    return strait_worker_probe(user, command, reply);
+}
+
 strait_service_hooks strait_worker_hooks(struct worker *w) {
     return (strait_service_hooks){.user = w,
                                   .on_message = on_message,
                                   .on_poll = on_poll,
                                   .before = before,
                                   .after = after,
-                                  .send_snapshot = send_snapshot};
+                                  .send_snapshot = send_snapshot,
+                                  .probe = probe};
 }

@@ -158,6 +158,7 @@ strait_err strait_worker_assign(struct worker *w, const strait_task *task,
     w->snapshots.rejected_prev = w->snapshots.rejected_next = 0;
     w->snapshots.sending = NULL;
     w->snapshots.has_ignored = w->snapshots.is_due = 0;
+    memset(w->stray, 0, sizeof w->stray);
     w->awaits_restore = 1;
     strait_worker_expect_snapshot(w, STRAIT_WORKER_FROM_NONE, 0);
     STRAIT_TRY(strait_worker_build_stage(w, task));

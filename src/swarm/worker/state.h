@@ -73,6 +73,13 @@ struct worker_giving {
     size_t at;      // bytes of the snapshot that were sent
 };
 
+/* Probes of a neighbour that came outside of our own command; probe.c. */
+struct worker_stray {
+    uint32_t sequence; // of the command that the latest belong to
+    uint64_t bytes;    // of those
+    uint64_t total;    // since our last command
+};
+
 /* What people are told; status.c. */
 struct worker_account {
     strait_run_status run;
@@ -118,7 +125,8 @@ struct worker {
     struct worker_interval interval;
     struct worker_giving giving;
     struct worker_account account;
-    uint32_t progress; // grows with all work done; heartbeats report it
+    struct worker_stray stray[2]; // of the previous and the next stage
+    uint32_t progress;            // grows with all work done; heartbeats report it
     int is_over, has_left;
     int64_t left_ns; // when we asked to leave
 };
@@ -230,6 +238,13 @@ int strait_worker_may_give(const struct worker *w, const struct strait_snapshot 
 strait_err strait_worker_audit(struct worker *w, const strait_task *task);
 /* Takes a crossing of the next step to be audited. */
 strait_err strait_worker_audit_crossing(struct worker *w, struct strait_msg **msg);
+
+/* ---- probe.c: rates of the links to the neighbours ---- */
+/* Executes STRAIT_COMMAND_PROBE. */
+strait_err strait_worker_probe(struct worker *w, const strait_stage_command *command,
+                               strait_stage_reply *reply);
+/* A probe of a neighbour that is not at the same command. STRAIT_EPROTO if there are too many. */
+strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *msg);
 
 /* ---- status.c: what people are told ---- */
 

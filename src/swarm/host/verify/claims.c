@@ -108,6 +108,10 @@ static const struct {
     {"outer.distance", COUNT},
     {"outer.size", COUNT},
     {"outer.bytes", CROSSING},
+    {"probe.from_prev_bps", SPEED}, // compared with what the other end says
+    {"probe.from_next_bps", SPEED},
+    {"probe.to_prev_bps", SPEED},
+    {"probe.to_next_bps", SPEED},
     /* replies to tasks */
     {"assign.address", SHOWN},
     {"restore.is_source_bad", MATCHED},
