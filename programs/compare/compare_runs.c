@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "compare.h"
 #include "config/run_changes.h"
+#include "train/outlook/choose.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ void strait_compare_read_run(const char *path, strait_compare_row *row) {
         return;
     }
     row->run = memory;
+    (void)strait_choose_recorded(memory, path); // an earlier version named no codec: it had none
     if (strait_trainer_plan(row->run, &info) != STRAIT_OK) return;
     row->parameters = (double)info.parameters;
     row->flops = info.flops_per_token;

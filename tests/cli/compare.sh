@@ -39,6 +39,12 @@ jq -es --argjson mean "$mean" '(.[0].seeds == 3) and ((.[0].mean_loss - $mean) |
     (.[3].flops_per_token > .[0].flops_per_token) and (.[0].differs_in == "") and (.[3].differs_in | contains("model.conv"))' \
     "$OUT" >/dev/null || fail "compare --json: $(cat "$OUT")"
 
+# A folder of an earlier version, whose record has rates and names no codec, was trained with none.
+cp -r dense1 old
+sed -i 's/^    name: "none"$/    # name: "none"/; s/^    # rate: .*/    rate: 80mbit/' old/run.yaml
+runs compare coded old
+says "$OUT" '^old +10 +0[.]04M .* none +1 '
+
 # Training losses, every axis, and three kinds of files by their names.
 for axis in step tokens seconds traffic bytes; do runs compare dense1 coded --training --plot "$axis.png" --against $axis; done
 says "$OUT" 'until the training loss fell to'
