@@ -28,8 +28,8 @@ enum {
     STRAIT_MSG_LEAVE = STRAIT_MSG_FIRST + 9, // worker: asks to hand its stage over; no body
     /* Bytes that measure a link and are then dropped. From a peer that has not joined; a body that
      * is only the invite's token asks the coordinator to send as many, once. Between neighbours
-     * (worker/probe.c): the sequence number of the command, then zeros, or in 12 bytes how much has
-     * arrived. */
+     * (worker/probe.c): the sequence number of the command and a time, then zeros, or in 20 bytes
+     * how much has arrived and how long it waited. */
     STRAIT_MSG_PROBE = STRAIT_MSG_FIRST + 10,
     STRAIT_MSG_TASK_REPLY = STRAIT_MSG_FIRST + 11, // worker: its answer to a task
     /* FIRST + 12 is STRAIT_MSG_BOUNDARY_CHECK. The others are of audits (host/audit/audits.h); what

@@ -1,9 +1,11 @@
 /* probe.c - measures the links to the neighbours: all workers of a run fill all links at the same
  * time, in both directions, over the routes that crossings will take.
  *
- * Each end sends as much as the other acknowledges and measures what arrives; what is on its way is
- * bounded, so that a slow link is empty again soon. A neighbour may begin before our command has
- * come, and end after us: its messages name the command that they belong to. */
+ * Each end sends as much as the other acknowledges and measures what arrives. Acknowledgements also
+ * tell how long messages have waited on their way: the sender keeps that to a fraction of a second.
+ * So a slow link is empty again soon, and does not hold up the acknowledgements of a fast one in
+ * the other direction. A neighbour may begin before our command has come, and end after us: its
+ * messages name the command that they belong to. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "swarm/worker/rate_meter.h"
@@ -13,13 +15,14 @@
 
 enum {
     DURATION_MAX_MS = 10000,
-    SLICES = 16, // of the whole duration; half of them are the warm-up
-    WAIT_MS = 2, // for a message, while nothing can be sent
-    BURST = 256, // messages that are received before more is sent
-    ACK_BYTES = 12,
-    PROBE_MIN = 4 * 1024,         // of the first messages: on a slow link each takes long
-    WINDOW_MIN = 16 * 1024,       // bytes on their way before the first acknowledgement
+    SLICES = 16,            // of the whole duration; half of them are the warm-up
+    WAIT_MS = 2,            // for a message, while nothing can be sent
+    BURST = 256,            // messages that are received before more is sent
+    ACK_BYTES = 20,         // sequence, bytes that have arrived, time that the last one waited
+    PROBE_MIN = 4 * 1024,   // of the first messages: on a slow link each takes long
+    WINDOW_MIN = 16 * 1024, // bytes on their way before the first acknowledgement
     WINDOW_MAX = 8 * 1024 * 1024, // at any time
+    WAIT_NS = 250000000,          // that messages should wait at most on their way
     STRAY_MAX = 32 * 1024 * 1024  // of neighbours that begin early or end late
 };
 
@@ -27,7 +30,11 @@ enum {
 struct side {
     int peer;                // in the mesh; -1: none
     uint64_t sent, acked;    // bytes to it
+    uint64_t window;         // that may be on their way
+    int64_t shrunk_ns;       // when it was last made smaller
     uint64_t received, told; // bytes from it, and what it was told of them
+    int64_t least_ns;        // between the clocks of both ends, on the fastest message so far
+    int64_t waited_ns;       // how much longer the last one took
     strait_rate_meter in, out;
 };
 
@@ -67,13 +74,35 @@ strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *
     return STRAIT_OK;
 }
 
+/* The window doubles with each round trip while messages hardly wait, as TCP's does at first. */
+static void adapt(struct side *side, uint64_t n_acked, uint64_t waited_ns, int64_t now) {
+    if (waited_ns <= WAIT_NS) {
+        side->window += n_acked;
+        if (side->window > WINDOW_MAX) side->window = WINDOW_MAX;
+    } else if (waited_ns > 2 * WAIT_NS && now - side->shrunk_ns > 2 * WAIT_NS) {
+        side->window = side->window / 2 > WINDOW_MIN ? side->window / 2 : WINDOW_MIN;
+        side->shrunk_ns = now;
+    }
+}
+
 static strait_err take_ack(struct worker *w, struct probe *p, int i, const struct strait_msg *msg) {
     struct side *side = &p->sides[i];
     const uint64_t acked = strait_get_u64(msg->body + 4);
+    const int64_t now = strait_clock_ns();
     if (acked < side->acked || acked > side->sent) return malformed(w, i);
-    strait_rate_meter_add(&side->out, (double)(acked - side->acked), strait_clock_ns());
+    strait_rate_meter_add(&side->out, (double)(acked - side->acked), now);
+    adapt(side, acked - side->acked, strait_get_u64(msg->body + 12), now);
     side->acked = acked;
     return STRAIT_OK;
+}
+
+/* The clocks of two machines differ by what does not matter here. */
+static void take_bytes(struct side *side, const struct strait_msg *msg) {
+    const int64_t took = (int64_t)((uint64_t)msg->queued_ns - strait_get_u64(msg->body + 4));
+    if (took < side->least_ns) side->least_ns = took;
+    side->waited_ns = took - side->least_ns;
+    side->received += msg->size;
+    strait_rate_meter_add(&side->in, (double)msg->size, msg->queued_ns);
 }
 
 /* A message of this probe; others are of an earlier one. */
@@ -84,8 +113,7 @@ static strait_err take_probe(struct worker *w, struct probe *p, const struct str
         strait_get_u32(msg->body) != p->sequence)
         return strait_worker_stray_probe(w, msg);
     if (msg->size == ACK_BYTES) return take_ack(w, p, i, msg);
-    side->received += msg->size;
-    strait_rate_meter_add(&side->in, (double)msg->size, msg->queued_ns);
+    take_bytes(side, msg);
     return STRAIT_OK;
 }
 
@@ -119,34 +147,29 @@ static strait_err acknowledge(struct worker *w, struct probe *p, int i) {
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(w->mesh), STRAIT_MSG_PROBE, ACK_BYTES, &msg));
     msg->priority = STRAIT_PRIORITY_CONTROL;
     strait_put_u64(msg->body + 4, side->received);
+    strait_put_u64(msg->body + 12, (uint64_t)side->waited_ns);
     const strait_err err = send(w, p, i, &msg);
     if (err == STRAIT_OK) side->told = side->received;
     return err == STRAIT_EAGAIN ? STRAIT_OK : err;
 }
 
-/* As much as was acknowledged so far may be on its way: that doubles as TCP does in its slow start,
- * and takes no longer to drain than it took to fill. */
-static uint64_t window_of(const struct side *side) {
-    const uint64_t window = WINDOW_MIN + side->acked;
-    return window < WINDOW_MAX ? window : WINDOW_MAX;
-}
-
-/* Small next to all that was sent, so that its arrival is a fine mark in time. */
+/* Small beside what is on its way, so that its arrival is a fine mark in time. */
 static size_t message_bytes(const struct side *side) {
     size_t bytes = PROBE_MIN;
-    while (bytes < STRAIT_PROBE_BYTES && 16 * bytes < side->acked)
+    while (bytes < STRAIT_PROBE_BYTES && 8 * bytes < side->window)
         bytes *= 2;
     return bytes;
 }
 
 static strait_err fill(struct worker *w, struct probe *p, int i) {
     struct side *side = &p->sides[i];
-    while (side->peer >= 0 && side->sent - side->acked < window_of(side)) {
+    while (side->peer >= 0 && side->sent - side->acked < side->window) {
         const size_t bytes = message_bytes(side);
         struct strait_msg *msg = NULL;
         STRAIT_TRY(strait_msg_open(strait_mesh_pool(w->mesh), STRAIT_MSG_PROBE, bytes, &msg));
         msg->priority = STRAIT_PRIORITY_ACTIVATION;
         memset(msg->body, 0, bytes); // encrypted on the way, so that nothing compresses it
+        strait_put_u64(msg->body + 4, (uint64_t)strait_clock_ns());
         const strait_err err = send(w, p, i, &msg);
         if (err == STRAIT_EAGAIN) return STRAIT_OK;
         STRAIT_TRY(err);
@@ -165,6 +188,8 @@ static void begin(struct worker *w, const strait_stage_command *command, struct 
     for (int i = 0; i < 2; i++) {
         struct side *side = &p->sides[i];
         side->peer = peers[i];
+        side->window = WINDOW_MIN;
+        side->least_ns = INT64_MAX;
         if (w->stray[i].sequence == command->sequence) side->received = w->stray[i].bytes;
         strait_rate_meter_init(&side->in, now, now + duration / 2, duration / SLICES);
         strait_rate_meter_init(&side->out, now, now + duration / 2, duration / SLICES);

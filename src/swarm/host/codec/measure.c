@@ -60,13 +60,15 @@ strait_err strait_host_measure(struct host *h) {
 
 /* ---- in a running session ---- */
 
-/* Only a choice that a measurement was made for is compared with another one. A run that continues
- * is looked at as soon as its stages have been timed. */
+/* Only a choice that a measurement was made for is compared with another one, until all of its
+ * links were warned of. A run that continues is looked at as soon as its stages have been timed. */
 static int is_due(const struct host *h) {
     const struct host_probes *p = &h->probes;
+    const uint64_t all = (UINT64_C(1) << (h->executor->plan.n_stages - 1)) - 1;
     const double since_s = (double)(strait_clock_ns() - p->checked_ns) * 1e-9;
     if (h->spec->probe_s <= 0.0 || h->run.link.codec.chosen_for[0] == '\0' ||
-        strait_run_has_limits(&h->run) || h->executor->plan.staleness > 0 || h->pace.n_steps < 2)
+        strait_run_has_limits(&h->run) || h->executor->plan.staleness > 0 || h->pace.n_steps < 2 ||
+        p->told == all)
         return 0;
     return p->checked_ns == 0 || since_s >= h->spec->probe_s;
 }

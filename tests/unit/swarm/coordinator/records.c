@@ -212,6 +212,25 @@ static void gives_all_stages_the_first_checkpoint(void **state) {
     assert_int_equal(c.source[0], STRAIT_SWARM_FROM_HOST); // its own is not used
 }
 
+/* Stages that were built to be measured wait for START, and nobody keeps what it had. */
+static void begins_anew_with_the_weights_of_another_run(void **state) {
+    (void)state;
+    begin(3);
+    strait_snapshot_inventory inventory = strait_snapshot_inventory_empty();
+    inventory.own = one(0, 0, 3);
+    inventory.live = (strait_live_state){.stage = 0, .generation = c.generation};
+    heartbeat(c.owner[0], inventory, 0, 0);
+    const uint32_t measured = c.generation;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_ANEW});
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_int_equal(c.phase, STRAIT_PHASE_WAITING);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_START});
+    assert_int_equal(c.generation, measured + 1);
+    begin_restore();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(c.source[i], STRAIT_SWARM_FROM_SEED);
+}
+
 /* A later checkpoint does not make step 0 that of the seed again. */
 static void returns_to_the_first_checkpoint(void **state) {
     (void)state;
@@ -365,6 +384,7 @@ int main(void) {
         cmocka_unit_test(sends_the_digest_with_the_command),
         cmocka_unit_test(records_only_what_the_owner_reports),
         cmocka_unit_test(gives_all_stages_the_first_checkpoint),
+        cmocka_unit_test(begins_anew_with_the_weights_of_another_run),
         cmocka_unit_test(returns_to_the_first_checkpoint),
         cmocka_unit_test(counts_contradictory_digests_as_violations),
         cmocka_unit_test(keeps_records_over_a_restart),
