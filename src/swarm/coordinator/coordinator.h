@@ -136,9 +136,8 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_WITHHELD, // worker: does not give what audits of it need
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
-    STRAIT_SWARM_HELP,     // worker, stage, pipeline: a spare becomes a replica of the stage before
-                           // the next step
-    STRAIT_SWARM_LEFT_OUT, // worker: its pipeline got no average and is left out from now on
+    STRAIT_SWARM_HELP, // worker, stage, pipeline: a spare becomes a replica before the next step
+    STRAIT_SWARM_LEFT_OUT,   // worker: its pipeline got no average and is left out from now on
     STRAIT_SWARM_BAD_VALUES, // worker: its pipeline is left out for the values that it reports
     STRAIT_SWARM_IN_DOUBT,   // values are implausible, and any replica may have caused it
     STRAIT_SWARM_START,      // owners: stages may be assigned from now on
