@@ -129,19 +129,10 @@ strait_err strait_run_check_rule(const strait_run *run) {
 void strait_run_describe_rule(const strait_run *run, char *out, size_t capacity) {
     const char *stream = strait_run_rule_stream(run);
     out[0] = '\0';
-    if (run->link.codec.rule < STRAIT_CODEC_RULE_RATIO || run->stages.count < 2) return;
-    if (stream != NULL)
-        (void)snprintf(
-            out, capacity,
-            "codec %s at ratio %g: the residual stream itself crosses, as codec %s sends "
-            "it; nothing of it is trained",
-            run->link.codec.name, ratio_of(run), stream);
-    else
-        (void)snprintf(out, capacity,
-                       "codec %s, rule %d: gate_width %lld, encoder_basis %g; learning rates: "
-                       "residual outputs %g, gates %g, encoder basis %g, mixing %g",
-                       run->link.codec.name, (int)run->link.codec.rule,
-                       (long long)run->link.codec.gate_width, run->link.codec.encoder_basis,
-                       run->train.residual_out_learning_rate, run->train.gate_learning_rate,
-                       run->train.encoder_basis_learning_rate, run->train.mixing_learning_rate);
+    if (stream == NULL || run->stages.count < 2) return;
+    (void)snprintf(
+        out, capacity,
+        "codec %s at ratio %g: the residual stream itself crosses, as codec %s sends it; "
+        "nothing of a boundary is trained",
+        run->link.codec.name, ratio_of(run), stream);
 }

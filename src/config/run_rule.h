@@ -16,7 +16,7 @@ strait_err strait_run_check_rule(const strait_run *run);
  * NULL. A variant that the user names is a code at any ratio. */
 const char *strait_run_rule_stream(const strait_run *run);
 
-/* One line for people about what the rule made of the ratio; empty without rule 2. */
+/* One line for people where the stream itself crosses; empty otherwise. */
 void strait_run_describe_rule(const strait_run *run, char *out, size_t capacity);
 
 /* Whether this text was written by strait_run_save or strait_run_render, of any version. */
