@@ -143,7 +143,9 @@ static void put_ticks_of_x(const canvas *c) {
     const int n = (int)floor((c->x.high - first) / step) + 1;
     for (int i = 0; i < n; i++) {
         const double x = first + i * step;
-        (void)snprintf(label, sizeof label, "%.6g", c->plot->is_log_x ? exp2(x) : x);
+        const double value = c->plot->is_log_x ? exp2(x) : x;
+        const int is_between = c->plot->is_log_x && value < 1000.0; // two powers of two: rounded
+        (void)snprintf(label, sizeof label, is_between ? "%.3g" : "%.6g", value);
         put_rule(c, left_of(c, x), TOP, left_of(c, x), c->height - BOTTOM);
         put_text(c, left_of(c, x), c->height - BOTTOM + 18, STRAIT_PLOT_MIDDLE, label);
     }
