@@ -150,6 +150,8 @@ static strait_err share_with_pipeline(struct strait_runner *runner) {
 strait_err strait_runner_set_replicas(struct strait_runner *runner, const strait_run_plan *plan,
                                       int replica) {
     strait_reduction_close(&runner->reduction);
+    strait_sums_hash_close(&runner->work);
+    runner->sums.audited = NULL;
     runner->plan = *plan;
     runner->replica = replica;
     if (runner->outer == NULL) return open_reduction(runner);
@@ -222,6 +224,7 @@ void strait_runner_close(struct strait_runner **runner_ptr) {
     strait_boundary_close(&runner->sender);
     strait_stage_close(&runner->model);
     strait_reduction_close(&runner->reduction);
+    strait_sums_hash_close(&runner->work);
     strait_outer_close(&runner->outer);
     strait_gradient_sums_fini(&runner->sums);
     strait_alloc_free(runner->params);

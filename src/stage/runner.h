@@ -72,6 +72,8 @@ struct strait_runner {
     strait_group_owners owners[STRAIT_SIDES]; // of the groups, in this stage and its neighbours
     struct strait_gradient_sums sums;
     struct strait_reduction *reduction; // NULL: this stage has one replica, or `outer`
+    struct strait_sums_hash *work;      // of the sums of gradients; NULL: they are not hashed
+    strait_group_owners audited;        // of the groups, in the step that is audited
     struct strait_outer *outer;         // NULL: replicas sum their gradients in every step
     struct strait_backend *backend;
     struct strait_stage *model;
@@ -131,6 +133,12 @@ void strait_runner_close(struct strait_runner **runner);
 
 /* Draws the initial weights from the seed. Codecs have drawn theirs at open. */
 strait_err strait_runner_init_weights(struct strait_runner *runner, uint64_t seed);
+
+/* From now on computes digests of what crosses the boundaries and, where the stage has several
+ * replicas in the plan, of what they sum. An auditor computes alone what n_audited replicas did,
+ * and sets `audited` before each step; 0: it is none. Call it again after
+ * strait_runner_set_replicas. */
+strait_err strait_runner_hash_work(struct strait_runner *runner, int n_audited);
 
 /* Which replica of its stage the runner is from now on, and how many there are in this plan, which
  * is copied. What it computes keeps its bits. Allocates; not within a step. STRAIT_ENOMEM. */
@@ -273,6 +281,8 @@ strait_err strait_runner_exchange_sums(struct strait_runner *runner, int64_t ste
 
 /* Adds up the losses of the microbatches of this replica, sequence by sequence; and of all. */
 void strait_runner_sum_losses(struct strait_runner *runner);
+/* For step_loop.c: all groups of an audited step are summed. */
+strait_err strait_runner_end_audited(struct strait_runner *runner);
 double strait_runner_add_losses(const struct strait_runner *runner);
 
 /* The outer step of a stage with these parameters and their optimizer; without train.outer it has

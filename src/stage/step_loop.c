@@ -327,6 +327,7 @@ strait_err strait_runner_gradients(struct strait_runner *runner, int64_t step, d
     STRAIT_TRY(run_schedule(runner, step));
     runner->last_action = STRAIT_ACTION_WAIT;
     if (runner->reduction != NULL) STRAIT_TRY(reduce(runner, step, began));
+    if (runner->sums.audited != NULL) STRAIT_TRY(strait_runner_end_audited(runner));
     STRAIT_TRY(measure(runner, step));
     runner->times.wall = strait_clock_seconds() - began;
     *loss_sum = 0.0;

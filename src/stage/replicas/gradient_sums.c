@@ -89,10 +89,19 @@ static strait_err add_slot(struct strait_gradient_sums *sums, struct strait_stre
     return STRAIT_OK;
 }
 
+/* Every sum is in the gradients once, before it is added to another. */
+static strait_err hash_node(const struct strait_gradient_sums *sums, struct strait_stream *stream,
+                            int is_deferred, strait_pairwise_node node) {
+    if (sums->audited == NULL) return STRAIT_OK;
+    STRAIT_TRY(stream->backend->ops->wait(stream));
+    return strait_sums_hash_node(sums->audited, sums->audited_owners, node, is_deferred);
+}
+
 strait_err strait_gradient_sums_add(struct strait_gradient_sums *sums, struct strait_stream *stream,
                                     int is_deferred, int leaf) {
     struct strait_pairwise *set = &sums->kinds[is_deferred].set;
     strait_pairwise_node node = strait_pairwise_leaf(sums->n_leaves, leaf);
+    STRAIT_TRY(hash_node(sums, stream, is_deferred, node));
     while (!strait_pairwise_is_root(sums->n_leaves, node)) {
         const strait_pairwise_node sibling = strait_pairwise_sibling(node);
         const int slot = strait_pairwise_find(set, sibling);
@@ -101,6 +110,7 @@ strait_err strait_gradient_sums_add(struct strait_gradient_sums *sums, struct st
         strait_pairwise_drop(set, sibling);
         sums->kinds[is_deferred].is_used[slot] = 0;
         node = strait_pairwise_sum(sums->n_leaves, node);
+        STRAIT_TRY(hash_node(sums, stream, is_deferred, node));
     }
     sums->kinds[is_deferred].newest = node;
     return STRAIT_OK;

@@ -12,6 +12,7 @@
 #include "backend/slab.h"
 #include "config/run_plan.h"
 #include "plan/groups.h"
+#include "stage/replicas/sums_hash.h"
 
 /* Buffers for sums of a replica's groups; 0 where groups are added in order in one buffer. */
 int strait_gradient_sums_buffers(const strait_run_plan *plan, int stage);
@@ -30,6 +31,10 @@ struct strait_gradient_sums {   // zeroed is closed
         strait_pairwise_node newest; // its sum is in the gradients
         unsigned char is_used[STRAIT_PAIRWISE_LEAVES];
     } kinds[2]; // by is_deferred
+    /* An auditor's: of the sums that the replicas of the stage should have. NULL: not wanted. Both
+     * are borrowed. */
+    struct strait_sums_hash *audited;
+    const strait_group_owners *audited_owners;
 };
 
 /* Borrows the parameters. After an error call fini. */

@@ -8,7 +8,7 @@
 /* A stage with few values has smaller chunks, so that every replica owns one: otherwise all would
  * send to the first. Chunks of rounded values keep their size: what their owner sums without
  * rounding depends on it. */
-static int64_t chunk_size_of(int bits, int n_replicas, int64_t n_values) {
+int64_t strait_reduction_chunk_size(int bits, int n_replicas, int64_t n_values) {
     const int64_t share = (n_values + n_replicas - 1) / n_replicas;
     return bits == 32 && share < STRAIT_REDUCTION_CHUNK && share > 0 ? share
                                                                      : STRAIT_REDUCTION_CHUNK;
@@ -21,7 +21,7 @@ static strait_err open_into(struct strait_reduction *r) {
     for (int i = 0; i < spec->n_params; i++)
         r->offsets[i + 1] = r->offsets[i] + spec->params[i].value.rows * spec->params[i].value.cols;
     const int64_t n_values = r->offsets[spec->n_params];
-    r->chunk_size = chunk_size_of(spec->bits, spec->n_replicas, n_values);
+    r->chunk_size = strait_reduction_chunk_size(spec->bits, spec->n_replicas, n_values);
     r->n_chunks = (int)((n_values + r->chunk_size - 1) / r->chunk_size);
     if (r->n_chunks > UINT16_MAX) // a frame has 16 bits for the number of a chunk
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -73,6 +73,7 @@ void strait_reduction_reset(struct strait_reduction *r, int64_t step) {
     }
     strait_msg_close(&r->encoded);
     strait_msg_close(&r->held);
+    if (r->hash != NULL) strait_sums_hash_reset(r->hash);
     if (r->is_summed != NULL) memset(r->is_summed, 0, (size_t)r->n_chunks);
     r->step = step;
     r->is_begun = r->n_summed = r->n_parts = r->has_sent_losses = r->is_foreign = 0;
@@ -102,6 +103,10 @@ void strait_reduction_connect(struct strait_reduction *r, struct strait_mesh *me
     r->mesh = mesh;
     for (int i = 0; i < r->spec.n_replicas; i++)
         r->peers[i] = peers[i];
+}
+
+void strait_reduction_hash(struct strait_reduction *r, struct strait_sums_hash *hash) {
+    r->hash = hash;
 }
 
 int strait_reduction_replica(const struct strait_reduction *r, int peer) {
@@ -204,6 +209,7 @@ static strait_err send_part(struct strait_reduction *r, struct part *part) {
     if (bits < 32)
         strait_quantize(bits, r->scratch, r->residual + chunk_first(r, chunk), n, msg->body);
     part->next++;
+    STRAIT_TRY(strait_reduction_hash_part(r, part->node, chunk, msg));
     if (owner != r->spec.replica) return post(r, owner, &msg);
     strait_reduction_add(r, chunk, part->node, r->spec.replica, msg);
     return STRAIT_OK;
@@ -319,6 +325,7 @@ strait_err strait_reduction_finish(struct strait_reduction *r, struct strait_str
                                            r->copy + r->offsets[i],
                                            strait_tensor_bytes(r->spec.params[i].grad)));
     if (r->spec.losses != NULL) read_losses(r);
+    if (r->hash != NULL) STRAIT_TRY(strait_sums_hash_end(r->hash, &r->owners));
     strait_reduction_reset(r, r->step + 1);
     return STRAIT_OK;
 }

@@ -16,6 +16,7 @@
 
 #include "net/mesh/mesh.h"
 #include "stage/replicas/gradient_sums.h"
+#include "stage/replicas/sums_hash.h"
 
 enum {
     STRAIT_MSG_REDUCE = STRAIT_MSG_FIRST + 16,
@@ -44,6 +45,9 @@ void strait_reduction_close(struct strait_reduction **reduction); // accepts NUL
 /* The peers of the other replicas by number; the own entry is not read. Borrows the mesh. */
 void strait_reduction_connect(struct strait_reduction *reduction, struct strait_mesh *mesh,
                               const int *peers);
+/* From now on hashes what is given and taken, and what results from it; of 32 bits and in the
+ * memory of the host. Borrows the hash; NULL: nothing is hashed. */
+void strait_reduction_hash(struct strait_reduction *reduction, struct strait_sums_hash *hash);
 /* The replica of a peer; -1: it is none of them. */
 int strait_reduction_replica(const struct strait_reduction *reduction, int peer);
 
@@ -88,6 +92,9 @@ strait_err strait_reduction_finish(struct strait_reduction *reduction,
 /* Bytes that one of the replicas of a stage sends for n_values gradients in a step, when shares are
  * equal. */
 double strait_reduction_sent_bytes(const strait_run_plan *plan, int stage, int64_t n_values);
+
+/* Values of a chunk, where so many replicas sum n_values in messages of so many bits. */
+int64_t strait_reduction_chunk_size(int bits, int n_replicas, int64_t n_values);
 
 /* Bytes of residuals that a replica of the stage keeps; 0 where gradients cross in 32 bits. */
 size_t strait_reduction_residual_bytes(const strait_run_plan *plan, int stage, int64_t n_values);

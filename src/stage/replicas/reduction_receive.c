@@ -84,6 +84,14 @@ void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise
     r->results[r->n_results++] = index;
 }
 
+strait_err strait_reduction_hash_part(struct strait_reduction *r, strait_pairwise_node node,
+                                      int chunk, struct strait_msg *msg) {
+    int first, end;
+    if (r->hash == NULL) return STRAIT_OK;
+    strait_pairwise_leaves(r->n_leaves, node, &first, &end);
+    return strait_sums_hash_part(r->hash, first, chunk, chunk_body(msg));
+}
+
 /* ---- receiving ---- */
 
 static strait_err fail_unexpected(const struct strait_reduction *r, const struct strait_msg *m) {
@@ -121,6 +129,7 @@ static strait_err take_part(struct strait_reduction *r, int from, struct strait_
         if ((before >> i & 1) != 0 || (r->is_begun && !is_leaf_of(r, i, from)))
             return fail_unexpected(r, *msg); // a duplicate, or somebody else's
     STRAIT_TRY(decode(r, chunk, msg));
+    STRAIT_TRY(strait_reduction_hash_part(r, node, chunk, *msg));
     strait_reduction_add(r, chunk, node, from, *msg);
     *msg = NULL;
     return STRAIT_OK;

@@ -56,6 +56,7 @@ struct strait_reduction {
     int n_results, next_result, next_peer;
     struct strait_msg *losses[STRAIT_GROUPS_MAX]; // of the other replicas; NULL: not arrived
     int has_sent_losses;
+    struct strait_sums_hash *hash; // borrowed; NULL: nothing is hashed
 };
 
 static inline int chunk_owner(const struct strait_reduction *r, int chunk) {
@@ -79,6 +80,10 @@ void strait_reduction_copy(const struct strait_reduction *r, strait_pairwise_nod
  * it. */
 void strait_reduction_add(struct strait_reduction *r, int index, strait_pairwise_node node,
                           int from, struct strait_msg *msg);
+
+/* Hashes a chunk of a sum that this replica gives or takes, if that is wanted. */
+strait_err strait_reduction_hash_part(struct strait_reduction *r, strait_pairwise_node node,
+                                      int chunk, struct strait_msg *msg);
 
 /* Whether a leaf, once the owners of the groups are known, belongs to this replica. */
 static inline int is_leaf_of(const struct strait_reduction *r, int leaf, int replica) {

@@ -52,6 +52,28 @@ strait_err strait_runner_share(struct strait_runner *runner,
     return STRAIT_OK;
 }
 
+strait_err strait_runner_hash_work(struct strait_runner *runner, int n_audited) {
+    const int n_replicas = n_audited > 0 ? n_audited : runner->plan.replicas[runner->stage];
+    const strait_sums_hash_spec spec = {.groups = &runner->plan.groups,
+                                        .params = runner->params,
+                                        .n_params = runner->n_params,
+                                        .n_replicas = n_replicas,
+                                        .replica = n_audited > 0 ? -1 : runner->replica,
+                                        .losses = runner->sequence_losses,
+                                        .n_losses = (int)runner->plan.sequences};
+    if (runner->receiver != NULL) strait_boundary_hash(runner->receiver);
+    if (runner->sender != NULL) strait_boundary_hash(runner->sender);
+    if (runner->reduction != NULL) strait_reduction_hash(runner->reduction, NULL);
+    runner->sums.audited = NULL;
+    strait_sums_hash_close(&runner->work);
+    if (n_replicas <= 1 || !runner->plan.sums_pairwise) return STRAIT_OK;
+    STRAIT_TRY(strait_sums_hash_open(&spec, &runner->work));
+    if (runner->reduction != NULL) strait_reduction_hash(runner->reduction, runner->work);
+    if (n_audited > 0) runner->sums.audited = runner->work;
+    runner->sums.audited_owners = &runner->audited;
+    return STRAIT_OK;
+}
+
 static int group_of(const struct strait_runner *runner, int i) {
     return strait_groups_of(&runner->plan.groups, runner->microbatches[i]);
 }
@@ -141,6 +163,13 @@ void strait_runner_sum_losses(struct strait_runner *runner) {
                 sum += (double)losses[t];
             runner->sequence_losses[sequence] = sum;
         }
+}
+
+/* What all replicas together should have: in the place where they would have reduced it. */
+strait_err strait_runner_end_audited(struct strait_runner *runner) {
+    STRAIT_TRY(runner->backend->ops->wait(strait_stage_stream(runner->model)));
+    if (runner->sender == NULL) strait_runner_sum_losses(runner);
+    return strait_sums_hash_end(runner->work, &runner->audited);
 }
 
 double strait_runner_add_losses(const struct strait_runner *runner) {
