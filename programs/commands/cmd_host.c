@@ -65,7 +65,8 @@ static const strait_flag flags[] = {
     {"probe-every", 0, STRAIT_FLAG_REAL, &probe_s, "SECONDS",
      "between measurements of links that the codec was chosen by (default 900; 0: only the first)"},
     {"spares", 0, STRAIT_FLAG_INT, &n_spares, "N",
-     "how many workers wait as spares; others become replicas of stages (default 0)"},
+     "how many workers wait as spares; others become replicas of stages (default 0; with "
+     "audits at least 2)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
     {"relay-rate", 0, STRAIT_FLAG_REAL, &relay_mbit, "MBIT",

@@ -3,6 +3,7 @@
 #include "swarm/protocol.h"
 
 #include <math.h>
+#include <string.h>
 
 static strait_err pack(struct strait_msg_pool *pool, uint8_t type, strait_swarm_layout_kind kind,
                        const void *object, struct strait_msg **out) {
@@ -41,6 +42,27 @@ strait_err strait_commitment_unpack(const struct strait_msg *msg, strait_commitm
                    is_interval(out->interval.from, out->interval.to)
                ? STRAIT_OK
                : malformed("commitment");
+}
+
+strait_err strait_work_pack(struct strait_msg_pool *pool, const strait_work_message *work,
+                            struct strait_msg **out) {
+    return pack(pool, STRAIT_MSG_WORK, STRAIT_LAYOUT_WORK, work, out);
+}
+
+strait_err strait_work_unpack(const struct strait_msg *msg, strait_work_message *out) {
+    return unpack(msg, STRAIT_LAYOUT_WORK, out) && out->stage >= 0 &&
+                   out->stage < STRAIT_RUN_STAGES && is_interval(out->step, out->step)
+               ? STRAIT_OK
+               : malformed("statement about a step");
+}
+
+strait_err strait_work_read(strait_work_shape shape, const strait_view *bytes,
+                            strait_digest out[STRAIT_WORK_MAX]) {
+    const int n = strait_work_digests(shape);
+    if (n > STRAIT_WORK_MAX || bytes->bytes != (size_t)n * sizeof *out)
+        return malformed("row of digests");
+    memcpy(out, bytes->data, bytes->bytes);
+    return STRAIT_OK;
 }
 
 strait_err strait_give_pack(struct strait_msg_pool *pool, const strait_give *give,

@@ -17,6 +17,7 @@
 #define COMMITMENT(type, member) STRAIT_FIELD(type, strait_commitment_message, member)
 #define GIVE(type, member)       STRAIT_FIELD(type, strait_give, member)
 #define GIVEN(type, member)      STRAIT_FIELD(type, strait_given, member)
+#define WORK(type, member)       STRAIT_FIELD(type, strait_work_message, member)
 #define RUN_STATUS(type, member) STRAIT_FIELD(type, strait_run_status, member)
 
 /* The fields of strait_snapshot_set. Unused entries are sent too, so that the size is fixed. */
@@ -79,10 +80,11 @@ static const strait_field restore[] = {
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
 static const strait_field audit[] = {TASK(INT, audit.stage),      TASK(I64, audit.step),
                                      TASK(INT, audit.n_slots),    TASK(I64, audit.valid_windows),
-                                     TASK(FLAG, audit.from_seed), TASK(BYTES, audit.digest),
-                                     TASK(TEXT, audit.run_text)};
+                                     TASK(FLAG, audit.from_seed), TASK(INT, audit.n_replicas),
+                                     TASK(BYTES, audit.digest),   TASK(TEXT, audit.run_text)};
 static const strait_field audit_step[] = {TASK(I64, audit_step.step), TASK(F32, audit_step.factor),
-                                          TASK(FLAG, audit_step.is_skipped)};
+                                          TASK(FLAG, audit_step.is_skipped),
+                                          TASK(REST, audit_step.owners)};
 
 static const strait_field audit_end[] = {TASK(FLAG, audit_end.sends_snapshot)};
 
@@ -98,6 +100,7 @@ static const strait_field restored[] = {TASK_REPLY(FLAG, restore.is_source_bad)}
 static const strait_field audited[] = {
     TASK_REPLY(BYTES, audit_end.sent_prev), TASK_REPLY(BYTES, audit_end.sent_next),
     TASK_REPLY(BYTES, audit_end.snapshot), TASK_REPLY(BYTES, audit_end.reports)};
+static const strait_field audited_step[] = {TASK_REPLY(REST, audit_step.work)};
 
 static const strait_field commitment_fields[] = {COMMITMENT(INT, stage),
                                                  COMMITMENT(U32, generation),
@@ -112,6 +115,9 @@ static const strait_field give_fields[] = {GIVE(U32, audit),       GIVE(I64, fro
                                            GIVE(I64, to),          GIVE(FLAG, wants_snapshot),
                                            GIVE(FLAG, wants_prev), GIVE(FLAG, wants_next)};
 static const strait_field given_fields[] = {GIVEN(U32, audit), GIVEN(INT, err)};
+
+static const strait_field work_fields[] = {WORK(INT, stage), WORK(U32, generation), WORK(I64, step),
+                                           WORK(REST, row)};
 
 static const strait_field run_status_fields[] = {
     RUN_STATUS(NAME, name),        RUN_STATUS(NAME, model),    RUN_STATUS(INT, n_stages),
@@ -131,6 +137,7 @@ static const strait_layout layouts[STRAIT_LAYOUTS] = {
     [STRAIT_LAYOUT_GIVE] = STRAIT_LAYOUT("give", give_fields),
     [STRAIT_LAYOUT_GIVEN] = STRAIT_LAYOUT("given", given_fields),
     [STRAIT_LAYOUT_RUN_STATUS] = STRAIT_LAYOUT("run_status", run_status_fields),
+    [STRAIT_LAYOUT_WORK] = STRAIT_LAYOUT("work", work_fields),
 };
 
 static const strait_layout tasks[STRAIT_TASK_KINDS] = {
@@ -151,6 +158,7 @@ static const strait_layout tasks[STRAIT_TASK_KINDS] = {
 static const strait_layout task_replies[STRAIT_TASK_KINDS] = {
     [STRAIT_TASK_ASSIGN] = STRAIT_LAYOUT("assign", assigned),
     [STRAIT_TASK_RESTORE] = STRAIT_LAYOUT("restore", restored),
+    [STRAIT_TASK_AUDIT_STEP] = STRAIT_LAYOUT("audit_step", audited_step),
     [STRAIT_TASK_AUDIT_END] = STRAIT_LAYOUT("audit_end", audited),
 };
 
@@ -268,8 +276,10 @@ static int is_task(const strait_task *task) {
     case STRAIT_TASK_AUDIT:
         return task->audit.stage >= 0 && task->audit.stage < STRAIT_RUN_STAGES &&
                is_step(task->audit.step) && task->audit.valid_windows >= 0 &&
+               task->audit.n_replicas >= 1 && task->audit.n_replicas <= STRAIT_WORK_REPLICAS &&
                strlen(task->audit.run_text) < STRAIT_TASK_TEXT;
-    case STRAIT_TASK_AUDIT_STEP: return is_step(task->audit_step.step);
+    case STRAIT_TASK_AUDIT_STEP:
+        return is_step(task->audit_step.step) && task->audit_step.owners.bytes <= STRAIT_GROUPS_MAX;
     case STRAIT_TASK_CONNECT: return task->neighbours.timeout_ms >= 0;
     case STRAIT_TASK_RESTORE:
         return task->restore.step >= 0 && (int)task->restore.source >= STRAIT_SWARM_FROM_SEED &&

@@ -38,6 +38,7 @@ enum {
     STRAIT_MSG_GIVE = STRAIT_MSG_FIRST + 14,  // coordinator: asks for what was kept of an interval
     STRAIT_MSG_GIVEN = STRAIT_MSG_FIRST + 15, // worker: that was all, or it cannot
     STRAIT_MSG_RUN_STATUS = STRAIT_MSG_FIRST + 20, // coordinator: about the run, for people
+    STRAIT_MSG_WORK = STRAIT_MSG_FIRST + 23,       // worker: what it did in a step, beside replicas
 
     STRAIT_TASK_TEXT = 64 * 1024,                     // bytes of a run file, with the ending zero
     STRAIT_PIECE_BYTES = 256 * 1024,                  // of a snapshot, in one message
@@ -124,13 +125,15 @@ typedef struct strait_task {
             int n_slots;  // microbatches in flight, as the owner has
             int64_t valid_windows;
             int from_seed;        // else the snapshot follows, in pieces
-            strait_digest digest; // of that
+            int n_replicas;       // that the stage had
+            strait_digest digest; // of the snapshot
             const char *run_text;
         } audit;
         struct {
             int64_t step;
-            float factor;   // of the update
-            int is_skipped; // there was no update
+            float factor;       // of the update
+            int is_skipped;     // there was no update
+            strait_view owners; // of several replicas: the one of each group, a byte each
         } audit_step;
         struct {
             int sends_snapshot; // in pieces, before the reply
@@ -152,7 +155,10 @@ typedef struct strait_task_reply {
         struct {
             int is_source_bad; // with an error: the snapshot of the task's source is unusable
         } restore;
-        strait_audit_result audit_end;
+        struct {
+            strait_view work; // of several replicas: the row of what they should have done
+        } audit_step;
+        strait_audit_result audit_end; // without sums: they are in the rows of its steps
     };
 } strait_task_reply;
 
@@ -189,6 +195,15 @@ typedef struct strait_commitment_message {
     uint32_t generation;
     strait_commitment interval;
 } strait_commitment_message;
+
+/* What a replica states about a step: a row of digests (commitment.h) of which it fills its part.
+ */
+typedef struct strait_work_message {
+    int stage;
+    uint32_t generation;
+    int64_t step;
+    strait_view row; // borrowed
+} strait_work_message;
 
 /* Asks an owner for the snapshot of its stage at `from`, or for the crossings that it sent to a
  * neighbour in the steps from `from` up to, not including, `to`. */
@@ -265,6 +280,12 @@ strait_err strait_commitment_pack(struct strait_msg_pool *pool,
                                   const strait_commitment_message *commitment,
                                   struct strait_msg **out);
 strait_err strait_commitment_unpack(const struct strait_msg *msg, strait_commitment_message *out);
+strait_err strait_work_pack(struct strait_msg_pool *pool, const strait_work_message *work,
+                            struct strait_msg **out);
+strait_err strait_work_unpack(const struct strait_msg *msg, strait_work_message *out);
+/* The row of a shape from bytes of a message. STRAIT_EPROTO: it has another length. */
+strait_err strait_work_read(strait_work_shape shape, const strait_view *bytes,
+                            strait_digest out[STRAIT_WORK_MAX]);
 strait_err strait_give_pack(struct strait_msg_pool *pool, const strait_give *give,
                             struct strait_msg **out);
 strait_err strait_give_unpack(const struct strait_msg *msg, strait_give *out);
@@ -294,6 +315,7 @@ typedef enum strait_swarm_layout_kind {
     STRAIT_LAYOUT_GIVE,
     STRAIT_LAYOUT_GIVEN,
     STRAIT_LAYOUT_RUN_STATUS,
+    STRAIT_LAYOUT_WORK,
     STRAIT_LAYOUTS
 } strait_swarm_layout_kind;
 const strait_layout *strait_swarm_layout(int i);

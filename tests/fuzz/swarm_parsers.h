@@ -110,6 +110,14 @@ static strait_err parse_commitment(const struct strait_msg *msg) {
     return strait_commitment_unpack(msg, &commitment);
 }
 
+static strait_err parse_work(const struct strait_msg *msg) {
+    strait_work_message work;
+    strait_digest row[STRAIT_WORK_MAX];
+    STRAIT_TRY(strait_work_unpack(msg, &work));
+    (void)strait_work_read((strait_work_shape){1, 2, 1, 1}, &work.row, row);
+    return STRAIT_OK;
+}
+
 static strait_err parse_give(const struct strait_msg *msg) {
     strait_give give;
     return strait_give_unpack(msg, &give);
@@ -139,6 +147,7 @@ static strait_err parse_message(struct strait_msg_pool *pool, struct strait_msg 
     case STRAIT_MSG_SNAPSHOT_REQUEST: return parse_snapshot_request(msg);
     case STRAIT_MSG_BOUNDARY_CHECK: return parse_boundary_check(msg);
     case STRAIT_MSG_COMMITMENT: return parse_commitment(msg);
+    case STRAIT_MSG_WORK: return parse_work(msg);
     case STRAIT_MSG_GIVE: return parse_give(msg);
     case STRAIT_MSG_GIVEN: return parse_given(msg);
     case STRAIT_MSG_RUN_STATUS: return parse_run_status(msg);

@@ -40,6 +40,7 @@ static message_row rows[] = {
     {"crossing", STRAIT_MSG_CROSSING, FROM_WORKER | FROM_NEIGHBOUR | FROM_HOST, NULL, NULL, NULL, 0,
      1},
     {"commitment", STRAIT_MSG_COMMITMENT, FROM_WORKER, NULL, NULL, NULL, 0, 0},
+    {"work", STRAIT_MSG_WORK, FROM_WORKER, NULL, NULL, NULL, 0, 0},
     {"given", STRAIT_MSG_GIVEN, FROM_WORKER, NULL, NULL, NULL, 0, 0},
     {"give", STRAIT_MSG_GIVE, FROM_HOST, NULL, NULL, NULL, 0, 0},
     {"boundary_check", STRAIT_MSG_BOUNDARY_CHECK, FROM_NEIGHBOUR, &strait_boundary_check_layout,

@@ -26,8 +26,7 @@ struct strait_boundary {
     struct strait_inbox inbox;
     struct strait_crossing_log *log;    // of what was sent; NULL: nothing is kept
     int is_muted;                       // what is packed is kept, not sent
-    int is_hashed;                      // `sent` and `received` are computed
-    strait_digest sent, received;       // of the crossings of this step so far
+    struct strait_crossing_hash hash;   // of the crossings of this step so far
     struct strait_staging staging;      // zeroed when the device is the host
     double codec_seconds, post_seconds; // since they were last read
     uint64_t crossed_bytes;             // since it was last read
@@ -119,7 +118,7 @@ struct strait_codec *strait_boundary_codec(struct strait_boundary *boundary) {
 void strait_boundary_begin(struct strait_boundary *b, int64_t step) {
     strait_inbox_begin(&b->inbox, step);
     if (b->log != NULL) strait_crossing_log_begin(b->log, step);
-    b->sent = b->received = (strait_digest){{0}};
+    strait_crossing_hash_begin(&b->hash);
     b->codec_seconds = b->post_seconds = 0.0; // do not count a validation for this step
 }
 
@@ -148,13 +147,11 @@ void strait_boundary_mute(struct strait_boundary *b, int is_muted) {
 }
 
 void strait_boundary_hash(struct strait_boundary *b) {
-    b->is_hashed = 1;
+    b->hash.is_on = 1;
 }
 
-void strait_boundary_digests(const struct strait_boundary *b, strait_digest *sent,
-                             strait_digest *received) {
-    *sent = b->sent;
-    *received = b->received;
+const struct strait_crossing_hash *strait_boundary_digests(const struct strait_boundary *b) {
+    return &b->hash;
 }
 
 static strait_tensor bytes_of(struct strait_msg *msg) {
@@ -219,8 +216,8 @@ static strait_err post(struct strait_boundary *b, struct strait_msg **msg) {
     const struct strait_msg *m = *msg;
     if (b->log != NULL && (m->flags & STRAIT_CROSSING_IS_VALID) == 0)
         strait_crossing_log_put(b->log, m->step, m->microbatch, m->basis, m->body);
-    if (b->is_hashed && (m->flags & STRAIT_CROSSING_IS_VALID) == 0)
-        STRAIT_TRY(strait_digest_extend(&b->sent, m->body, m->size));
+    if ((m->flags & STRAIT_CROSSING_IS_VALID) == 0)
+        STRAIT_TRY(strait_crossing_hash_add(&b->hash, STRAIT_CROSSING_SENT, b->share.groups, m));
     return b->is_muted ? STRAIT_OK : wait_metered(b, msg);
 }
 
@@ -356,8 +353,8 @@ strait_err strait_boundary_receive(struct strait_boundary *b, const strait_cross
     const int is_theirs = b->n_peers <= 1 ||
                           strait_boundary_replica(b, msg->peer) == replica_of(b, msg);
     strait_err err = is_theirs ? STRAIT_OK : fail_unexpected(b, msg);
-    if (err == STRAIT_OK && b->is_hashed)
-        err = strait_digest_extend(&b->received, msg->body, msg->size);
+    if (err == STRAIT_OK)
+        err = strait_crossing_hash_add(&b->hash, STRAIT_CROSSING_RECEIVED, b->share.groups, msg);
     if (err == STRAIT_OK) err = read_message(b, at, msg, x);
     strait_msg_close(&msg);
     return err;

@@ -10,6 +10,7 @@
 #include "codec/codec.h"
 #include "net/mesh/mesh.h"
 #include "plan/groups.h"
+#include "stage/boundary/crossing_hash.h"
 #include "stage/boundary/crossing_log.h"
 
 /* Types of the messages between neighbours, and flags on them. */
@@ -90,13 +91,11 @@ void strait_boundary_mute(struct strait_boundary *boundary, int is_muted);
  * any more. */
 strait_err strait_boundary_resend(struct strait_boundary *boundary, int64_t step);
 
-/* From now on computes digests of the crossings of each step (strait_digest_extend), in the order
- * of microbatches. */
+/* From now on computes digests of the crossings of each step. */
 void strait_boundary_hash(struct strait_boundary *boundary);
 
-/* Those of the current step, or of the last one if it is complete. Zeros: nothing was hashed. */
-void strait_boundary_digests(const struct strait_boundary *boundary, strait_digest *sent,
-                             strait_digest *received);
+/* Those of the current step, or of the last one if it is complete. Borrowed. */
+const struct strait_crossing_hash *strait_boundary_digests(const struct strait_boundary *boundary);
 
 /* Packs x and queues the message at the link, gradients with priority over activations. On a device
  * other than the host it only queues the packing: a later send or flush posts the message.

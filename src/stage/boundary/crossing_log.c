@@ -123,6 +123,10 @@ strait_crossing_view strait_crossing_log_find(const struct strait_crossing_log *
     return view;
 }
 
+int strait_crossing_log_holds(const struct strait_crossing_log *log, int64_t step) {
+    return is_held(log, step);
+}
+
 int strait_crossing_log_has(const struct strait_crossing_log *log, int64_t step) {
     return is_held(log, step) && log->steps[place_of(log, step)].n_kept == log->spec.n_microbatches;
 }

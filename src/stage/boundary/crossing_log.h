@@ -58,6 +58,10 @@ void strait_crossing_log_clear(struct strait_crossing_log *log);
 strait_crossing_view strait_crossing_log_find(const struct strait_crossing_log *log, int64_t step,
                                               int microbatch);
 
+/* Whether the step was begun and is still there, complete or not: a replica sends some of its
+ * microbatches. */
+int strait_crossing_log_holds(const struct strait_crossing_log *log, int64_t step);
+
 /* Whether every microbatch of the step was kept. */
 int strait_crossing_log_has(const struct strait_crossing_log *log, int64_t step);
 

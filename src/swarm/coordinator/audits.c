@@ -22,9 +22,26 @@ static void guilty(struct strait_coordinator *c, int slot, int64_t limit, int64_
     if (is_owner || limit >= 0) strait_coordinator_abandon(c, now, 0);
 }
 
-/* A spare takes the stage before the next step, if there is one. */
-static void withheld(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
+/* One of the two lies. Unlike a guilty one neither is banned: see strait_coordinator_dispute. */
+static void contradiction(struct strait_coordinator *c, int a, int b, int64_t now,
+                          strait_swarm_actions *out) {
+    if (a >= 0 && b >= 0) strait_coordinator_dispute(c, a, b, out);
+    if (c->phase == STRAIT_PHASE_WAITING) return;
+    strait_coordinator_block_replay(c);
+    strait_coordinator_abandon(c, now, 0);
+}
+
+/* A spare takes the stage before the next step, if there is one. A further replica is not needed.
+ */
+static void withheld(struct strait_coordinator *c, int slot, int64_t now,
+                     strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
+    if (worker->replica > 0) {
+        strait_coordinator_send_away(c, slot, "does not give what audits of its neighbours need",
+                                     out);
+        strait_coordinator_abandon(c, now, 0);
+        return;
+    }
     const int successor = worker->stage >= 0 ? strait_coordinator_spare_for(c, worker->stage) : -1;
     if (c->phase < STRAIT_PHASE_READY || successor < 0 || c->config.n_stages < 2) return;
     worker->has_successor = 1;
@@ -40,7 +57,8 @@ void strait_coordinator_verified(struct strait_coordinator *c, const strait_swar
     case STRAIT_SWARM_CONFIRMED: strait_coordinator_confirmed(c, e->worker); break;
     case STRAIT_SWARM_REPLAY_DIFFERS: strait_coordinator_replay_differs(c, now, out); break;
     case STRAIT_SWARM_GUILTY: guilty(c, e->worker, e->goal.step, now, out); break;
-    case STRAIT_SWARM_WITHHELD: withheld(c, e->worker, out); break;
+    case STRAIT_SWARM_CONTRADICTION: contradiction(c, e->worker, e->successor, now, out); break;
+    case STRAIT_SWARM_WITHHELD: withheld(c, e->worker, now, out); break;
     case STRAIT_SWARM_DISPUTE: strait_coordinator_blame(c, e->worker, e->stage, now, out); break;
     default: break;
     }

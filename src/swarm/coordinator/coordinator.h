@@ -137,15 +137,16 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
     STRAIT_SWARM_HELP, // worker, stage, pipeline: a spare becomes a replica before the next step
-    STRAIT_SWARM_LEFT_OUT,   // worker: its pipeline got no average and is left out from now on
-    STRAIT_SWARM_BAD_VALUES, // worker: its pipeline is left out for the values that it reports
-    STRAIT_SWARM_IN_DOUBT,   // values are implausible, and any replica may have caused it
-    STRAIT_SWARM_START,      // owners: stages may be assigned from now on
-    STRAIT_SWARM_FIRST,      // the driver has a checkpoint of step 0: all stages restore it
-    STRAIT_SWARM_ANEW,       // before the first step: after the next START the run is another one
-    STRAIT_SWARM_GOAL,       // goal: what the trainer wants next; only when ready
-    STRAIT_SWARM_TICK,       // time has passed
-    STRAIT_SWARM_RESUMED,    // the driver was blocked: silence until now does not count
+    STRAIT_SWARM_LEFT_OUT,      // worker: its pipeline got no average and is left out from now on
+    STRAIT_SWARM_BAD_VALUES,    // worker: its pipeline is left out for the values that it reports
+    STRAIT_SWARM_CONTRADICTION, // worker, successor: the two state different things
+    STRAIT_SWARM_IN_DOUBT,      // values are implausible, and any replica may have caused it
+    STRAIT_SWARM_START,         // owners: stages may be assigned from now on
+    STRAIT_SWARM_FIRST,         // the driver has a checkpoint of step 0: all stages restore it
+    STRAIT_SWARM_ANEW,    // before the first step: after the next START the run is another one
+    STRAIT_SWARM_GOAL,    // goal: what the trainer wants next; only when ready
+    STRAIT_SWARM_TICK,    // time has passed
+    STRAIT_SWARM_RESUMED, // the driver was blocked: silence until now does not count
 } strait_swarm_event_kind;
 
 /* A command that the trainer gives to one stage or to all. */
@@ -219,6 +220,7 @@ typedef struct strait_swarm_actions {
 typedef struct strait_swarm_config {
     int n_stages;
     int replicas_limit;       // of one stage; 0 or 1: none besides its owner
+    int has_audits;           // what replicas state is compared by the driver
     int has_pipelines;        // replicas train on their own, in whole pipelines (pipelines.c)
     int64_t lease_ns;         // longest silence of a connected worker
     int64_t stall_timeout_ns; // longest time without progress, unless it waits for a neighbour
@@ -370,7 +372,6 @@ int strait_coordinator_count_spares(const struct strait_coordinator *c);
 
 /* Returns whether any stage has further replicas in this generation. */
 int strait_coordinator_has_replicas(const struct strait_coordinator *c);
-
 /* Returns how many replicas a stage has in this generation, its owner included. */
 int strait_coordinator_n_replicas(const struct strait_coordinator *c, int stage);
 
@@ -383,8 +384,7 @@ int strait_coordinator_stage_of(const struct strait_coordinator *c, int slot);
 /* Returns whether a reply of the worker is outstanding in this phase. */
 int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
 
-/* Returns whether the spare may become a further replica of the stage now: no values are in doubt,
- * it fits, is no suspect and was not sent away lately. */
+/* Returns whether the spare may become a further replica of the stage now. */
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage);
 
 /* Returns the number of the pipeline that a replica of this generation is in, and a number that no

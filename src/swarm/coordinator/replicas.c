@@ -358,6 +358,8 @@ void strait_coordinator_compare_replica(struct strait_coordinator *c, int slot,
                                         strait_swarm_actions *out) {
     const int stage = c->workers[slot].replica > 0 ? c->workers[slot].helps : -1;
     if (c->config.has_pipelines) return; // each has weights of its own
+    /* After an update an audit finds out which of the two it is, if the driver can tell at all. */
+    if (c->config.has_audits && c->phase <= STRAIT_PHASE_WORK) return;
     if (stage < 0 || own->stage != stage || c->phase < STRAIT_PHASE_READY) return;
     for (int i = 0; i < own->n; i++) {
         const strait_snapshot_record *known = strait_snapshot_records_find(&c->records[stage],

@@ -314,6 +314,10 @@ void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
 
 /* Remembers that two workers contradict each other. */
 void strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other);
+/* The same of two of which further replicas may be one: the one that others contradict too loses
+ * its stage. */
+void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
+                                strait_swarm_actions *out);
 
 /* Bans a worker from the run and takes its stage. `reason` is static text. */
 void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *reason,

@@ -124,6 +124,19 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
     return has_moved;
 }
 
+/* Neither helps again while it is contradicted. One that two others contradict loses its stage: it
+ * could otherwise drive all replicas of its stage away. */
+void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
+                                strait_swarm_actions *out) {
+    strait_coordinator_contradict(c, a, b);
+    (void)strait_coordinator_log(c, out, b, "contradicts another worker about what they exchanged");
+    const int liar = find_liar(c, a, b);
+    if (liar < 0) return;
+    if (c->workers[liar].stage >= 0) (void)move_to_spare(c, liar, "two workers contradict it", out);
+    clear_marks(c, &c->workers[liar].key); // of those who were right
+    strait_coordinator_penalise(c, liar, out);
+}
+
 void strait_coordinator_blame(struct strait_coordinator *c, int accuser, int blamed, int64_t now,
                               strait_swarm_actions *out) {
     const int stage = c->workers[accuser].stage;

@@ -156,6 +156,7 @@ static strait_err replay_step(struct strait_executor *executor, int64_t step) {
     STRAIT_TRY(strait_pipeline_gradients(pipeline_of(executor), step, &report));
     note_times(executor, began, &report);
     STRAIT_TRY(verify(executor, step, 1));
+    STRAIT_TRY(strait_host_audit_compare(h, step));
     STRAIT_TRY(strait_host_check_replay(h, step, &report));
     strait_host_note_step(h, step, &report);
     STRAIT_TRY(strait_host_audit_gradients(h, step));
@@ -186,6 +187,7 @@ static strait_err gradients(struct strait_executor *executor, int64_t step,
         err = strait_pipeline_gradients(pipeline_of(executor), step, out);
         if (err == STRAIT_OK) note_times(executor, began, out);
         if (err == STRAIT_OK) err = verify(executor, step, 0);
+        if (err == STRAIT_OK) err = strait_host_audit_compare(h, step);
     }
     if (err == STRAIT_OK)
         strait_host_note_progress(h, step + 1,

@@ -135,7 +135,9 @@ static int computes_alike(const struct host *h, int spare, int stage) {
     char kernels[2][STRAIT_REPLAY_KERNELS];
     strait_replay_kernels(c->workers[spare].report.device, kernels[0]);
     strait_replay_kernels(own, kernels[1]);
-    if (kernels[1][0] == '\0') return strcmp(c->workers[spare].report.device, own) == 0;
+    if (kernels[1][0] ==
+        '\0') // what they sum has other bits each time: no audit could tell who lies
+        return h->audits == NULL && strcmp(c->workers[spare].report.device, own) == 0;
     return strcmp(kernels[0], kernels[1]) == 0;
 }
 
@@ -179,7 +181,9 @@ static strait_err list_placements(struct host *h, struct outlook *o, int n, stru
     *n_listed = 0;
     *now_s = INFINITY;
     for (int i = 0; i < STRAIT_SWARM_WORKERS && *n_listed < n; i++) {
-        if (!is_idle(&h->coordinator, i) || find_stages(h, i, o) == 0) continue;
+        if (!is_idle(&h->coordinator, i) || strait_host_is_auditing(h, i) ||
+            find_stages(h, i, o) == 0)
+            continue;
         STRAIT_TRY(look_ahead(h, o));
         const int stage = choose(o);
         if (*n_listed == 0 && o->err == STRAIT_OK) *now_s = o->now_s;
@@ -242,6 +246,12 @@ int strait_host_count_idle(const struct host *h) {
     return n;
 }
 
+/* Spares that do not become replicas. */
+static int64_t count_kept(const struct host *h) {
+    return h->audits != NULL && h->spec->n_spares < STRAIT_AUDIT_SPARES ? STRAIT_AUDIT_SPARES
+                                                                        : h->spec->n_spares;
+}
+
 strait_err strait_host_recruit(struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
     struct placement placements[STRAIT_RUN_MEMBERS];
@@ -251,7 +261,7 @@ strait_err strait_host_recruit(struct host *h, int64_t step) {
     if (c->config.has_pipelines) return strait_host_recruit_pipelines(h, step);
     if (!strait_host_may_recruit(h, step)) return STRAIT_OK;
     const int n_idle = strait_host_count_idle(h);
-    int64_t n_most = n_idle - h->spec->n_spares;
+    int64_t n_most = n_idle - count_kept(h);
     if (n_most <= 0 || (h->pace.n_refused == n_idle && h->pace.n_steps < h->pace.look_at))
         return STRAIT_OK;
     if (n_most > STRAIT_RUN_MEMBERS) n_most = STRAIT_RUN_MEMBERS;

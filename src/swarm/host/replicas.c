@@ -14,7 +14,7 @@ enum {
 
 /* ---- how many there may be ---- */
 
-static int choose_limit(const struct host *h, const strait_run_plan *plan) {
+static int choose_limit(const strait_run_plan *plan) {
     const int has_outer = strait_run_plan_has_outer(plan);
     const int carries = plan->n_stages > 1 && !has_outer &&
                         (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0;
@@ -23,21 +23,14 @@ static int choose_limit(const struct host *h, const strait_run_plan *plan) {
     if (limit > STRAIT_SWARM_REPLICAS) limit = STRAIT_SWARM_REPLICAS;
     if (limit > plan->groups.n_groups) limit = plan->groups.n_groups;
     if (limit > STRAIT_RUN_MEMBERS / plan->n_stages) limit = STRAIT_RUN_MEMBERS / plan->n_stages;
-    /* Auditors recompute what one owner sent and received; with rounded gradients the number of
-     * replicas would change the result. */
-    if (carries || (plan->reduce_bits < 32 && !has_outer) || h->spec->audit_share > 0.0) limit = 1;
+    /* With rounded gradients the number of replicas would change the result. */
+    if (carries || (plan->reduce_bits < 32 && !has_outer)) limit = 1;
     return limit;
 }
 
 strait_err strait_host_check_replicas(const struct host *h, const strait_run_plan *plan) {
     if (h->run.stages.speeds.n > 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "stages.speeds: a swarm measures how fast workers are");
-    if (h->spec->audit_share > 0.0 && plan->n_members > plan->n_stages)
-        return STRAIT_FAIL(
-            STRAIT_ECONFIG,
-            "stages.replicas: audits (--audit-share, also by --public) recompute the "
-            "work of one worker per stage; set stages.replicas to 1, or "
-            "--audit-share 0");
     if (strait_run_plan_has_outer(plan) && h->spec->audit_share > 0.0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer: audits (--audit-share, also by --public) "
                                            "know no averages; set --audit-share or "
@@ -46,7 +39,7 @@ strait_err strait_host_check_replicas(const struct host *h, const strait_run_pla
 }
 
 void strait_host_plan_replicas(struct host *h, strait_run_plan *plan) {
-    const int limit = choose_limit(h, plan);
+    const int limit = choose_limit(plan);
     int replicas[STRAIT_RUN_STAGES];
     for (int i = 0; i < plan->n_stages; i++)
         replicas[i] = limit;

@@ -59,9 +59,26 @@ static strait_err begin(struct worker *w, const strait_task *task) {
     strait_worker_note(w, "auditing stage %d from step %lld on", task->audit.stage,
                        (long long)task->audit.step);
     STRAIT_TRY(open_stage(w, task));
+    w->interval.n_audited = task->audit.n_replicas;
+    STRAIT_TRY(strait_runner_hash_work(strait_service_runner(w->service), task->audit.n_replicas));
     const strait_err err = restore(w, task);
     w->snapshots.giver = STRAIT_WORKER_FROM_NONE;
     return err;
+}
+
+/* Which of several replicas computed each group. */
+static strait_err take_owners(struct worker *w, const strait_view *owners) {
+    struct strait_runner *runner = strait_service_runner(w->service);
+    const size_t n = w->interval.n_audited > 1 ? (size_t)runner->plan.groups.n_groups : 0;
+    if (owners->bytes != n)
+        return STRAIT_FAIL(STRAIT_EPROTO, "a step to be audited with %zu groups, not %zu",
+                           owners->bytes, n);
+    for (size_t i = 0; i < n; i++) {
+        if (owners->data[i] >= w->interval.n_audited)
+            return STRAIT_FAIL(STRAIT_EPROTO, "a group of a replica that the stage does not have");
+        runner->audited.replica[i] = owners->data[i];
+    }
+    return STRAIT_OK;
 }
 
 static strait_err compute(struct worker *w, const strait_task *task) {
@@ -72,6 +89,7 @@ static strait_err compute(struct worker *w, const strait_task *task) {
     const strait_stage_command update = {.kind = STRAIT_COMMAND_UPDATE,
                                          .update = {step, task->audit_step.factor, 0}};
     strait_stage_reply reply;
+    STRAIT_TRY(take_owners(w, &task->audit_step.owners));
     STRAIT_TRY(strait_service_execute(w->service, &gradients, &reply));
     w->progress++;
     return task->audit_step.is_skipped ? STRAIT_OK
@@ -97,19 +115,32 @@ static strait_err end(struct worker *w, const strait_task *task, strait_audit_re
     return err;
 }
 
-static strait_err execute(struct worker *w, const strait_task *task, strait_task_reply *reply) {
+/* What each replica should have done in the step. */
+static void describe(const struct worker *w, strait_digest row[STRAIT_WORK_MAX], strait_view *out) {
+    const strait_work_shape shape = strait_worker_work_shape(w, w->interval.n_audited);
+    if (shape.n_replicas <= 1) return;
+    strait_worker_describe_work(w, shape, row);
+    *out = (strait_view){(const unsigned char *)row,
+                         (size_t)strait_work_digests(shape) * sizeof *row};
+}
+
+static strait_err execute(struct worker *w, const strait_task *task,
+                          strait_digest row[STRAIT_WORK_MAX], strait_task_reply *reply) {
     if (task->kind == STRAIT_TASK_AUDIT) return begin(w, task);
     if (w->service == NULL || strait_service_runner(w->service) == NULL)
         return STRAIT_FAIL(STRAIT_EPROTO, "a task of an audit that was not begun");
-    return task->kind == STRAIT_TASK_AUDIT_STEP ? compute(w, task)
-                                                : end(w, task, &reply->audit_end);
+    if (task->kind == STRAIT_TASK_AUDIT_END) return end(w, task, &reply->audit_end);
+    STRAIT_TRY(compute(w, task));
+    describe(w, row, &reply->audit_step.work);
+    return STRAIT_OK;
 }
 
 strait_err strait_worker_audit(struct worker *w, const strait_task *task) {
     strait_task_reply reply = {
         .kind = task->kind, .generation = task->generation, .sequence = task->sequence};
+    strait_digest row[STRAIT_WORK_MAX];
     if (w->has_stage) return STRAIT_OK; // late
-    reply.err = execute(w, task, &reply);
+    reply.err = execute(w, task, row, &reply);
     if (reply.err == STRAIT_EINTERRUPTED)
         return w->next != NULL || w->control.refusal != STRAIT_OK ? STRAIT_OK : reply.err;
     if (reply.err != STRAIT_OK) strait_worker_note(w, "audit: %s", strait_err_detail());

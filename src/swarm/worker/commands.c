@@ -136,7 +136,7 @@ static strait_err after(void *user, const strait_stage_command *command, strait_
     if (command->kind == STRAIT_COMMAND_TIME_PASSES)
         (void)strait_loader_put(strait_service_loader(w->service), -1, 0, NULL, NULL);
     STRAIT_TRY(err);
-    if (command->kind == STRAIT_COMMAND_OPEN) strait_worker_hash_crossings(w);
+    if (command->kind == STRAIT_COMMAND_OPEN) STRAIT_TRY(strait_worker_hash_work(w));
     if (command->kind == STRAIT_COMMAND_GRADIENTS)
         STRAIT_TRY(strait_worker_add_step(w, command->gradients.step, reply));
     if (command->kind == STRAIT_COMMAND_GRADIENTS)

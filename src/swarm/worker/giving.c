@@ -54,7 +54,7 @@ static strait_err send_piece(struct worker *w, const struct strait_snapshot *sna
 }
 
 /* Writes the boundary, step and microbatch of the next crossing; returns 0 after the last one.
- * Those for the previous stage come first. */
+ * Those for the previous stage come first. A further replica has those of its groups. */
 static int next_crossing(struct worker *w, struct strait_boundary **boundary, int64_t *step,
                          int *microbatch) {
     const strait_give *wanted = &w->giving.wanted[0];
@@ -75,8 +75,10 @@ static strait_err send_crossing(struct worker *w, struct strait_boundary *bounda
     const struct strait_crossing_log *log = boundary != NULL ? strait_boundary_log(boundary) : NULL;
     strait_crossing_view kept = {0};
     struct strait_msg *msg = NULL;
-    if (log != NULL) kept = strait_crossing_log_find(log, step, microbatch);
-    if (kept.data == NULL) return STRAIT_ENOTSUP; // no longer
+    if (log == NULL || !strait_crossing_log_holds(log, step)) return STRAIT_ENOTSUP; // no longer
+    kept = strait_crossing_log_find(log, step, microbatch);
+    w->giving.n_sent += kept.data == NULL;
+    if (kept.data == NULL) return STRAIT_OK; // another replica sent it
     STRAIT_TRY(
         strait_msg_open(strait_mesh_pool(w->control.mesh), STRAIT_MSG_CROSSING, kept.bytes, &msg));
     msg->boundary = (uint16_t)strait_boundary_codec(boundary)->spec.boundary;

@@ -349,6 +349,7 @@ static strait_err keep_live(struct worker *w, const strait_task *task) {
     s->sent = 0;
     s->is_urgent = 0;
     w->live_generation = w->generation;
+    strait_worker_begin_interval(w, task->restore.live_step);
     return STRAIT_OK;
 }
 

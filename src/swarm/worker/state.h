@@ -59,6 +59,7 @@ struct worker_interval {
     int64_t step;                  // the newest with complete gradients; -1: none
     strait_commitment sum, latest; // of the steps before `step`, and of it: it may be repeated
     strait_digest reports, latest_report;
+    int n_audited; // of an audit: the replicas that the stage had
 };
 
 enum {
@@ -216,8 +217,12 @@ strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg
 /* ---- interval.c: commitments ---- */
 /* The stage is at `step`, and an interval begins. */
 void strait_worker_begin_interval(struct worker *w, int64_t step);
-/* The stage was opened: its boundaries hash what crosses them, if commitments are wanted. */
-void strait_worker_hash_crossings(struct worker *w);
+/* The stage was opened: it hashes what it exchanges with others, if commitments are wanted. */
+strait_err strait_worker_hash_work(struct worker *w);
+/* The row of digests of the last step, of a stage with so many replicas. */
+strait_work_shape strait_worker_work_shape(const struct worker *w, int n_replicas);
+void strait_worker_describe_work(const struct worker *w, strait_work_shape shape,
+                                 strait_digest row[STRAIT_WORK_MAX]);
 /* Gradients of a step are complete. */
 strait_err strait_worker_add_step(struct worker *w, int64_t step, const strait_stage_reply *reply);
 /* Ends the interval at the step that the stage has reached; `out` lacks only the snapshot. */

@@ -6,8 +6,17 @@
  *   tensor:STEP    it changes all of a tensor by a twentieth after the update of STEP
  *   idle           as an auditor it computes nothing, and says that it has
  *
+ * As a further replica of a stage, in the Nth step that it computes as one:
+ *
+ *   crossing:N     it sends other activations and gradients to the neighbours
+ *   sum:N          it gives other gradients to the sum of all replicas
+ *   state:N        it changes one weight after the update
+ *   statement:N    it states another digest of the sum than the others
+ *
+ * With FALSE_REPLICA it audits nobody, and so is sooner a replica than others.
  * With FALSE_DEVICE it says that it has a device that rounds differently from others.
  * What it did is reported on standard error. */
+#include "stage/replicas/reduction_state.h"
 #include "swarm/worker/state.h"
 
 #include <stdio.h>
@@ -26,6 +35,25 @@ strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int
 strait_err __real_strait_worker_audit(struct worker *w, const strait_task *task);
 strait_err __wrap_strait_worker_audit(struct worker *w, const strait_task *task);
 
+strait_err __real_strait_runner_gradients(struct strait_runner *runner, int64_t step,
+                                          double *loss_sum);
+strait_err __wrap_strait_runner_gradients(struct strait_runner *runner, int64_t step,
+                                          double *loss_sum);
+strait_err __real_strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
+                                       strait_tensor x);
+strait_err __wrap_strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
+                                       strait_tensor x);
+strait_err __real_strait_reduction_complete(struct strait_reduction *r,
+                                            struct strait_stream *stream);
+strait_err __wrap_strait_reduction_complete(struct strait_reduction *r,
+                                            struct strait_stream *stream);
+strait_err __real_strait_work_pack(struct strait_msg_pool *pool, const strait_work_message *work,
+                                   struct strait_msg **out);
+strait_err __wrap_strait_work_pack(struct strait_msg_pool *pool, const strait_work_message *work,
+                                   struct strait_msg **out);
+
+static int64_t n_shared; // steps that it has begun as a further replica; 0: it is none now
+
 /* Returns whether FALSE_WORKER is `what`, and its step is this one; -1: it has none. */
 static int is_false(const char *what, int64_t step) {
     const char *wanted = getenv("FALSE_WORKER"); // NOLINT(concurrency-mt-unsafe): never changed
@@ -36,9 +64,46 @@ static int is_false(const char *what, int64_t step) {
     return 1;
 }
 
+/* The same of the steps that it computes as a further replica. */
+static int is_false_replica(const char *what) {
+    return n_shared > 0 && is_false(what, n_shared);
+}
+
+strait_err __wrap_strait_runner_gradients(struct strait_runner *runner, int64_t step,
+                                          double *loss_sum) {
+    static int64_t n;
+    const int is_shared = runner->replica > 0 && runner->reduction != NULL;
+    n += is_shared;
+    n_shared = is_shared ? n : 0;
+    return __real_strait_runner_gradients(runner, step, loss_sum);
+}
+
+strait_err __wrap_strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
+                                       strait_tensor x) {
+    if (!at->is_evaluation && is_false_replica("crossing:")) ((float *)x.data)[0] += 0.01f;
+    return __real_strait_boundary_send(boundary, at, x);
+}
+
+/* Its last sum is in the gradients. */
+strait_err __wrap_strait_reduction_complete(struct strait_reduction *r,
+                                            struct strait_stream *stream) {
+    if (is_false_replica("sum:"))
+        ((float *)r->spec.params[r->spec.n_params / 2].grad.data)[0] += 0.001f;
+    return __real_strait_reduction_complete(r, stream);
+}
+
+strait_err __wrap_strait_work_pack(struct strait_msg_pool *pool, const strait_work_message *work,
+                                   struct strait_msg **out) {
+    STRAIT_TRY(__real_strait_work_pack(pool, work, out));
+    const size_t report =
+        STRAIT_DIGEST_BYTES; // the last digest, which the coordinator does not read
+    if (is_false_replica("statement:")) (*out)->body[(*out)->size - report - 1] ^= 1;
+    return STRAIT_OK;
+}
+
 strait_err __wrap_strait_runner_update(struct strait_runner *runner, int64_t step, float factor) {
     const strait_err err = __real_strait_runner_update(runner, step, factor);
-    if (err == STRAIT_OK && is_false("weights:", step)) {
+    if (err == STRAIT_OK && (is_false("weights:", step) || is_false_replica("state:"))) {
         float *weights = runner->params[runner->n_params / 2].value.data;
         weights[0] = weights[0] * 1.001f + 1e-6f;
     }
@@ -71,6 +136,12 @@ strait_err __wrap_strait_capability_measure(const char *device, int ordinal, int
 strait_err __wrap_strait_worker_audit(struct worker *w, const strait_task *task) {
     strait_task_reply reply = {
         .kind = task->kind, .generation = task->generation, .sequence = task->sequence};
+    /* One that lies as a replica has no time for audits. */
+    if (task->kind == STRAIT_TASK_AUDIT &&
+        getenv("FALSE_REPLICA") != NULL) { // NOLINT(concurrency-mt-unsafe)
+        reply.err = STRAIT_ENOMEM;
+        return strait_worker_send_task_reply(w, &reply);
+    }
     if (task->kind != STRAIT_TASK_AUDIT_STEP || !is_false("idle", -1))
         return __real_strait_worker_audit(w, task);
     w->step = task->audit_step.step + 1;

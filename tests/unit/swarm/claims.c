@@ -33,7 +33,7 @@ static void bounds_every_field_that_a_worker_sends(void **state) {
         const char *name = strait_swarm_layout(i)->name;
         if (strcmp(name, "join") == 0 || strcmp(name, "heartbeat") == 0 ||
             strcmp(name, "task_reply") == 0 || strcmp(name, "commitment") == 0 ||
-            strcmp(name, "given") == 0)
+            strcmp(name, "work") == 0 || strcmp(name, "given") == 0)
             has_bounds(strait_swarm_layout(i));
     }
     assert_false(strait_claims_has_bound("gradients.los"));

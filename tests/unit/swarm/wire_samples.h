@@ -127,6 +127,10 @@ static strait_err each_swarm_sample(struct strait_msg_pool *pool, sample_values 
     fill(strait_swarm_layout(STRAIT_LAYOUT_COMMITMENT), values, &commitment);
     STRAIT_TRY(strait_commitment_pack(pool, &commitment, &msg));
     STRAIT_TRY(take(&msg, with));
+    strait_work_message work = {0};
+    fill(strait_swarm_layout(STRAIT_LAYOUT_WORK), values, &work);
+    STRAIT_TRY(strait_work_pack(pool, &work, &msg));
+    STRAIT_TRY(take(&msg, with));
     strait_give give = {0};
     fill(strait_swarm_layout(STRAIT_LAYOUT_GIVE), values, &give);
     STRAIT_TRY(strait_give_pack(pool, &give, &msg));

@@ -25,8 +25,8 @@ static void send_task(struct host *h, struct host_audit *a, strait_task *task) {
 
 /* ---- choosing a spare ---- */
 
-static int is_auditing(const struct host *h, int worker) {
-    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
+int strait_host_is_auditing(const struct host *h, int worker) {
+    for (int i = 0; h->audits != NULL && i < STRAIT_AUDITS_OPEN; i++)
         if (h->audits->open[i].id != 0 && h->audits->open[i].auditor == worker) return 1;
     return 0;
 }
@@ -36,10 +36,11 @@ static int can_audit(struct host *h, int slot, const struct host_audit *a) {
     const strait_swarm_worker *worker = &h->coordinator.workers[slot];
     const double need = h->coordinator.config.need_bytes[a->evidence.spec.stage];
     char kernels[STRAIT_REPLAY_KERNELS];
-    if (!worker->is_known || !worker->is_connected || worker->stage >= 0 || worker->is_leaving)
+    if (!worker->is_known || !worker->is_connected || worker->is_leaving ||
+        worker->will_help >= 0 || strait_coordinator_stage_of(&h->coordinator, slot) >= 0)
         return 0;
     strait_replay_kernels(worker->report.device, kernels);
-    return strcmp(kernels, a->kernels) == 0 && !is_auditing(h, slot) &&
+    return strcmp(kernels, a->kernels) == 0 && !strait_host_is_auditing(h, slot) &&
            strait_host_connection(h, slot) != NULL &&
            (worker->report.memory_bytes <= 0.0 || worker->report.memory_bytes >= need);
 }
@@ -53,9 +54,13 @@ static void begin(struct host *h, struct host_audit *a, const strait_audit *audi
                                   .n_slots = window > 0 ? window : 1,
                                   .valid_windows = strait_loader_valid_windows(h->executor->loader),
                                   .from_seed = spec->snapshot_bytes == 0,
+                                  .n_replicas = a->shape.n_replicas,
                                   .digest = audit->start,
                                   .run_text = h->task_text}};
     a->next_step = spec->from;
+    a->so_far = (strait_commitment){0};
+    a->result = (strait_audit_result){0};
+    a->blamed = 0;
     a->n_sent = 0;
     a->sequence = ++h->audits->n_attempts;
     send_task(h, a, &task);
@@ -82,7 +87,7 @@ static void assign(struct host *h, struct host_audit *a, const strait_audit *aud
 static strait_err send_crossings(struct host *h, const struct host_audit *a, int64_t step) {
     const strait_evidence_spec *spec = &a->evidence.spec;
     for (int side = 0; side < STRAIT_EVIDENCE_SNAPSHOT; side++)
-        for (int m = 0; m < spec->n_microbatches && spec->crossing_bytes[side] > 0; m++) {
+        for (int m = 0; m < spec->groups.n_microbatches && spec->crossing_bytes[side] > 0; m++) {
             struct strait_msg *msg = NULL;
             STRAIT_TRY(strait_evidence_crossing(&a->evidence, h->pool, (strait_evidence_part)side,
                                                 step, m, &msg));
@@ -95,7 +100,11 @@ static strait_err send_step(struct host *h, struct host_audit *a) {
     const int64_t step = a->next_step++;
     const struct host_audit_step *update = &a->steps[step - a->evidence.spec.from];
     strait_task task = {.kind = STRAIT_TASK_AUDIT_STEP,
-                        .audit_step = {step, update->factor, update->is_skipped}};
+                        .audit_step = {step, update->factor, update->is_skipped, {0}}};
+    if (a->shape.n_replicas > 1)
+        task.audit_step.owners = (strait_view){
+            a->work[step - a->evidence.spec.from].owners[a->evidence.spec.stage].replica,
+            (size_t)a->shape.n_groups};
     STRAIT_TRY(strait_host_send_step_ids(h, a->auditor, a->evidence.spec.stage, step));
     STRAIT_TRY(send_crossings(h, a, step));
     send_task(h, a, &task);
@@ -148,8 +157,15 @@ static void vote(struct host *h, struct host_audit *a, const strait_fingerprint 
         lost(h, a, strait_clock_ns());
         return;
     }
+    /* Of replicas by what the spare said of each step: so whom it contradicts is what it votes for.
+     */
+    if (a->shape.n_replicas > 1) {
+        a->result.snapshot = result->snapshot;
+        *result = a->result;
+    }
     a->auditor = -1;
-    strait_audits_vote(&h->audits->machine, a->id, key, result, strait_clock_ns(), &verdict);
+    strait_audits_vote(&h->audits->machine, a->id, key, result, a->blamed, strait_clock_ns(),
+                       &verdict);
     strait_host_audit_judge(h, &verdict);
 }
 
@@ -185,6 +201,8 @@ int strait_host_audit_reply(struct host *h, struct connection *connection,
         vote(h, a, &worker->key, &result);
         return 1;
     }
+    if (err == STRAIT_OK && reply->kind == STRAIT_TASK_AUDIT_STEP)
+        err = strait_host_work_audited(a, a->next_step - 1, &reply->audit_step.work);
     if (err == STRAIT_OK && a->next_step < a->evidence.spec.to)
         err = send_step(h, a);
     else if (err == STRAIT_OK)
@@ -213,20 +231,23 @@ static void continue_snapshot(struct host *h, struct host_audit *a) {
 static int is_still_there(const struct host *h, const struct host_audit *a,
                           const strait_audit *audit) {
     const strait_swarm_worker *worker = &h->coordinator.workers[a->auditor];
-    return worker->is_known && worker->is_connected && worker->stage < 0 &&
+    return worker->is_known && worker->is_connected &&
+           strait_coordinator_stage_of(&h->coordinator, a->auditor) < 0 &&
            strait_fingerprint_equal(&worker->key, &audit->auditor);
 }
 
-/* Returns whether all who still have to give something own the stage that they had. */
+/* Returns whether all who still have to give something serve the stage that they had. */
 static int is_given(const struct host *h, const struct host_audit *a) {
     static const int sides[STRAIT_EVIDENCE_PARTS] = {-1, 1, 0};
-    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++) {
-        const int slot = strait_coordinator_find(&h->coordinator, &a->givers[part]);
-        if (strait_evidence_has(&a->evidence, (strait_evidence_part)part)) continue;
-        if (slot < 0 || !h->coordinator.workers[slot].is_connected ||
-            h->coordinator.workers[slot].stage != a->evidence.spec.stage + sides[part])
-            return 0;
-    }
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        for (int i = 0; i < a->givers[part].n; i++) {
+            const int slot = strait_coordinator_find(&h->coordinator, &a->givers[part].keys[i]);
+            if (!strait_host_audit_lacks(a, (strait_evidence_part)part, i)) continue;
+            if (slot < 0 || !h->coordinator.workers[slot].is_connected ||
+                strait_coordinator_stage_of(&h->coordinator, slot) !=
+                    a->evidence.spec.stage + sides[part])
+                return 0;
+        }
     return 1;
 }
 

@@ -66,6 +66,21 @@ const char *strait_audits_commit(strait_audits *a, int stage, uint32_t generatio
     return NULL;
 }
 
+void strait_audits_amend(strait_audits *a, int stage, const strait_commitment *crossings) {
+    strait_commitment *c = &a->commitments[stage];
+    c->sent_prev = crossings->sent_prev;
+    c->sent_next = crossings->sent_next;
+    c->received_prev = crossings->received_prev;
+    c->received_next = crossings->received_next;
+}
+
+/* Returns the first replica that committed to another snapshot than the owner; 0: none did. */
+static int find_differing(const strait_audit_replica *replicas, int n) {
+    for (int i = 1; i < n; i++)
+        if (!strait_digest_equal(&replicas[i].snapshot, &replicas[0].snapshot)) return i;
+    return 0;
+}
+
 static strait_audit *open_audit(strait_audits *a, int stage, const strait_interval_stage *ends,
                                 int64_t now_ns) {
     const strait_commitment *c = &a->commitments[stage];
@@ -78,9 +93,13 @@ static strait_audit *open_audit(strait_audits *a, int stage, const strait_interv
                                 .start = ends[stage].start,
                                 .commitment = *c,
                                 .n_votes = 1,
+                                .n_replicas = ends[stage].n_replicas,
                                 .since_ns = now_ns};
-        audit->votes[0] = (strait_audit_vote){
-            ends[stage].owner, {c->sent_prev, c->sent_next, c->snapshot, ends[stage].reports}};
+        memcpy(audit->replicas, ends[stage].replicas, sizeof audit->replicas);
+        audit->is_contested = find_differing(audit->replicas, audit->n_replicas) > 0;
+        audit->votes[0] = (strait_audit_vote){.key = ends[stage].owner,
+                                              .result = {c->sent_prev, c->sent_next, c->snapshot,
+                                                         ends[stage].reports, ends[stage].sums}};
         return audit;
     }
     return NULL;
@@ -127,7 +146,8 @@ void strait_audits_end_interval(strait_audits *a, int64_t step, const strait_int
         a->n_intervals++;
         compare_ends(a, ends, now_ns, is_disputed, out);
         for (int i = 0; i < a->n_stages; i++) {
-            if (is_disputed[i] || !is_drawn(a, i)) continue;
+            const int differs = find_differing(ends[i].replicas, ends[i].n_replicas) > 0;
+            if (is_disputed[i] || (!differs && !is_drawn(a, i))) continue;
             out->n_drawn++;
             out->n_skipped += open_audit(a, i, ends, now_ns) == NULL;
         }
@@ -157,6 +177,8 @@ static int may_compute(const strait_audit *audit, const strait_fingerprint *key)
         if (strait_fingerprint_equal(&audit->votes[i].key, key)) return 0;
     for (int i = 0; i < audit->n_excluded; i++)
         if (strait_fingerprint_equal(&audit->excluded[i], key)) return 0;
+    for (int i = 0; i < audit->n_replicas; i++)
+        if (strait_fingerprint_equal(&audit->replicas[i].key, key)) return 0;
     return audit->disputed_side == 0 || !strait_fingerprint_equal(&audit->disputant, key);
 }
 
@@ -204,6 +226,10 @@ static void close_audit(strait_audits *a, strait_audit *audit, strait_verdict_ki
 static void drop(strait_audits *a, strait_audit *audit, const char *reason, strait_verdict *out) {
     close_audit(a, audit, STRAIT_VERDICT_DROPPED, out);
     out->reason = reason;
+    out->is_contested = audit->is_contested;
+    if (!audit->is_contested) return;
+    out->contested[0] = audit->replicas[0].key;
+    out->contested[1] = audit->replicas[find_differing(audit->replicas, audit->n_replicas)].key;
 }
 
 /* A spare that computes nothing has the digest of the snapshot that it was given, like all others
@@ -215,11 +241,12 @@ static int is_idle(const strait_audit *audit, int i) {
 }
 
 /* Returns a result that enough votes agree on; -1: there is none yet. The owner's vote does not
- * count in a dispute, in which its neighbour is as much a suspect as itself. */
+ * count in a dispute, in which its neighbour or another replica is as much a suspect as itself. */
 static int agreed_vote(const strait_audit *audit) {
+    const int is_disputed = audit->disputed_side != 0 || audit->is_contested;
     for (int i = 0; i < audit->n_votes; i++) {
         int n = 0;
-        for (int k = audit->disputed_side != 0; k < audit->n_votes && !is_idle(audit, i); k++)
+        for (int k = is_disputed; k < audit->n_votes && !is_idle(audit, i); k++)
             n += strait_audit_result_equal(&audit->votes[i].result, &audit->votes[k].result);
         if (n >= 2) return i;
     }
@@ -231,25 +258,48 @@ static void add_guilty(strait_verdict *out, const strait_fingerprint *key, int i
     out->is_run_affected |= is_owner;
 }
 
+/* Of a stage with replicas those that were first to do something else; if all steps are right,
+ * those that hold another state in the end. */
+static void add_replicas(const strait_audit *audit, const strait_audit_vote *right,
+                         strait_verdict *out) {
+    for (int i = 0; i < audit->n_replicas; i++) {
+        const strait_audit_replica *replica = &audit->replicas[i];
+        const int is_wrong = right->blamed != 0 ? (right->blamed >> i & 1) != 0
+                                                : !strait_digest_equal(&replica->snapshot,
+                                                                       &right->result.snapshot);
+        if (is_wrong) add_guilty(out, &replica->key, 1);
+    }
+}
+
+/* Whoever two contradict. */
+static void find_guilty(const strait_audit *audit, int agreed, strait_verdict *out) {
+    const strait_audit_vote *right = &audit->votes[agreed];
+    for (int i = 0; i < audit->n_votes; i++) {
+        const int is_right = strait_audit_result_equal(&audit->votes[i].result, &right->result);
+        if (!is_right && (i > 0 || audit->n_replicas <= 1))
+            add_guilty(out, &audit->votes[i].key, i == 0);
+    }
+    if (audit->n_replicas > 1) add_replicas(audit, right, out);
+    /* The sender sent what it says, so its neighbour did not receive anything else. */
+    if (audit->disputed_side != 0 && !out->is_run_affected) add_guilty(out, &audit->disputant, 1);
+}
+
 void strait_audits_vote(strait_audits *a, uint32_t id, const strait_fingerprint *key,
-                        const strait_audit_result *result, int64_t now_ns, strait_verdict *out) {
+                        const strait_audit_result *result, unsigned blamed, int64_t now_ns,
+                        strait_verdict *out) {
     strait_audit *audit = strait_audits_find(a, id);
     *out = (strait_verdict){0};
     if (audit == NULL || audit->phase != STRAIT_AUDIT_RUNNING ||
         !strait_fingerprint_equal(&audit->auditor, key))
         return;
-    audit->votes[audit->n_votes++] = (strait_audit_vote){*key, *result};
+    audit->votes[audit->n_votes++] = (strait_audit_vote){*key, *result, blamed};
     audit->phase = STRAIT_AUDIT_WAITING; // for another one, unless it is decided
     audit->since_ns = now_ns;
     const int agreed = agreed_vote(audit);
     if (agreed < 0 && audit->n_votes == STRAIT_AUDIT_VOTES)
         drop(a, audit, "no two of those that computed it agree", out);
     if (agreed < 0) return;
-    for (int i = 0; i < audit->n_votes; i++)
-        if (!strait_audit_result_equal(&audit->votes[i].result, &audit->votes[agreed].result))
-            add_guilty(out, &audit->votes[i].key, i == 0);
-    /* The sender sent what it says, so its neighbour did not receive anything else. */
-    if (audit->disputed_side != 0 && !out->is_run_affected) add_guilty(out, &audit->disputant, 1);
+    find_guilty(audit, agreed, out);
     close_audit(a, audit, out->n_guilty > 0 ? STRAIT_VERDICT_GUILTY : STRAIT_VERDICT_APPROVED, out);
 }
 

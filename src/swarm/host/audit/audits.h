@@ -17,6 +17,10 @@
  * Neighbours whose commitments contradict each other dispute a boundary: the sender's interval is
  * then computed by two spares, which tells who of the two is at fault.
  *
+ * Where a stage has replicas (commitment.h), all of them together are what is audited: a spare
+ * computes what they should have done, step by step. Who was the first to do something else is at
+ * fault, since the others went on from what it gave them.
+ *
  * No honest worker is found at fault unless two of those that computed the interval lie alike. The
  * lie that is easiest to tell alike, the digest of the snapshot that a spare was given, agrees with
  * nobody. */
@@ -28,9 +32,10 @@
 
 enum {
     STRAIT_AUDIT_KEY_BYTES = 32,
-    STRAIT_AUDITS_OPEN = 16,  // at once: the host stores what they need
-    STRAIT_AUDIT_VOTES = 5,   // results of one audit: the owner's, and of up to four spares
-    STRAIT_AUDIT_EXCLUDED = 8 // spares that left or failed while they computed one
+    STRAIT_AUDITS_OPEN = 16,   // at once: the host stores what they need
+    STRAIT_AUDIT_VOTES = 5,    // results of one audit: the owner's, and of up to four spares
+    STRAIT_AUDIT_EXCLUDED = 8, // spares that left or failed while they computed one
+    STRAIT_AUDIT_GUILTY = STRAIT_AUDIT_VOTES + STRAIT_WORK_REPLICAS // by one verdict
 };
 
 typedef enum strait_audit_phase {
@@ -43,7 +48,14 @@ typedef enum strait_audit_phase {
 typedef struct strait_audit_vote {
     strait_fingerprint key;
     strait_audit_result result;
+    unsigned blamed; // by a spare: replicas that were first to do something else, as bits
 } strait_audit_vote;
+
+/* A replica of a stage in an interval. */
+typedef struct strait_audit_replica {
+    strait_fingerprint key;
+    strait_digest snapshot; // that it committed to
+} strait_audit_replica;
 
 typedef struct strait_audit {
     strait_audit_phase phase;
@@ -56,7 +68,11 @@ typedef struct strait_audit {
     int disputed_side; // the neighbour that contradicts what was sent to it: -1 previous,
                        // 1 next; 0: none
     strait_fingerprint disputant; // that neighbour
-    strait_fingerprint auditor;   // while running
+    /* Of the stage, the owner first; and whether they committed to different snapshots: the owner's
+     * vote does not count then. */
+    strait_audit_replica replicas[STRAIT_WORK_REPLICAS];
+    int n_replicas, is_contested;
+    strait_fingerprint auditor; // while running
     strait_fingerprint excluded[STRAIT_AUDIT_EXCLUDED];
     int n_excluded;
     int64_t since_ns; // in this phase
@@ -94,9 +110,13 @@ typedef struct strait_verdict {
     uint32_t id;
     int stage;
     int64_t from, to;
-    strait_fingerprint guilty[STRAIT_AUDIT_VOTES + 1];
+    strait_fingerprint guilty[STRAIT_AUDIT_GUILTY];
     int n_guilty;
-    int is_run_affected; // an owner is among them: what was computed from `from` on is not trusted
+    /* Two replicas that contradict each other, if it was for that and came to nothing. */
+    int is_contested;
+    strait_fingerprint contested[2];
+    int is_run_affected; // an owner or a replica is among them: what was computed from `from` on is
+                         // not trusted
     const char *reason;  // of DROPPED; static text
 } strait_verdict;
 
@@ -105,6 +125,10 @@ typedef struct strait_interval_stage {
     strait_fingerprint owner;
     strait_digest start;   // of the snapshot at the beginning; zeros: the seed
     strait_digest reports; // of strait_audit_result, as the owner reported
+    strait_digest sums;    // likewise, as replicas stated it; zeros: there is one
+    /* All replicas, the owner first; none: the owner is the only one. */
+    strait_audit_replica replicas[STRAIT_WORK_REPLICAS];
+    int n_replicas;
 } strait_interval_stage;
 
 /* What contradicted each other when an interval ended. */
@@ -133,6 +157,9 @@ void strait_audits_begin(strait_audits *audits, int64_t step, uint32_t generatio
 const char *strait_audits_commit(strait_audits *audits, int stage, uint32_t generation,
                                  const strait_commitment *commitment);
 
+/* Replaces the digests of crossings that the owner committed to by those of all replicas. */
+void strait_audits_amend(strait_audits *audits, int stage, const strait_commitment *crossings);
+
 /* The interval ends at `step`: opens audits for the stages drawn, and begins the next interval.
  * `ends` has one entry per stage. */
 void strait_audits_end_interval(strait_audits *audits, int64_t step,
@@ -150,9 +177,11 @@ void strait_audits_gathered(strait_audits *audits, uint32_t id, int64_t now_ns);
 int strait_audits_assign(strait_audits *audits, uint32_t id, const strait_fingerprint *candidates,
                          int n, int64_t now_ns);
 
-/* A spare that runs an audit replied. */
+/* A spare that runs an audit replied. `blamed`: which replicas it contradicts (strait_work_blame).
+ */
 void strait_audits_vote(strait_audits *audits, uint32_t id, const strait_fingerprint *key,
-                        const strait_audit_result *result, int64_t now_ns, strait_verdict *out);
+                        const strait_audit_result *result, unsigned blamed, int64_t now_ns,
+                        strait_verdict *out);
 
 /* It left, failed, or owns a stage now: another one computes the audit. */
 void strait_audits_lost(strait_audits *audits, uint32_t id, int64_t now_ns, strait_verdict *out);

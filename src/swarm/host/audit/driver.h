@@ -16,7 +16,8 @@ struct connection;
 enum {
     STRAIT_AUDIT_STEPS = 4096,  // whose updates are remembered: longer intervals are not audited
     STRAIT_AUDIT_WITHHELD = 16, // workers whose refusals are counted
-    STRAIT_AUDIT_REFUSALS = 3   // in a row, after which a stage moves to another worker
+    STRAIT_AUDIT_REFUSALS = 3,  // in a row, after which a stage moves to another worker
+    STRAIT_AUDIT_SPARES = 2     // that do not become replicas: as many as contradict an owner
 };
 
 /* How far the results of two honest workers may be apart (strait_evidence_distance) where devices
@@ -30,12 +31,32 @@ struct host_audit_step {
     int is_skipped;
 };
 
+/* What all replicas stated of one step; work.c. */
+struct host_work_step {
+    strait_group_owners *owners; // of the groups, by stage
+    strait_digest **rows;        // by stage (commitment.h)
+};
+
+/* Whoever has a part of what an audit needs. */
+struct host_givers {
+    strait_fingerprint keys[STRAIT_WORK_REPLICAS]; // by replica
+    int n;
+};
+
 /* What the host knows of an open audit besides its state. */
 struct host_audit {
     uint32_t id; // 0: none
     struct strait_evidence evidence;
-    strait_fingerprint givers[STRAIT_EVIDENCE_PARTS];
+    struct host_givers givers[STRAIT_EVIDENCE_PARTS];
     struct host_audit_step *steps;
+    /* Where stages have replicas: what they stated of each step. NULL: none has. */
+    struct host_work_step *work;
+    strait_work_shape shape; // of the rows of the stage
+    int n_stages;            // that `work` is of
+    /* Of the attempt in progress: what the spare says should have been done, so far. */
+    strait_commitment so_far;
+    strait_audit_result result;
+    unsigned blamed;
     char kernels[STRAIT_REPLAY_KERNELS]; // that the owner computed with; empty: not a CPU
     /* Of devices that round differently: the snapshots at the end, by vote. Zeroed: digests are
      * compared. */
@@ -52,6 +73,7 @@ struct host_audits {
     struct host_audit open[STRAIT_AUDITS_OPEN];
     struct host_audit_step steps[STRAIT_AUDIT_STEPS];
     strait_digest reports[STRAIT_RUN_STAGES]; // of the interval in progress
+    struct host_statements *work;             // what replicas stated; NULL: no memory for it
     int64_t told_steps;                       // of the interval whose probabilities were logged
     struct {
         strait_fingerprint key;
@@ -60,7 +82,7 @@ struct host_audits {
     int n_withheld;
     uint32_t n_attempts; // of spares to compute an interval
     int64_t rewind_to;   // the run returns to this step or before; -1: it does not
-    strait_fingerprint guilty[STRAIT_AUDIT_VOTES + 1]; // owners to be banned then
+    strait_fingerprint guilty[STRAIT_AUDIT_GUILTY]; // owners and replicas to be banned then
     int n_guilty;
 };
 
@@ -77,6 +99,36 @@ strait_err strait_host_audit_gradients(struct host *h, int64_t step);
 void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,
                             int has_snapshot);
 
+/* ---- work.c: what replicas of stages state about each step ---- */
+/* A replica stated what it did. STRAIT_EPROTO: the message is malformed. */
+strait_err strait_host_audit_work(struct host *h, struct connection *connection,
+                                  const struct strait_msg *msg);
+/* A replica, or the owner, committed to a snapshot. */
+void strait_host_audit_replica(struct host *h, int stage, int replica,
+                               const strait_commitment_message *message);
+/* Compares what all stated about the step that was computed, and keeps it. STRAIT_EAGAIN: some are
+ * missing or contradict each other, so the step is computed again. */
+strait_err strait_host_audit_compare(struct host *h, int64_t step);
+/* A new interval begins. is_agreed: all replicas have the state that its snapshots are of. */
+void strait_host_work_begin(struct host *h, int is_agreed);
+/* The same, when another one has ended at `to`. Replicas that committed to different snapshots
+ * contradict each other, unless an audit finds out who is at fault. */
+void strait_host_work_next(struct host *h, int64_t to);
+/* Completes what the machine knows about all stages with what replicas stated. Returns 0 if that is
+ * not known of all steps up to `to`. */
+int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stages);
+/* Whether stages have replicas in this generation. */
+int strait_host_work_is_shared(const struct host *h);
+/* Gives an audit of the interval that has just ended what was stated about it. */
+strait_err strait_host_work_copy(struct host *h, struct host_audit *a);
+void strait_host_work_drop(struct host_audit *a);
+void strait_host_work_close(struct host *h);
+/* Returns the replica that gives a crossing for an audit. */
+int strait_host_work_giver(const struct host_audit *a, strait_evidence_part part, int64_t step,
+                           int microbatch);
+/* Takes the row of a spare for a step that it computed. */
+strait_err strait_host_work_audited(struct host_audit *a, int64_t step, const strait_view *bytes);
+
 /* ---- gather.c ---- */
 /* Opens what belongs to an audit that was drawn, and asks for it. */
 void strait_host_audit_gather(struct host *h, const strait_audit *audit);
@@ -86,6 +138,8 @@ strait_err strait_host_audit_message(struct host *h, struct connection *connecti
 /* Returns whether the piece is part of what an audit asked for. */
 int strait_host_audit_piece(struct host *h, struct connection *connection,
                             const strait_piece *piece);
+/* Returns whether one of the givers of a part still has to give something of it. */
+int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part part, int giver);
 /* Returns whether this worker is giving something: as many messages as that takes are expected. */
 int strait_host_audit_expects(const struct host *h, const struct connection *connection);
 /* Opens the file for a snapshot at the end of the interval, of vote `i`. */
@@ -96,6 +150,8 @@ struct host_audit *strait_host_audit_find(struct host *h, uint32_t id);
 /* Takes the reply to a task of an audit. Returns whether it is one. */
 int strait_host_audit_reply(struct host *h, struct connection *connection,
                             const strait_task_reply *reply);
+/* Returns whether a spare computes one now. */
+int strait_host_is_auditing(const struct host *h, int worker);
 /* Interrupts all spares that compute one: they begin again later. */
 void strait_host_audit_interrupt(struct host *h);
 /* Gives waiting audits to spares, continues sending, and gives up what takes too long. */

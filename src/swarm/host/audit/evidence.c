@@ -24,8 +24,9 @@ static strait_err open_file(struct strait_evidence *e) {
 }
 
 static int64_t n_of_side(const struct strait_evidence *e, int side) {
-    return e->spec.crossing_bytes[side] == 0 ? 0
-                                             : (e->spec.to - e->spec.from) * e->spec.n_microbatches;
+    return e->spec.crossing_bytes[side] == 0
+               ? 0
+               : (e->spec.to - e->spec.from) * e->spec.groups.n_microbatches;
 }
 
 /* Where a crossing is in the file: behind the snapshot, and behind those of the other side. */
@@ -38,9 +39,11 @@ static off_t place_of(const struct strait_evidence *e, int side, int64_t i) {
 strait_err strait_evidence_init(struct strait_evidence *e, const strait_evidence_spec *spec) {
     *e = (struct strait_evidence){.spec = *spec};
     for (int i = 0; i < 2; i++)
-        if (n_of_side(e, i) > 0)
-            STRAIT_TRY(strait_alloc((size_t)n_of_side(e, i), sizeof **e->bases, "crossings",
-                                    (void **)&e->bases[i]));
+        if (n_of_side(e, i) > 0) {
+            const size_t n = (size_t)n_of_side(e, i);
+            STRAIT_TRY(strait_alloc(n, sizeof **e->bases, "crossings", (void **)&e->bases[i]));
+            STRAIT_TRY(strait_alloc(n, 1, "crossings", (void **)&e->is_there[i]));
+        }
     STRAIT_TRY(strait_sha256_open(&e->hash));
     return open_file(e);
 }
@@ -48,8 +51,10 @@ strait_err strait_evidence_init(struct strait_evidence *e, const strait_evidence
 void strait_evidence_fini(struct strait_evidence *e) {
     if (e->fd > 0) (void)close(e->fd - 1);
     strait_sha256_close(&e->hash);
-    strait_alloc_free(e->bases[0]);
-    strait_alloc_free(e->bases[1]);
+    for (int i = 0; i < 2; i++) {
+        strait_alloc_free(e->bases[i]);
+        strait_alloc_free(e->is_there[i]);
+    }
     *e = (struct strait_evidence){0};
 }
 
@@ -83,23 +88,63 @@ strait_err strait_evidence_add_piece(struct strait_evidence *e, const strait_pie
     return strait_sha256_finish(&e->hash, &e->digests[STRAIT_EVIDENCE_SNAPSHOT]);
 }
 
+/* Returns the number of a crossing of a side; -1: it is not asked for. */
+static int64_t index_of(const struct strait_evidence *e, int side, int64_t step, int microbatch) {
+    if (step < e->spec.from || step >= e->spec.to || microbatch < 0 ||
+        microbatch >= e->spec.groups.n_microbatches || n_of_side(e, side) == 0)
+        return -1;
+    return (step - e->spec.from) * e->spec.groups.n_microbatches + microbatch;
+}
+
+int strait_evidence_has_crossing(const struct strait_evidence *e, strait_evidence_part side,
+                                 int64_t step, int microbatch) {
+    const int64_t i = index_of(e, (int)side, step, microbatch);
+    return i >= 0 && e->is_there[side][i];
+}
+
+static strait_err hash_crossing(const struct strait_evidence *e, int side, int64_t i,
+                                unsigned char *memory, strait_digest *digest) {
+    const size_t bytes = e->spec.crossing_bytes[side];
+    STRAIT_TRY(read_at(e, place_of(e, side, i), memory, bytes));
+    return strait_digest_extend(digest, memory, bytes);
+}
+
+strait_err strait_evidence_groups(const struct strait_evidence *e, strait_evidence_part side,
+                                  int64_t step, strait_digest out[STRAIT_GROUPS_MAX]) {
+    unsigned char *memory = NULL;
+    strait_err err = STRAIT_OK;
+    STRAIT_TRY(strait_alloc(e->spec.crossing_bytes[side], 1, "a crossing", (void **)&memory));
+    memset(out, 0, STRAIT_GROUPS_MAX * sizeof *out);
+    for (int m = 0; m < e->spec.groups.n_microbatches && err == STRAIT_OK; m++)
+        err = hash_crossing(e, (int)side, index_of(e, (int)side, step, m), memory,
+                            &out[strait_groups_of(&e->spec.groups, m)]);
+    strait_alloc_free(memory);
+    return err;
+}
+
+/* All crossings of a side have arrived. */
+static strait_err hash_side(struct strait_evidence *e, strait_evidence_part side) {
+    strait_digest groups[STRAIT_GROUPS_MAX], one;
+    for (int64_t step = e->spec.from; step < e->spec.to; step++) {
+        STRAIT_TRY(strait_evidence_groups(e, side, step, groups));
+        STRAIT_TRY(strait_crossing_hash_step(groups, e->spec.groups.n_groups, &one));
+        STRAIT_TRY(strait_digest_extend(&e->digests[side], one.bytes, sizeof one.bytes));
+    }
+    return STRAIT_OK;
+}
+
 strait_err strait_evidence_add_crossing(struct strait_evidence *e, strait_evidence_part side,
                                         const struct strait_msg *msg) {
-    const int64_t i = e->n_crossings[side];
-    const int n = e->spec.n_microbatches;
+    const int64_t i = index_of(e, (int)side, (int64_t)msg->step, msg->microbatch);
     const int boundary = side == STRAIT_EVIDENCE_PREV ? e->spec.stage - 1 : e->spec.stage;
-    if (i >= n_of_side(e, (int)side) || msg->size != e->spec.crossing_bytes[side] ||
-        (int64_t)msg->step != e->spec.from + i / n || msg->microbatch != i % n ||
+    if (i < 0 || e->is_there[side][i] || msg->size != e->spec.crossing_bytes[side] ||
         msg->boundary != boundary || msg->flags != 0)
         return STRAIT_FAIL(STRAIT_EPROTO, "another crossing than was asked for");
     STRAIT_TRY(write_at(e, place_of(e, (int)side, i), msg->body, msg->size));
     e->bases[side][i] = msg->basis;
-    STRAIT_TRY(strait_digest_extend(&e->step[side], msg->body, msg->size));
+    e->is_there[side][i] = 1;
     e->n_crossings[side]++;
-    if (msg->microbatch != n - 1) return STRAIT_OK;
-    STRAIT_TRY(strait_digest_extend(&e->digests[side], e->step[side].bytes, STRAIT_DIGEST_BYTES));
-    e->step[side] = (strait_digest){{0}};
-    return STRAIT_OK;
+    return strait_evidence_has(e, side) ? hash_side(e, side) : STRAIT_OK;
 }
 
 strait_err strait_evidence_read(const struct strait_evidence *e, size_t at, void *out,
@@ -132,7 +177,7 @@ strait_err strait_evidence_piece(const struct strait_evidence *e, struct strait_
 strait_err strait_evidence_crossing(const struct strait_evidence *e, struct strait_msg_pool *pool,
                                     strait_evidence_part side, int64_t step, int microbatch,
                                     struct strait_msg **out) {
-    const int64_t i = (step - e->spec.from) * e->spec.n_microbatches + microbatch;
+    const int64_t i = (step - e->spec.from) * e->spec.groups.n_microbatches + microbatch;
     STRAIT_TRY(strait_msg_open(pool, STRAIT_MSG_CROSSING, e->spec.crossing_bytes[side], out));
     (*out)->priority = STRAIT_PRIORITY_CONTROL; // before the task that needs it
     (*out)->boundary = (uint16_t)(e->spec.stage - (side == STRAIT_EVIDENCE_PREV));

@@ -9,10 +9,14 @@
 
 static strait_err on_commitment(struct host *h, struct connection *connection,
                                 const struct strait_msg *msg) {
-    const int stage = h->coordinator.workers[connection->worker].stage;
+    const int stage = strait_coordinator_stage_of(&h->coordinator, connection->worker);
+    const int replica = h->coordinator.workers[connection->worker].replica;
     strait_commitment_message message;
     STRAIT_TRY(strait_commitment_unpack(msg, &message));
-    if (h->audits == NULL || stage < 0 || message.stage != stage) return STRAIT_OK; // late
+    if (h->audits == NULL || h->executor == NULL || stage < 0 || message.stage != stage)
+        return STRAIT_OK; // late
+    strait_host_audit_replica(h, stage, replica, &message);
+    if (replica > 0) return STRAIT_OK;
     const char *fault = strait_audits_commit(&h->audits->machine, stage, message.generation,
                                              &message.interval);
     if (fault == NULL) return STRAIT_OK;
@@ -39,11 +43,13 @@ static void ask(struct host *h, struct host_audit *a, strait_evidence_part part)
                               .wants_snapshot = part == STRAIT_EVIDENCE_SNAPSHOT,
                               .wants_prev = part == STRAIT_EVIDENCE_NEXT,
                               .wants_next = part == STRAIT_EVIDENCE_PREV};
-    struct strait_msg *msg = NULL;
-    const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part]);
     if (strait_evidence_has(&a->evidence, part)) return; // there is nothing of it
-    if (strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
-        strait_host_send(h, strait_host_connection(h, giver), &msg);
+    for (int i = 0; i < a->givers[part].n; i++) {
+        const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part].keys[i]);
+        struct strait_msg *msg = NULL;
+        if (strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
+            strait_host_send(h, strait_host_connection(h, giver), &msg);
+    }
 }
 
 strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int i) {
@@ -52,7 +58,7 @@ strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int 
                                  .stage = of->stage,
                                  .from = of->to,
                                  .to = of->to,
-                                 .n_microbatches = 1};
+                                 .groups = of->groups};
     STRAIT_TRY(
         strait_snapshot_expected_bytes(&h->executor->plan, spec.stage, &spec.snapshot_bytes));
     strait_evidence_fini(&a->ends[i]); // of an attempt that failed
@@ -68,7 +74,7 @@ static void ask_end(struct host *h, const struct host_audit *a) {
     const int64_t to = a->evidence.spec.to;
     const strait_give give = {.audit = a->id, .from = to, .to = to, .wants_snapshot = 1};
     const int giver = strait_coordinator_find(&h->coordinator,
-                                              &a->givers[STRAIT_EVIDENCE_SNAPSHOT]);
+                                              &a->givers[STRAIT_EVIDENCE_SNAPSHOT].keys[0]);
     struct strait_msg *msg = NULL;
     if (is_tolerant(a) && strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
         strait_host_send(h, strait_host_connection(h, giver), &msg);
@@ -82,7 +88,7 @@ static strait_err describe(const struct host *h, const strait_audit *audit,
                                   .stage = stage,
                                   .from = audit->commitment.from,
                                   .to = audit->commitment.to,
-                                  .n_microbatches = (int)plan->n_microbatches};
+                                  .groups = plan->groups};
     if (out->from > 0 || h->coordinator.has_first)
         STRAIT_TRY(strait_snapshot_expected_bytes(plan, stage, &out->snapshot_bytes));
     if (stage > 0) {
@@ -110,18 +116,27 @@ static strait_err copy_steps(const struct host *h, struct host_audit *a) {
     return STRAIT_OK;
 }
 
+/* All replicas of a stage; of the one that is audited the owner, which has its snapshots. */
+static void list_givers(const struct strait_coordinator *c, int stage, int is_audited,
+                        struct host_givers *out) {
+    if (stage < 0 || stage >= c->config.n_stages) return;
+    out->n = is_audited ? 1 : strait_coordinator_n_replicas(c, stage);
+    for (int i = 0; i < out->n; i++)
+        out->keys[i] = c->workers[strait_coordinator_replica(c, stage, i)].key;
+}
+
 static strait_err open_audit(struct host *h, const strait_audit *audit, struct host_audit *a) {
     const struct strait_coordinator *c = &h->coordinator;
     const int stage = audit->stage;
     strait_evidence_spec spec;
     *a = (struct host_audit){.id = audit->id, .auditor = -1};
     strait_replay_kernels(c->workers[c->owner[stage]].report.device, a->kernels);
-    a->givers[STRAIT_EVIDENCE_SNAPSHOT] = c->workers[c->owner[stage]].key;
-    if (stage > 0) a->givers[STRAIT_EVIDENCE_PREV] = c->workers[c->owner[stage - 1]].key;
-    if (stage + 1 < c->config.n_stages)
-        a->givers[STRAIT_EVIDENCE_NEXT] = c->workers[c->owner[stage + 1]].key;
+    list_givers(c, stage, 1, &a->givers[STRAIT_EVIDENCE_SNAPSHOT]);
+    list_givers(c, stage - 1, 0, &a->givers[STRAIT_EVIDENCE_PREV]);
+    list_givers(c, stage + 1, 0, &a->givers[STRAIT_EVIDENCE_NEXT]);
     STRAIT_TRY(describe(h, audit, &spec));
     STRAIT_TRY(strait_evidence_init(&a->evidence, &spec));
+    STRAIT_TRY(strait_host_work_copy(h, a));
     if (is_tolerant(a)) STRAIT_TRY(strait_host_audit_open_end(h, a, 0));
     return copy_steps(h, a);
 }
@@ -161,17 +176,37 @@ void strait_host_audit_gather(struct host *h, const strait_audit *audit) {
 
 /* ---- receiving ---- */
 
+/* Returns which of the givers of a part the worker is; -1: none of them. */
+static int giver_of(const struct host *h, const struct connection *connection,
+                    const struct host_audit *a, strait_evidence_part part) {
+    const strait_fingerprint *key = &h->coordinator.workers[connection->worker].key;
+    for (int i = 0; a->id != 0 && i < a->givers[part].n; i++)
+        if (strait_fingerprint_equal(&a->givers[part].keys[i], key)) return i;
+    return -1;
+}
+
+int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part part, int giver) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    if (strait_evidence_has(&a->evidence, part)) return 0;
+    if (part == STRAIT_EVIDENCE_SNAPSHOT) return 1;
+    for (int64_t step = spec->from; step < spec->to; step++)
+        for (int m = 0; m < spec->groups.n_microbatches; m++)
+            if (strait_host_work_giver(a, part, step, m) == giver &&
+                !strait_evidence_has_crossing(&a->evidence, part, step, m))
+                return 1;
+    return 0;
+}
+
+/* Returns whether the worker still has to give something of a part. */
 static int is_giver(const struct host *h, const struct connection *connection,
                     const struct host_audit *a, strait_evidence_part part) {
-    return a->id != 0 && !strait_evidence_has(&a->evidence, part) &&
-           strait_fingerprint_equal(&a->givers[part],
-                                    &h->coordinator.workers[connection->worker].key);
+    const int giver = giver_of(h, connection, a, part);
+    return giver >= 0 && strait_host_audit_lacks(a, part, giver);
 }
 
 static int is_owner(const struct host *h, const struct connection *connection,
                     const struct host_audit *a) {
-    return strait_fingerprint_equal(&a->givers[STRAIT_EVIDENCE_SNAPSHOT],
-                                    &h->coordinator.workers[connection->worker].key);
+    return giver_of(h, connection, a, STRAIT_EVIDENCE_SNAPSHOT) >= 0;
 }
 
 /* Returns whether it expects pieces. */
@@ -197,8 +232,28 @@ int strait_host_audit_expects(const struct host *h, const struct connection *con
     return 0;
 }
 
-/* Each part is what both of its ends committed to. Whoever gives something else lies: the bytes
- * cannot have changed on the way. */
+/* Whoever gave something else than both ends stated; the bytes cannot have changed on the way. */
+static const strait_fingerprint *find_false_giver(const struct host_audit *a,
+                                                  strait_evidence_part part) {
+    const int is_prev = part == STRAIT_EVIDENCE_PREV;
+    const strait_work_crossing received = is_prev ? STRAIT_WORK_RECEIVED_PREV
+                                                  : STRAIT_WORK_RECEIVED_NEXT;
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    strait_digest groups[STRAIT_GROUPS_MAX];
+    for (int64_t step = spec->from; a->work != NULL && step < spec->to; step++) {
+        const strait_digest *row = a->work[step - spec->from].rows[spec->stage];
+        if (part == STRAIT_EVIDENCE_SNAPSHOT ||
+            strait_evidence_groups(&a->evidence, part, step, groups) != STRAIT_OK)
+            break;
+        for (int g = 0; g < spec->groups.n_groups; g++)
+            if (!strait_digest_equal(&groups[g], &row[strait_work_at(a->shape, received, g)]))
+                return &a->givers[part].keys[strait_host_work_giver(
+                    a, part, step, strait_groups_first(&spec->groups, g))];
+    }
+    return &a->givers[part].keys[0];
+}
+
+/* Each part is what both of its ends committed to. */
 static void check_complete(struct host *h, struct host_audit *a) {
     const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
     if (audit == NULL || audit->phase != STRAIT_AUDIT_GATHERING) return;
@@ -213,9 +268,9 @@ static void check_complete(struct host *h, struct host_audit *a) {
                                                       &audit->commitment.snapshot);
         if (strait_digest_equal(&a->evidence.digests[part], expected[part]) && !is_end_wrong)
             continue;
-        const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part]);
-        strait_host_audit_drop(h, a->id, &a->givers[part],
-                               "gave other bytes than it had committed to");
+        const strait_fingerprint key = *find_false_giver(a, (strait_evidence_part)part);
+        const int giver = strait_coordinator_find(&h->coordinator, &key);
+        strait_host_audit_drop(h, a->id, &key, "gave other bytes than it had committed to");
         if (giver >= 0)
             strait_host_feed_coordinator(
                 h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = giver});
@@ -234,12 +289,22 @@ static void took(struct host *h, struct host_audit *a, strait_err err) {
     }
 }
 
+/* Returns whether a crossing is one that this giver sent to the stage. */
+static int is_asked(const struct host_audit *a, strait_evidence_part part, int giver,
+                    const struct strait_msg *msg) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    return (int64_t)msg->step >= spec->from && (int64_t)msg->step < spec->to &&
+           msg->microbatch < spec->groups.n_microbatches &&
+           strait_host_work_giver(a, part, msg->step, msg->microbatch) == giver;
+}
+
 static void on_crossing(struct host *h, struct connection *connection,
                         const struct strait_msg *msg) {
     for (int i = 0; h->audits != NULL && i < STRAIT_AUDITS_OPEN; i++)
         for (int part = 0; part < STRAIT_EVIDENCE_SNAPSHOT; part++) {
             struct host_audit *a = &h->audits->open[i];
-            if (!is_giver(h, connection, a, (strait_evidence_part)part)) continue;
+            const int giver = giver_of(h, connection, a, (strait_evidence_part)part);
+            if (giver < 0 || !is_asked(a, (strait_evidence_part)part, giver, msg)) continue;
             const strait_err err = strait_evidence_add_crossing(&a->evidence,
                                                                 (strait_evidence_part)part, msg);
             if (err == STRAIT_EPROTO) continue; // perhaps of another audit
@@ -287,7 +352,8 @@ static strait_err on_given(struct host *h, struct connection *connection,
         if (is_giver(h, connection, a, (strait_evidence_part)part) ||
             (given.err != STRAIT_OK && part == STRAIT_EVIDENCE_SNAPSHOT &&
              is_owner(h, connection, a))) {
-            strait_host_audit_drop(h, a->id, &a->givers[part],
+            const strait_fingerprint key = h->coordinator.workers[connection->worker].key;
+            strait_host_audit_drop(h, a->id, &key,
                                    part == STRAIT_EVIDENCE_SNAPSHOT
                                        ? "no longer has the snapshot"
                                        : "no longer has the crossings");
@@ -300,6 +366,7 @@ strait_err strait_host_audit_message(struct host *h, struct connection *connecti
                                      const struct strait_msg *msg) {
     switch (msg->type) {
     case STRAIT_MSG_COMMITMENT: return on_commitment(h, connection, msg);
+    case STRAIT_MSG_WORK: return strait_host_audit_work(h, connection, msg);
     case STRAIT_MSG_GIVEN: return on_given(h, connection, msg);
     case STRAIT_MSG_CROSSING:
         on_crossing(h, connection, msg);

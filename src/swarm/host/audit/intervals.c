@@ -59,21 +59,24 @@ strait_err strait_host_open_audits(struct host *h) {
     h->audits->rewind_to = -1;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
         h->audits->open[i].auditor = -1;
+    h->coordinator.config.has_audits = 1;
     strait_host_note(h,
-                     "audits: spares compute %.3g%% of all stage-steps again; workers beyond one "
-                     "per stage stay spares",
-                     100.0 * share);
+                     "audits: spares compute %.3g%% of all stage-steps again; at least %d workers "
+                     "stay spares for that",
+                     100.0 * share, STRAIT_AUDIT_SPARES);
     return STRAIT_OK;
 }
 
 void strait_host_close_audits(struct host *h) {
     if (h->audits == NULL) return;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        strait_evidence_fini(&h->audits->open[i].evidence);
         for (int k = 0; k < STRAIT_AUDIT_VOTES; k++)
             strait_evidence_fini(&h->audits->open[i].ends[k]);
+        strait_host_work_drop(&h->audits->open[i]);
+        strait_evidence_fini(&h->audits->open[i].evidence);
         strait_alloc_free(h->audits->open[i].steps);
     }
+    strait_host_work_close(h);
     strait_alloc_free(h->audits);
     h->audits = NULL;
 }
@@ -85,19 +88,39 @@ static void begin(struct host *h, int64_t step) {
     memset(h->audits->reports, 0, sizeof h->audits->reports);
 }
 
-/* After stages kept their state, or one was computed again, no snapshot begins the interval. */
+/* Returns whether all replicas of all stages have the state that a snapshot of their stage is of,
+ * such as those that are taken before replicas come: they kept it, or restored it. */
+static int is_kept(const struct strait_coordinator *c, int64_t step) {
+    if (c->replay.until != step || c->replay.n_late > 0 || c->replay.must_update) return 0;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[i], step);
+        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++) {
+            const strait_swarm_worker *w = &c->workers[strait_coordinator_replica(c, i, k)];
+            const int is_live = (k == 0 ? c->source[i] : w->source) == STRAIT_SWARM_FROM_LIVE;
+            if (record == NULL || (is_live && !strait_snapshot_set_has_digest(
+                                                  &w->inventory.own, i, step, &record->digest)))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+/* After stages kept another state, or one was computed again, no snapshot begins the interval. */
 void strait_host_audit_restored(struct host *h, int64_t step) {
     int is_restored = 1;
     if (h->audits == NULL) return;
     for (int i = 0; i < h->coordinator.config.n_stages; i++)
         is_restored &= h->coordinator.source[i] <= STRAIT_SWARM_FROM_HOST;
-    begin(h, is_restored ? step : -1);
+    const int is_known = is_restored || is_kept(&h->coordinator, step);
+    begin(h, is_known ? step : -1);
+    strait_host_work_begin(h, is_known);
 }
 
 strait_err strait_host_audit_gradients(struct host *h, int64_t step) {
     if (h->audits == NULL) return STRAIT_OK;
     for (int i = 0; i < h->coordinator.config.n_stages; i++) {
-        const strait_stage_reply *reply = &h->work.channel.replies.items[i];
+        const int first = strait_run_plan_member(&h->executor->plan, i, 0);
+        const strait_stage_reply *reply = &h->work.channel.replies.items[first];
         strait_digest one = {{0}};
         STRAIT_TRY(strait_commitment_add_report(&one, step, reply->gradients.loss_sum,
                                                 reply->gradients.squares.data,
@@ -168,8 +191,10 @@ static void end_interval(struct host *h, int64_t to) {
     const uint32_t n_before = machine->n_opened;
     strait_interval_stage stages[STRAIT_RUN_STAGES];
     strait_interval_end end;
-    if (from >= 0 && (!is_auditable(h, from, to) || !describe_stages(h, from, stages))) {
+    if (from >= 0 && (!is_auditable(h, from, to) || !describe_stages(h, from, stages) ||
+                      !strait_host_work_end(h, to, stages))) {
         begin(h, to);
+        strait_host_work_next(h, to);
         return;
     }
     strait_audits_end_interval(machine, to, stages, strait_clock_ns(), &end);
@@ -180,6 +205,7 @@ static void end_interval(struct host *h, int64_t to) {
                          end.n_skipped, (long long)from, (long long)to, STRAIT_AUDITS_OPEN);
     for (uint32_t id = n_before + 1; id <= machine->n_opened; id++)
         strait_host_audit_gather(h, strait_audits_find(machine, id));
+    strait_host_work_next(h, to);
     check_commitments(h, &end, to);
     if (end.undecided_boundary >= 0) {
         const int owner = h->coordinator.owner[end.undecided_boundary + 1];

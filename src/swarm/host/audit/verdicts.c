@@ -17,6 +17,7 @@ enum {
 static void close_audit(struct host *h, uint32_t id) {
     struct host_audit *a = strait_host_audit_find(h, id);
     if (a == NULL) return;
+    strait_host_work_drop(a);
     strait_evidence_fini(&a->evidence);
     for (int i = 0; i < STRAIT_AUDIT_VOTES; i++)
         strait_evidence_fini(&a->ends[i]);
@@ -48,11 +49,22 @@ static void convict(struct host *h, const strait_verdict *v) {
                          v->stage, (long long)v->from, (long long)v->to, name_of(h, &v->guilty[i]));
         if (!v->is_run_affected)
             ban(h, &v->guilty[i], -1);
-        else if (h->audits->n_guilty < STRAIT_AUDIT_VOTES + 1)
+        else if (h->audits->n_guilty < STRAIT_AUDIT_GUILTY)
             h->audits->guilty[h->audits->n_guilty++] = v->guilty[i];
     }
     if (v->is_run_affected && (h->audits->rewind_to < 0 || v->from < h->audits->rewind_to))
         h->audits->rewind_to = v->from;
+}
+
+/* Nobody could tell which of two replicas is at fault. */
+static void contradict(struct host *h, const strait_verdict *v) {
+    const int a = strait_coordinator_find(&h->coordinator, &v->contested[0]);
+    const int b = strait_coordinator_find(&h->coordinator, &v->contested[1]);
+    if (a >= 0 && b >= 0)
+        strait_host_feed_coordinator(
+            h,
+            &(strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});
+    if (h->audits->rewind_to < 0 || v->from < h->audits->rewind_to) h->audits->rewind_to = v->from;
 }
 
 void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
@@ -65,6 +77,7 @@ void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
     case STRAIT_VERDICT_DROPPED:
         strait_host_note(h, "audit of stage %d, steps %lld to %lld dropped: %s", v->stage,
                          (long long)v->from, (long long)v->to, v->reason);
+        if (v->is_contested) contradict(h, v);
         break;
     case STRAIT_VERDICT_GUILTY: convict(h, v); break;
     }
@@ -131,7 +144,7 @@ strait_err strait_host_audit_check(struct host *h) {
     STRAIT_TRY(strait_host_check_folder(h));
     STRAIT_TRY(distrust_checkpoints(h, limit, &newest));
     strait_host_note(h,
-                     "step %lld: returning to step %lld or before, since when a banned worker "
+                     "step %lld: returning to step %lld or before, since when a worker "
                      "computed something else",
                      (long long)h->work.step, (long long)limit);
     audits->rewind_to = -1;
@@ -144,6 +157,10 @@ strait_err strait_host_audit_check(struct host *h) {
     memset(h->claims.squares, 0, sizeof h->claims.squares);
     for (int i = 0; i < audits->n_guilty; i++)
         ban(h, &audits->guilty[i], limit);
+    if (audits->n_guilty == 0) // two contradict each other, and nobody knows which is right
+        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_GUILTY,
+                                                              .worker = -1,
+                                                              .goal = {.step = limit}});
     audits->n_guilty = 0;
     strait_host_audit_interrupt(h); // there are no token ids until the session has begun again
     return STRAIT_FAIL(STRAIT_EAGAIN, "returning to step %lld", (long long)limit);

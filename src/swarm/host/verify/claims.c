@@ -115,11 +115,14 @@ static const struct {
     /* replies to tasks */
     {"assign.address", SHOWN},
     {"restore.is_source_bad", MATCHED},
-    {"audit_end.", MATCHED}, // with the owner's, and with other auditors'
+    {"audit_step.", MATCHED}, // with what replicas stated, and with other auditors'
+    {"audit_end.", MATCHED},  // with the owner's, and with other auditors'
     /* audits */
     {"stage", MATCHED},
     {"interval.", MATCHED}, // with what the neighbours say, and with audits
     {"audit", MATCHED},
+    {"step", MATCHED}, // the one that is computed
+    {"row", MATCHED},  // with what the others state, and with audits
     /* joining and heartbeats */
     {"token", MATCHED},
     {"report.memory_bytes", DEVICE},

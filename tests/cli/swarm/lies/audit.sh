@@ -47,8 +47,8 @@ same_as_honest() {
 for share in 2 -0.1; do
     refuses 2 "audit-share $share: expected 0 to 1" host run.yaml --out refused --listen 127.0.0.1:0 --audit-share $share
 done
-refuses 2 'stages.replicas: audits .* recompute the work of one worker per stage' host run.yaml --out refused \
-    --listen 127.0.0.1:0 --public --set stages.replicas=2
+refuses 2 'train.outer: audits .* know no averages' host run.yaml --out refused --listen 127.0.0.1:0 --public \
+    --set stages.replicas=2 --set train.outer.sync_every=2
 
 # Nobody lies. The key of the draw is the host's alone.
 begin honest

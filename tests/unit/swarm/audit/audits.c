@@ -20,7 +20,7 @@ static const strait_audit *only_audit(int stage) {
 static void compute(const strait_audit *audit, int spare, const strait_audit_result *result) {
     const strait_fingerprint k = worker(spare);
     assert_int_equal(strait_audits_assign(&audits, audit->id, &k, 1, 0), 0);
-    strait_audits_vote(&audits, audit->id, &k, result, 0, &verdict);
+    strait_audits_vote(&audits, audit->id, &k, result, 0, 0, &verdict);
 }
 
 /* ---- single cases ---- */
@@ -128,7 +128,7 @@ static void lets_nobody_judge_in_its_own_case(void **state) {
     assert_int_equal(strait_audits_assign(&audits, audit->id, &own, 1, 0), -1);
     compute(audit, 1, &lie);
     assert_int_equal(strait_audits_assign(&audits, audit->id, &other, 1, 0), -1); // it has voted
-    strait_audits_vote(&audits, audit->id, &other, &lie, 0, &verdict);            // not asked
+    strait_audits_vote(&audits, audit->id, &other, &lie, 0, 0, &verdict);         // not asked
     assert_int_equal(verdict.kind, STRAIT_VERDICT_NONE);
     assert_int_equal(audit->n_votes, 2);
 }

@@ -12,7 +12,7 @@ static struct strait_evidence start, owner, auditor;
 
 /* Fills a snapshot of stage 0 with one value; the last value is another. */
 static void fill(struct strait_evidence *e, const char *folder, float value, float last) {
-    strait_evidence_spec spec = {.folder = folder, .from = 8, .to = 8, .n_microbatches = 1};
+    strait_evidence_spec spec = {.folder = folder, .from = 8, .to = 8, .groups = {1, 1, 1}};
     struct strait_snapshot header = {0};
     unsigned char *data = NULL;
     CHECK_OK(strait_snapshot_expected_bytes(&plan, 0, &spec.snapshot_bytes));

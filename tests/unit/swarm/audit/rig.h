@@ -44,7 +44,8 @@ static strait_commitment honest(int stage, int64_t from, int64_t to) {
 }
 
 static strait_audit_result result_of(const strait_commitment *c, int stage) {
-    return (strait_audit_result){c->sent_prev, c->sent_next, c->snapshot, ends[stage].reports};
+    return (strait_audit_result){c->sent_prev, c->sent_next, c->snapshot, ends[stage].reports,
+                                 ends[stage].sums};
 }
 
 static strait_audit_result honest_result(int stage, int64_t from, int64_t to) {

@@ -101,7 +101,7 @@ static void judge(struct world *w, int liar) {
             strait_audit_result result = honest_result(audit->stage, c->from, c->to);
             if (is == ACCUSES) result.snapshot = digest_of("random", who[chosen], 0);
             if (is == APPROVES) result.snapshot = digest_of("snapshot", c->from, audit->stage);
-            strait_audits_vote(&audits, audit->id, &candidates[chosen], &result, 0, &verdict);
+            strait_audits_vote(&audits, audit->id, &candidates[chosen], &result, 0, 0, &verdict);
             convict(w, liar);
         }
     }

@@ -147,6 +147,10 @@ static void replicas_with_another_snapshot_are_found(void **state) {
     inventory.own = (strait_snapshot_set){
         .stage = 0, .n = 1, .steps = {applied}, .generations = {c.generation}};
     inventory.own.digests[0].bytes[0] = 1;
+    c.config.has_audits = 1; // which find out who it is
+    heartbeat(2, inventory, 0, 0);
+    assert_int_equal(c.workers[2].n_disputes, 0);
+    c.config.has_audits = 0;
     heartbeat(2, inventory, 0, 0);
     assert_int_equal(c.workers[2].n_disputes, 1);
     assert_int_equal(c.workers[owner].n_disputes, 1);
@@ -154,6 +158,30 @@ static void replicas_with_another_snapshot_are_found(void **state) {
     assert_false(strait_coordinator_may_help(&c, 2, 0));
     settle();
     assert_true(c.step < applied); // what was computed since they agreed does not count
+}
+
+static void contradict(int a, int b) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});
+    settle();
+}
+
+/* Neither is banned, but one that contradicts two could drive all replicas of its stage away. */
+static void who_contradicts_two_replicas_loses_its_stage(void **state) {
+    (void)state;
+    begin_replicated();
+    const int owner = c.owner[1];
+    contradict(owner, 3);
+    assert_false(strait_coordinator_has_replicas(&c)); // one worker per stage computes it again
+    assert_true(c.owner[1] == owner && c.workers[3].is_known && c.workers[3].n_violations == 0);
+    step_once();
+    now += 20 * S;
+    beat(2, 0);
+    assert_false(strait_coordinator_may_help(&c, 3, 1)); // while it is contradicted
+    help(2, 1);
+    step_once();
+    contradict(owner, 2);
+    assert_true(c.owner[1] != owner && c.workers[owner].is_known);
+    assert_true(c.workers[2].n_disputes == 0 && c.workers[3].n_disputes == 0);
 }
 
 static void a_replica_that_leaves_does_so_before_a_step(void **state) {
@@ -354,6 +382,7 @@ int main(void) {
         cmocka_unit_test(calm_steps_undo_that_a_replica_was_sent_away),
         cmocka_unit_test(doubt_about_values_leaves_one_worker_per_stage),
         cmocka_unit_test(replicas_with_another_snapshot_are_found),
+        cmocka_unit_test(who_contradicts_two_replicas_loses_its_stage),
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
         cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
