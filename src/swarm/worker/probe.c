@@ -23,6 +23,7 @@ enum {
     WINDOW_MIN = 16 * 1024, // bytes on their way before the first acknowledgement
     WINDOW_MAX = 8 * 1024 * 1024, // at any time
     WAIT_NS = 250000000,          // that messages should wait at most on their way
+    WAIT_LONG_NS = 500000000,     // after which fewer are sent
     STRAY_MAX = 32 * 1024 * 1024  // of neighbours that begin early or end late
 };
 
@@ -34,7 +35,7 @@ struct side {
     int64_t shrunk_ns;       // when it was last made smaller
     uint64_t received, told; // bytes from it, and what it was told of them
     int64_t least_ns;        // between the clocks of both ends, on the fastest message so far
-    int64_t waited_ns;       // how much longer the last one took
+    uint64_t waited_ns;      // how much longer the last one took
     strait_rate_meter in, out;
 };
 
@@ -79,7 +80,7 @@ static void adapt(struct side *side, uint64_t n_acked, uint64_t waited_ns, int64
     if (waited_ns <= WAIT_NS) {
         side->window += n_acked;
         if (side->window > WINDOW_MAX) side->window = WINDOW_MAX;
-    } else if (waited_ns > 2 * WAIT_NS && now - side->shrunk_ns > 2 * WAIT_NS) {
+    } else if (waited_ns > WAIT_LONG_NS && now - side->shrunk_ns > WAIT_LONG_NS) {
         side->window = side->window / 2 > WINDOW_MIN ? side->window / 2 : WINDOW_MIN;
         side->shrunk_ns = now;
     }
@@ -100,7 +101,7 @@ static strait_err take_ack(struct worker *w, struct probe *p, int i, const struc
 static void take_bytes(struct side *side, const struct strait_msg *msg) {
     const int64_t took = (int64_t)((uint64_t)msg->queued_ns - strait_get_u64(msg->body + 4));
     if (took < side->least_ns) side->least_ns = took;
-    side->waited_ns = took - side->least_ns;
+    side->waited_ns = (uint64_t)took - (uint64_t)side->least_ns; // which a peer chooses, in part
     side->received += msg->size;
     strait_rate_meter_add(&side->in, (double)msg->size, msg->queued_ns);
 }
@@ -147,7 +148,7 @@ static strait_err acknowledge(struct worker *w, struct probe *p, int i) {
     STRAIT_TRY(strait_msg_open(strait_mesh_pool(w->mesh), STRAIT_MSG_PROBE, ACK_BYTES, &msg));
     msg->priority = STRAIT_PRIORITY_CONTROL;
     strait_put_u64(msg->body + 4, side->received);
-    strait_put_u64(msg->body + 12, (uint64_t)side->waited_ns);
+    strait_put_u64(msg->body + 12, side->waited_ns);
     const strait_err err = send(w, p, i, &msg);
     if (err == STRAIT_OK) side->told = side->received;
     return err == STRAIT_EAGAIN ? STRAIT_OK : err;
