@@ -1,6 +1,6 @@
 /* What audits mean for the coordinator: who is banned, where the run returns to, who loses its
  * stage. */
-#include "../coordinator/coordinator_rig.h"
+#include "../coordinator/replicas_rig.h"
 
 static void convict(int worker, int64_t limit) {
     feed((strait_swarm_event){
@@ -87,6 +87,22 @@ static void keeps_it_where_there_is_no_spare(void **state) {
     assert_false(c.workers[c.owner[1]].has_successor);
 }
 
+static void sends_a_replica_away_that_gives_nothing(void **state) {
+    (void)state;
+    begin_with_stages(STAGES, 3);
+    c.config.replicas_limit = 8;
+    applied = 0;
+    step_once();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = 2, .stage = 1});
+    step_once();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = 2});
+    settle();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 1);
+    assert_true(c.workers[2].is_known && !strait_coordinator_may_help(&c, 2, 1));
+    step_once();
+}
+
 /* Neither is believed: the one that speaks gives way to a spare, as with values that it rejects. */
 static void replaces_one_of_two_that_contradict_each_other(void **state) {
     (void)state;
@@ -106,6 +122,7 @@ int main(void) {
         cmocka_unit_test(bans_a_spare_without_disturbing_the_stages),
         cmocka_unit_test(returns_without_the_one_that_left),
         cmocka_unit_test(moves_a_stage_whose_owner_gives_nothing),
+        cmocka_unit_test(sends_a_replica_away_that_gives_nothing),
         cmocka_unit_test(keeps_it_where_there_is_no_spare),
         cmocka_unit_test(replaces_one_of_two_that_contradict_each_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
