@@ -6,9 +6,10 @@
 #include "backend/cuda/conv_window.cuh"
 #include "backend/cuda/copy_ahead.cuh"
 #include "backend/cuda/k_norm_conv.h"
+#include "backend/cuda/row_sums.cuh"
 
-constexpr int WARPS = STRAIT_CUDA_NORM_CONV_WARPS;
 constexpr int BEFORE = TAPS - 1; // rows that the convolution reads before its own
+
 /* Groups of rows in shared memory: one in use, one on its way. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < STRAIT_CUDA_NORM_CONV_AHEAD
 constexpr int STAGES = 1;
@@ -39,61 +40,6 @@ template <> __device__ __forceinline__ lanes<bf16, 4> narrow<bf16, 4>(const floa
 /* Rounds to T and back. */
 template <typename T, int W> __device__ __forceinline__ void round_to(float v[W]) {
     widen(v, narrow<T, W>(v));
-}
-
-/* Sums of R values each over the lanes of a warp: lane l has the sum of value l / (32 / R). Lanes
- * first exchange values that the other half keeps, which takes fewer shuffles than R sums. */
-template <int R> __device__ __forceinline__ float warp_sums(const float v[R]) {
-    static_assert(R == 2 || R == 4, "values of a lane");
-    const bool is_high = (threadIdx.x & 16u) != 0;
-    float kept[R / 2];
-#pragma unroll
-    for (int i = 0; i < R / 2; i++) {
-        const float sent = is_high ? v[i] : v[R / 2 + i];
-        kept[i] = is_high ? v[R / 2 + i] : v[i];
-        kept[i] += __shfl_xor_sync(0xffffffffu, sent, 16);
-    }
-    if constexpr (R == 2)
-        return warp_sum(kept[0], 16);
-    else {
-        const bool is_odd = (threadIdx.x & 8u) != 0;
-        const float sent = is_odd ? kept[0] : kept[1];
-        const float sum = (is_odd ? kept[1] : kept[0]) + __shfl_xor_sync(0xffffffffu, sent, 8);
-        return warp_sum(sum, 8);
-    }
-}
-
-/* Sums over warps, for two groups in turn: a warp may write those of a group while another still
- * reads those of the one before. */
-template <int R> struct warp_parts { float of[2][R][WARPS]; };
-
-template <int R>
-__device__ __forceinline__ void put_parts(warp_parts<R> &parts, int group, const float v[R]) {
-    const float sum = warp_sums<R>(v);
-    const int lane = (int)threadIdx.x % 32;
-    if (lane % (32 / R) == 0) parts.of[group % 2][lane / (32 / R)][threadIdx.x / 32] = sum;
-}
-
-/* The sums of the rows over the block, in every thread. Warps that are not there have left zeros.
- */
-template <int R>
-__device__ __forceinline__ void take_sums(float sums[R], const warp_parts<R> &parts, int group) {
-    constexpr int EACH = R * WARPS / 32; // of a lane: neighbouring warps of one row
-    const float *from = &parts.of[group % 2][0][0] + threadIdx.x % 32 * EACH;
-    float sum = from[0];
-#pragma unroll
-    for (int i = 1; i < EACH; i++)
-        sum += from[i];
-    sum = warp_sum(sum, 32 / R);
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        sums[r] = __shfl_sync(0xffffffffu, sum, r * (32 / R));
-}
-
-template <int R> __device__ __forceinline__ void clear_parts(warp_parts<R> &parts) {
-    for (int i = (int)threadIdx.x; i < 2 * R * WARPS; i += (int)blockDim.x)
-        (&parts.of[0][0][0])[i] = 0.0f;
-    __syncthreads();
 }
 
 /* A thread's place in shared memory for tensor t of row r of a group. */
@@ -400,6 +346,7 @@ template <typename T, int W> __device__ __forceinline__ void back(const back_arg
 }
 
 constexpr int BACK_COLS = 4; // of a thread in the gradient
+static_assert(STRAIT_NORM_CONV_WIDEST / BACK_COLS <= 32 * WARPS, "sums of all warps have a place");
 
 #define NORM_CONV(T, suffix)                                                          \
     extern "C" __global__ void __launch_bounds__(STRAIT_NORM_CONV_WIDEST / wide<T>)   \

@@ -10,7 +10,6 @@
 
 enum {
     STRAIT_CUDA_NORM_CONV_BYTES = 8,   // of a column that a block takes at a time: rows by size
-    STRAIT_CUDA_NORM_CONV_WARPS = 16,  // most warps of a block: 2048 columns, four per thread
     STRAIT_CUDA_NORM_CONV_SHARES = 264 // most blocks of the gradient: two per processor of an H100
 };
 
