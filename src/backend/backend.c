@@ -34,6 +34,7 @@ strait_err strait_backend_open(strait_backend_spec spec, struct strait_backend *
     be->n_threads = spec.n_threads;
     be->is_reference = spec.is_reference;
     be->precision = spec.precision;
+    be->has_fp8 = spec.has_fp8;
     strait_err err;
     STRAIT_TRY_GOTO(err, fail, strait_alloc(1, ops->state_size, "backend state", &be->state));
     STRAIT_TRY_GOTO(err, fail, ops->init(be));
@@ -95,6 +96,7 @@ strait_err strait_backend_require(const struct strait_backend *be, unsigned need
         {STRAIT_NEEDS_SUBSPACE, k->subspace, "subspace"},
         {STRAIT_NEEDS_TOKEN_GATES, k->token_gates, "token gate"},
         {STRAIT_NEEDS_AUTOENCODER, k->autoencoder, "autoencoder"},
+        {STRAIT_NEEDS_FP8, k->fp8, "fp8"},
         {STRAIT_NEEDS_GROUPS, k->groups, "group"},
         {STRAIT_NEEDS_NORM_CONV, k->norm_conv, "norm and convolution"},
     };

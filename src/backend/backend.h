@@ -30,6 +30,7 @@ struct strait_backend {
     /* Type of activations. STRAIT_BF16 only where the device computes in it (init refuses
      * otherwise); products of f32 matrices may then round their factors to tf32. */
     strait_dtype precision;
+    int has_fp8; // products may round their factors to 8 bits; init refuses where it cannot
     void *state; // ops->state_size bytes, zeroed before init
 };
 
@@ -115,6 +116,7 @@ typedef struct strait_backend_spec {
     int n_threads;
     int is_reference;
     strait_dtype precision;
+    int has_fp8;
 } strait_backend_spec;
 
 /* STRAIT_ECONFIG where no backend has that name; the error text lists the names. */

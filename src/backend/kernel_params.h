@@ -27,6 +27,22 @@ typedef struct strait_matmul_params {
     int is_rowwise;
 } strait_matmul_params;
 
+/* How a product rounds its factors to 8 bits (fp8.h). */
+typedef struct strait_fp8_params {
+    int is_gradient;     // a is a gradient: it becomes e5m2, with a wider range than e4m3
+    strait_tensor space; // i8, aligned to 256 bytes: scratch of strait_fp8_space bytes or more
+} strait_fp8_params;
+
+enum {
+    STRAIT_FP8_MULTIPLE = 16, // the sizes of such products are multiples of this
+    STRAIT_FP8_HEAD = 256     // bytes of the scratch before the rounded factors
+};
+
+/* Bytes of scratch for the product of [m x k] and [k x n]. */
+static inline int64_t strait_fp8_space(int64_t m, int64_t n, int64_t k) {
+    return STRAIT_FP8_HEAD + (m + n) * k;
+}
+
 /* Which token each row of a call is, where tokens of several sequences are generated at once. */
 typedef struct strait_cached_rows {
     strait_tensor sequences, positions; // [N x 1] i32; a negative sequence: the row is not used

@@ -16,6 +16,7 @@ struct strait_kernel_set {
     struct strait_subspace_kernels subspace;
     struct strait_token_gate_kernels token_gates;
     struct strait_autoencoder_kernels autoencoder;
+    struct strait_fp8_kernels fp8;
     struct strait_group_kernels groups;
     struct strait_norm_conv_kernels norm_conv;
 };
@@ -30,6 +31,7 @@ static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
     set->base.subspace = &set->subspace;
     set->base.token_gates = &set->token_gates;
     set->base.autoencoder = &set->autoencoder;
+    set->base.fp8 = set->fp8.matmul != NULL ? &set->fp8 : NULL; // older devices lack it
     set->base.groups = &set->groups;
     set->base.norm_conv = &set->norm_conv;
 }

@@ -201,6 +201,7 @@ struct strait_kernels {
     const struct strait_subspace_kernels *subspace;
     const struct strait_token_gate_kernels *token_gates;
     const struct strait_autoencoder_kernels *autoencoder;
+    const struct strait_fp8_kernels *fp8;
     const struct strait_group_kernels *groups;
     const struct strait_norm_conv_kernels *norm_conv;
 };

@@ -29,8 +29,9 @@ enum strait_kernel_need {
     STRAIT_NEEDS_SUBSPACE = 1 << 5,
     STRAIT_NEEDS_TOKEN_GATES = 1 << 6,
     STRAIT_NEEDS_AUTOENCODER = 1 << 7,
-    STRAIT_NEEDS_GROUPS = 1 << 8,
-    STRAIT_NEEDS_NORM_CONV = 1 << 9,
+    STRAIT_NEEDS_FP8 = 1 << 8,
+    STRAIT_NEEDS_GROUPS = 1 << 9,
+    STRAIT_NEEDS_NORM_CONV = 1 << 10,
 };
 
 /* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
@@ -149,6 +150,17 @@ struct strait_autoencoder_kernels {
                                  strait_tensor x, int64_t first);
     /* Backward through a norm and the silu after it. Either type. */
     strait_err (*norm_silu_back)(struct strait_stream *s, const strait_norm_silu_grads *at);
+};
+
+/* Products of factors rounded to 8 bits: device.precision fp8. */
+struct strait_fp8_kernels {
+    /* matmul of a 2^-p r(2^p a), and the same of b: r rounds to e4m3, or a to e5m2 where it is a
+     * gradient, and p follows from the largest magnitude of the tensor (fp8.h). Rows and columns of
+     * y, and the inner size, are multiples of STRAIT_FP8_MULTIPLE. a and b are activations, y of
+     * either type. params.is_exact and is_rowwise are not read. After its head the scratch then
+     * holds the codes of op(a) [m x k], and those of the transpose of op(b) [n x k]. */
+    strait_err (*matmul)(struct strait_stream *s, strait_tensor y, strait_tensor a, strait_tensor b,
+                         strait_matmul_params params, strait_fp8_params fp8);
 };
 
 /* Updates of several matrices of one shape at a time: optimizer muon. All tensors are f32. A group

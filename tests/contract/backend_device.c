@@ -140,10 +140,11 @@ static void provides_every_kernel(void **state) {
             {rig.k->autoencoder, sizeof *rig.k->autoencoder},
             {rig.k->groups, sizeof *rig.k->groups},
             {rig.k->norm_conv, sizeof *rig.k->norm_conv},
+            {rig.k->fp8, rig.k->fp8 != NULL ? sizeof *rig.k->fp8 : 0}, // GPUs before sm_90 lack it
         };
         for (size_t t = 0; t < COUNT(tables); t++) {
             any entries[sizeof(struct strait_kernels) / sizeof(any)];
-            memcpy(entries, tables[t].table, tables[t].bytes);
+            if (tables[t].bytes > 0) memcpy(entries, tables[t].table, tables[t].bytes);
             for (size_t e = 0; e < tables[t].bytes / sizeof *entries; e++)
                 if (entries[e] == NULL)
                     fail_msg("%s: kernel %zu of table %zu is absent", rig.be->ops->name, e, t);
@@ -187,6 +188,10 @@ static void rejects_unknown_devices(void **state) {
         strait_backend_open(
             (strait_backend_spec){.name = "cpu", .precision = STRAIT_BF16, .is_reference = 1}, &be),
         STRAIT_ECONFIG, "reference loops");
+    CHECK_FAILS(
+        strait_backend_open(
+            (strait_backend_spec){.name = "cpu", .precision = STRAIT_BF16, .has_fp8 = 1}, &be),
+        STRAIT_ECONFIG, "cpu has no fp8 products");
     assert_null(be);
 }
 

@@ -31,6 +31,7 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_columns(set);
     strait_ref_log_scale(set);
     strait_ref_autoencoder(set);
+    strait_ref_fp8(set);
     strait_ref_groups(set);
     strait_ref_norm_conv(set);
 }
@@ -133,6 +134,10 @@ static strait_err init(struct strait_backend *be) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu:%d does not exist: use cpu:0", be->ordinal);
     if (be->precision != STRAIT_F32 && be->precision != STRAIT_BF16)
         return STRAIT_FAIL(STRAIT_ECONFIG, "device cpu computes in fp32 or bf16");
+    if (be->has_fp8)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "device cpu has no fp8 products (GPUs of sm_90 and later "
+                           "do): set device.precision to bf16, fp32 or auto");
     if (be->precision == STRAIT_BF16 && be->is_reference)
         return STRAIT_FAIL(STRAIT_ECONFIG, "the reference loops of device cpu compute in fp32");
     STRAIT_TRY(check_limit());

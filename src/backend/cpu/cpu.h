@@ -71,6 +71,7 @@ void strait_ref_conv(struct strait_kernel_set *set);
 void strait_ref_columns(struct strait_kernel_set *set);
 void strait_ref_log_scale(struct strait_kernel_set *set);
 void strait_ref_autoencoder(struct strait_kernel_set *set);
+void strait_ref_fp8(struct strait_kernel_set *set);
 void strait_ref_groups(struct strait_kernel_set *set);
 void strait_ref_norm_conv(struct strait_kernel_set *set);
 

@@ -66,14 +66,23 @@ void strait_cuda_blas_close(struct strait_cuda *cuda) {
 }
 
 /* Other types never reach a product. */
-static cudaDataType_t type_of(strait_dtype dtype) {
-    return dtype == STRAIT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+static cudaDataType_t type_of(int64_t type) {
+    switch (type) {
+    case STRAIT_CUDA_E4M3: return CUDA_R_8F_E4M3;
+    case STRAIT_CUDA_E5M2: return CUDA_R_8F_E5M2;
+    case STRAIT_BF16: return CUDA_R_16BF;
+    default: return CUDA_R_32F;
+    }
+}
+
+static int is_fp8(int64_t type) {
+    return type == STRAIT_CUDA_E4M3 || type == STRAIT_CUDA_E5M2;
 }
 
 /* A row-major tensor of rows x cols is a column-major one of cols x rows. */
 static cublasStatus_t lay_out(const struct strait_cuda_blas *blas, cublasLtMatrixLayoutOpaque_t *to,
-                              strait_dtype dtype, int64_t rows, int64_t cols) {
-    return blas->table.cublasLtMatrixLayoutInit_internal(to, sizeof *to, type_of(dtype),
+                              int64_t type, int64_t rows, int64_t cols) {
+    return blas->table.cublasLtMatrixLayoutInit_internal(to, sizeof *to, type_of(type),
                                                          (uint64_t)cols, (uint64_t)rows, cols);
 }
 
@@ -84,9 +93,11 @@ static cublasStatus_t describe(const struct strait_backend *be, struct strait_cu
     const int64_t *p = plan->product.at, m = p[STRAIT_CUDA_M], n = p[STRAIT_CUDA_N];
     const int64_t k = p[STRAIT_CUDA_K];
     const int ta = p[STRAIT_CUDA_TRANSPOSE_A] != 0, tb = p[STRAIT_CUDA_TRANSPOSE_B] != 0;
-    const strait_dtype from = (strait_dtype)p[STRAIT_CUDA_FROM];
-    const cublasComputeType_t compute = p[STRAIT_CUDA_TF32] ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                            : CUBLAS_COMPUTE_32F;
+    const int64_t from = p[STRAIT_CUDA_FROM];
+    const int8_t is_fast = is_fp8(from) && p[STRAIT_CUDA_TF32] ? 1 : 0;
+    const cublasComputeType_t compute = p[STRAIT_CUDA_TF32] && !is_fast
+                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
     const cublasOperation_t op_a = ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_b = tb ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t status = table->cublasLtMatmulDescInit_internal(
@@ -97,12 +108,15 @@ static cublasStatus_t describe(const struct strait_backend *be, struct strait_cu
     if (status == CUBLAS_STATUS_SUCCESS)
         status = table->cublasLtMatmulDescSetAttribute(&plan->params, CUBLASLT_MATMUL_DESC_TRANSB,
                                                        &op_a, sizeof op_a);
+    if (status == CUBLAS_STATUS_SUCCESS && is_fast)
+        status = table->cublasLtMatmulDescSetAttribute(
+            &plan->params, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &is_fast, sizeof is_fast);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = lay_out(blas, &plan->a, from, ta ? k : m, ta ? m : k);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = lay_out(blas, &plan->b, from, tb ? n : k, tb ? k : n);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = lay_out(blas, &plan->y, (strait_dtype)p[STRAIT_CUDA_TO], m, n);
+        status = lay_out(blas, &plan->b, is_fp8(from) ? (int64_t)STRAIT_CUDA_E4M3 : from,
+                         tb ? n : k, tb ? k : n);
+    if (status == CUBLAS_STATUS_SUCCESS) status = lay_out(blas, &plan->y, p[STRAIT_CUDA_TO], m, n);
     return status;
 }
 

@@ -33,9 +33,9 @@ enum strait_cuda_product_field {
     STRAIT_CUDA_M, // y is m x n, row-major
     STRAIT_CUDA_N,
     STRAIT_CUDA_K,
-    STRAIT_CUDA_FROM, // strait_dtype
+    STRAIT_CUDA_FROM, // strait_dtype, or a type of 8 bits below: of a
     STRAIT_CUDA_TO,
-    STRAIT_CUDA_TF32, // f32 factors may be rounded
+    STRAIT_CUDA_TF32, // f32 factors may be rounded; of 8 bits: sums may be shorter than f32
     STRAIT_CUDA_TRANSPOSE_A,
     STRAIT_CUDA_TRANSPOSE_B,
     STRAIT_CUDA_ADDS,    // bit 0: beta is not 0; bit 1: of many matrices, however many
@@ -54,6 +54,12 @@ _Static_assert((int)STRAIT_CUDA_FIELDS == (int)STRAIT_CUDA_TUNE_NUMBERS,
 typedef struct strait_cuda_product {
     int64_t at[STRAIT_CUDA_FIELDS];
 } strait_cuda_product;
+
+/* Types that only factors of products have. b is always e4m3 then. */
+enum {
+    STRAIT_CUDA_E4M3 = 16,
+    STRAIT_CUDA_E5M2
+};
 
 enum {
     STRAIT_CUDA_BLAS_ALIGN = 16,                 // bytes: the widest access of any algorithm
@@ -90,12 +96,13 @@ typedef struct strait_cuda_factors {
     void *y;
     const void *a, *b;
     float alpha, beta;
-    const void *c; // what beta multiplies; NULL: y
-    int n;         // matrices, where the product is one of many
+    const void *c;          // what beta multiplies; NULL: y
+    int n;                  // matrices, where the product is one of many
+    const float *scales[2]; // on the device: of a and of b; NULL unless they have 8 bits
 } strait_cuda_factors;
 
-/* Tells the plan what differs from call to call besides addresses: how many matrices there are, if
- * it is a product of many. */
+/* Tells the plan what differs from call to call besides addresses: where the scales of its factors
+ * are, and how many matrices there are, if it has any. */
 cublasStatus_t strait_cuda_blas_set_call(const struct strait_cuda_blas *blas,
                                          const struct strait_cuda_plan *plan,
                                          strait_cuda_factors f);

@@ -10,6 +10,19 @@ enum {
  * not decide. */
 static const double clearly = 0.97;
 
+/* a and b change places, as everywhere (blas.c). */
+static cublasStatus_t set_scales(const struct strait_cuda_blas *blas,
+                                 const struct strait_cuda_plan *plan, const float *of_a,
+                                 const float *of_b) {
+    const cublasStatus_t status = blas->table.cublasLtMatmulDescSetAttribute(
+        (cublasLtMatmulDesc_t)&plan->params, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_b,
+        sizeof of_b);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    return blas->table.cublasLtMatmulDescSetAttribute((cublasLtMatmulDesc_t)&plan->params,
+                                                      CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_a,
+                                                      sizeof of_a);
+}
+
 /* Matrices of a group follow each other in memory. */
 static cublasStatus_t set_count(const struct strait_cuda_blas *blas,
                                 const struct strait_cuda_plan *plan, int32_t n) {
@@ -36,9 +49,12 @@ static cublasStatus_t set_count(const struct strait_cuda_blas *blas,
 cublasStatus_t strait_cuda_blas_set_call(const struct strait_cuda_blas *blas,
                                          const struct strait_cuda_plan *plan,
                                          strait_cuda_factors f) {
-    if ((plan->product.at[STRAIT_CUDA_ADDS] & STRAIT_CUDA_IS_MANY) == 0)
-        return CUBLAS_STATUS_SUCCESS;
-    return set_count(blas, plan, f.n);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (f.scales[0] != NULL) status = set_scales(blas, plan, f.scales[0], f.scales[1]);
+    if (status == CUBLAS_STATUS_SUCCESS &&
+        (plan->product.at[STRAIT_CUDA_ADDS] & STRAIT_CUDA_IS_MANY) != 0)
+        status = set_count(blas, plan, f.n);
+    return status;
 }
 
 strait_err strait_cuda_blas_run(struct strait_stream *s, const struct strait_cuda_plan *plan,

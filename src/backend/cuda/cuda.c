@@ -65,6 +65,12 @@ static strait_err choose_device(struct strait_backend *be) {
             "device cuda:%d is sm_%d%d, which does not support bf16 (sm_80 and later do): "
             "set device.precision to fp32 or auto",
             be->ordinal, cuda->major, cuda->minor);
+    if (be->has_fp8 && cuda->major < STRAIT_CUDA_FP8_MAJOR)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "device cuda:%d is sm_%d%d, which has no fp8 products (sm_90 and later have): "
+            "set device.precision to bf16 or auto",
+            be->ordinal, cuda->major, cuda->minor);
     return STRAIT_OK;
 }
 
@@ -83,7 +89,8 @@ static strait_err write_description(struct strait_backend *be) {
                                  "reading the driver's version"));
     (void)snprintf(cuda->description, sizeof cuda->description,
                    "%s, %zu GiB, sm_%d%d, %s, %s attention, CUDA %d.%d", name, bytes >> 30,
-                   cuda->major, cuda->minor, be->precision == STRAIT_BF16 ? "bf16" : "fp32",
+                   cuda->major, cuda->minor,
+                   be->precision != STRAIT_BF16 ? "fp32" : (be->has_fp8 ? "fp8" : "bf16"),
                    strait_cuda_attention_kind(be), version / 1000, version % 1000 / 10);
     return STRAIT_OK;
 }
@@ -126,6 +133,7 @@ static strait_err init(struct strait_backend *be) {
     STRAIT_TRY(strait_cuda_attention_open(be));
     STRAIT_TRY(write_description(be));
     strait_cuda_table(&cuda->kernels);
+    if (cuda->major >= STRAIT_CUDA_FP8_MAJOR) strait_cuda_fp8(&cuda->kernels);
     strait_kernel_set_link(&cuda->kernels);
     be->kernels = &cuda->kernels.base;
     return STRAIT_OK;

@@ -14,7 +14,8 @@ extern "C" {
 
 enum {
     STRAIT_CUDA_DEVICES = 16, // most devices that are described
-    STRAIT_CUDA_PATH = 256
+    STRAIT_CUDA_PATH = 256,
+    STRAIT_CUDA_FP8_MAJOR = 9 // compute capability from which fp8 products are offered
 };
 
 typedef struct strait_cuda_device_info {
