@@ -98,4 +98,9 @@ void strait_doctor_use(struct strait_doctor *doctor) {
     strait_doctor_fact(doctor, "device.precision", "%s%s%s",
                        uses_cuda && precision == STRAIT_BF16 ? "bf16" : "fp32",
                        uses_cuda && why != NULL ? ": " : "", uses_cuda && why != NULL ? why : "");
+    if (!uses_cuda) return;
+    strait_doctor_fact(doctor, "fp8", "%s",
+                       s->devices[0].major >= STRAIT_CUDA_FP8_MAJOR
+                           ? "yes, where device.precision is fp8"
+                           : "no: devices before sm_90 have no such products");
 }

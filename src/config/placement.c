@@ -12,7 +12,7 @@ int strait_run_ordinal(const strait_run *run, int stage) {
 strait_dtype strait_run_choose_precision(const strait_run *run, const char **why) {
     *why = NULL;
     if (run->device.precision != STRAIT_RUN_PRECISION_AUTO)
-        return run->device.precision == STRAIT_RUN_BF16 ? STRAIT_BF16 : STRAIT_F32;
+        return run->device.precision == STRAIT_RUN_FP32 ? STRAIT_F32 : STRAIT_BF16;
     strait_dtype all = STRAIT_F32;
     for (int i = 0; i < run->stages.count; i++) {
         all = strait_backend_precision(run->device.kind, strait_run_ordinal(run, i), why);
@@ -26,5 +26,6 @@ strait_backend_spec strait_run_plan_backend(const strait_run *run, int stage) {
     return (strait_backend_spec){.name = run->device.kind,
                                  .ordinal = strait_run_ordinal(run, stage),
                                  .n_threads = (int)run->device.threads,
-                                 .precision = strait_run_choose_precision(run, &why)};
+                                 .precision = strait_run_choose_precision(run, &why),
+                                 .has_fp8 = run->device.precision == STRAIT_RUN_FP8};
 }

@@ -63,6 +63,7 @@ typedef enum strait_run_precision {
     STRAIT_RUN_PRECISION_AUTO, // bf16 on a GPU that has it, else fp32
     STRAIT_RUN_FP32,
     STRAIT_RUN_BF16,
+    STRAIT_RUN_FP8, // bf16, but the matrices of blocks are multiplied in 8 bits
 } strait_run_precision;
 
 // NOLINTBEGIN(bugprone-macro-parentheses): rows become declarations, not expressions

@@ -47,6 +47,7 @@ static const char *const outer_states[] = {
 static const char *const precisions[] = {[STRAIT_RUN_PRECISION_AUTO] = "auto",
                                          [STRAIT_RUN_FP32] = "fp32",
                                          [STRAIT_RUN_BF16] = "bf16",
+                                         [STRAIT_RUN_FP8] = "fp8",
                                          NULL};
 
 /* For each kind of option: the fields of its row. */

@@ -218,6 +218,11 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     /* No option of the model: it follows from the devices. */
     plan.shape.precision = strait_run_choose_precision(run, &why);
     plan.shape.fuses_conv = !is_on_cpu(run) && strait_shape_can_fuse_conv(&plan.shape);
+    plan.shape.has_fp8 = run->device.precision == STRAIT_RUN_FP8;
+    if (plan.shape.has_fp8 && is_on_cpu(run))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "device.precision fp8 needs a GPU of sm_90 or later: set device.kind to "
+                           "cuda, or device.precision to bf16");
     STRAIT_TRY(strait_shape_check(&plan.shape));
     STRAIT_TRY(strait_lr_schedule_check(&plan.lr_schedule));
     if (plan.sequences < 1 || run->train.batch_tokens % run->model.context != 0)

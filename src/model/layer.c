@@ -2,25 +2,35 @@
 
 #include <assert.h>
 
+/* In 8 bits where the pass has scratch for it and the sizes allow it. */
+static strait_err multiply(const strait_work *work, strait_tensor y, strait_tensor a,
+                           strait_tensor b, strait_matmul_params params, int is_gradient) {
+    const int64_t inner = params.transpose_a ? a.rows : a.cols;
+    if (work->fp8_space.data == NULL || params.is_rowwise ||
+        (y.rows | y.cols | inner) % STRAIT_FP8_MULTIPLE != 0)
+        return work->kernels->matmul(work->stream, y, a, b, params);
+    return work->kernels->fp8->matmul(
+        work->stream, y, a, b, params,
+        (strait_fp8_params){.is_gradient = is_gradient, .space = work->fp8_space});
+}
+
 strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_tensor x,
                                strait_tensor weight) {
-    return work->kernels->matmul(
-        work->stream, y, x, weight,
-        (strait_matmul_params){.transpose_b = 1, .alpha = 1.0f, .is_rowwise = work->is_rowwise});
+    const strait_matmul_params params = {
+        .transpose_b = 1, .alpha = 1.0f, .is_rowwise = work->is_rowwise};
+    return multiply(work, y, x, weight, params, 0);
 }
 
 strait_err strait_layer_linear_backward(const strait_work *work, strait_tensor d_x,
                                         strait_tensor d_y, strait_tensor weight) {
-    return work->kernels->matmul(work->stream, d_x, d_y, weight,
-                                 (strait_matmul_params){.alpha = 1.0f});
+    return multiply(work, d_x, d_y, weight, (strait_matmul_params){.alpha = 1.0f}, 1);
 }
 
 strait_err strait_layer_linear_weight_grad(const strait_work *work, strait_tensor d_weight,
                                            strait_tensor d_y, strait_tensor x) {
-    return work->kernels->matmul(
-        work->stream, d_weight, d_y, x,
-        (strait_matmul_params){
-            .transpose_a = 1, .alpha = 1.0f, .beta = work->overwrites_grads ? 0.0f : 1.0f});
+    const strait_matmul_params params = {
+        .transpose_a = 1, .alpha = 1.0f, .beta = work->overwrites_grads ? 0.0f : 1.0f};
+    return multiply(work, d_weight, d_y, x, params, 1);
 }
 
 strait_tensor strait_layer_code_rows(const strait_work *work, int64_t rows) {

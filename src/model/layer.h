@@ -34,11 +34,22 @@ typedef struct strait_work {
     /* Only in a shape with token tables or value tables. */
     strait_tensor table_ids;  // [N x 1], their rows for the tokens of the current microbatch
     strait_tensor table_rows; // [N x widest row], scratch
+    /* Only with fp8: scratch of the products of blocks. Absent where a product stays in the
+     * precision of activations. */
+    strait_tensor fp8_space;
     /* Only in generation: which token of which sequence each row is, and that a row must not depend
      * on how many there are. */
     strait_cached_rows at;
     int is_rowwise;
 } strait_work;
+
+/* The same context with products in the precision of activations: for the head and for what belongs
+ * to a codec, whose gradients or values 8 bits would harm most. */
+static inline strait_work strait_layer_without_fp8(const strait_work *work) {
+    strait_work same = *work;
+    same.fp8_space = (strait_tensor){0};
+    return same;
+}
 
 /* y = x W^T, W [outputs x inputs]. */
 strait_err strait_layer_linear(const strait_work *work, strait_tensor y, strait_tensor x,

@@ -69,6 +69,7 @@ typedef struct strait_shape {
     float lora_alpha;
     strait_dtype precision; // of activations and of the weight copies that layers read
     int fuses_conv;         // norms and the convolutions after them are one kernel, as suits a GPU
+    int has_fp8; // the matrices of blocks are multiplied in 8 bits; the precision of all else stays
 } strait_shape;
 
 /* A range of blocks [first, last): with the embedding if first is 0, with the head if last is the

@@ -83,6 +83,27 @@ static strait_err plan_table_rows(struct strait_stage *stage, int64_t n) {
                                   &stage->work.table_rows);
 }
 
+/* Scratch for the factors of the largest product of a block, rounded to 8 bits. A matrix is a
+ * factor of two products, and its gradient is a third one of the same sizes in another order. */
+static strait_err plan_fp8(struct strait_stage *stage, int64_t n) {
+    const strait_shape *shape = &stage->spec.shape;
+    const int64_t residual = strait_shape_residual_out_rows(shape, strait_stage_has_head(stage));
+    const int64_t matrices[][2] = {{shape->width, strait_shape_qkv_cols(shape)},
+                                   {strait_shape_attention_cols(shape), residual},
+                                   {shape->width, strait_shape_mlp_cols(shape)},
+                                   {shape->ffn, residual}};
+    int64_t bytes = 0;
+    if (!shape->has_fp8) return STRAIT_OK;
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        const int64_t in = matrices[i][0], out = matrices[i][1];
+        const int64_t each[] = {strait_fp8_space(n, out, in), strait_fp8_space(n, in, out),
+                                strait_fp8_space(out, in, n)};
+        for (size_t p = 0; p < sizeof each / sizeof *each; p++)
+            if (each[p] > bytes) bytes = each[p];
+    }
+    return strait_slab_add(&stage->slab, STRAIT_I8, 1, bytes, &stage->work.fp8_space);
+}
+
 /* Activations, scratch and tables. Scratch is planned for any block of the range. */
 static strait_err plan_slab(struct strait_stage *stage) {
     const strait_stage_spec *spec = &stage->spec;
@@ -102,6 +123,7 @@ static strait_err plan_slab(struct strait_stage *stage) {
         STRAIT_TRY(
             strait_layer_plan_acts(shape, slab, shape->width, shape->subspace, &stage->work.basis));
     STRAIT_TRY(plan_table_rows(stage, n));
+    STRAIT_TRY(plan_fp8(stage, n));
     STRAIT_TRY(strait_layer_plan_f32(slab, shape->context, shape->head_dim / 2, &stage->work.cos));
     STRAIT_TRY(strait_layer_plan_f32(slab, shape->context, shape->head_dim / 2, &stage->work.sin));
     return plan_boundaries(stage, &block);
@@ -151,6 +173,9 @@ static strait_err upload_rope(struct strait_stage *stage) {
 /* Allocates what plan listed and completes the context of passes. */
 static strait_err commit(struct strait_stage *stage) {
     STRAIT_TRY(strait_parts_require(&stage->spec.shape, stage->backend));
+    if (stage->spec.shape.has_fp8)
+        STRAIT_TRY(
+            strait_backend_require(stage->backend, STRAIT_NEEDS_FP8, "device.precision fp8"));
     STRAIT_TRY(stage->backend->ops->stream_open(stage->backend, &stage->stream));
     STRAIT_TRY(strait_weights_commit(&stage->weights, stage->backend));
     STRAIT_TRY(strait_slab_commit(&stage->slab, stage->backend));

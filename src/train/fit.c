@@ -111,7 +111,8 @@ static void search(struct search *s, int adds_stages) {
         (void)consider(s, &vocab);
         (void)halve(s, "model.vocab", run->model.vocab, 0, 0);
     }
-    if (run->device.precision != STRAIT_RUN_BF16) (void)consider(s, &precision);
+    if (run->device.precision != STRAIT_RUN_BF16 && run->device.precision != STRAIT_RUN_FP8)
+        (void)consider(s, &precision);
     const int64_t layers = halve(s, "model.layers", run->model.layers, 0, 0);
     (void)halve(s, "model.context", run->model.context, 0, 0);
     const int64_t width = halve(s, "model.width", run->model.width, 0, 0);

@@ -128,6 +128,8 @@ refuses 2 'stages.count \(3\) is more than model.layers' train run.yaml --out fr
 refuses 2 'model.tied needs stages.count 1' train run.yaml --out fresh --set stages.count=2 \
     --set model.tied=true
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'
+refuses 2 'fp8 needs a GPU of sm_90 or later' train run.yaml --dry-run --set device.precision=fp8
+refuses 2 'fp8 needs a GPU of sm_90 or later' train run.yaml --out fp8 --set device.precision=fp8
 refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.kind=abacus
 refuses 2 '--device: "abacus" is not a device kind; expected cpu or cuda' join strait1:AQ --device abacus
 refuses 2 'codec .morse.*choose one of none' train run.yaml --dry-run --set link.codec.name=morse

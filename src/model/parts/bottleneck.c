@@ -33,7 +33,8 @@ strait_err strait_bottleneck_decode(const strait_work *work, const strait_bottle
                                     strait_tensor stream) {
     const struct strait_kernels *k = work->kernels;
     /* resize_cols pads with zeros: the stream of a new stage has only the channels of the code. */
-    STRAIT_TRY(strait_layer_linear(work, u, acts->code, part->dec->compute));
+    const strait_work context = strait_layer_without_fp8(work);
+    STRAIT_TRY(strait_layer_linear(&context, u, acts->code, part->dec->compute));
     STRAIT_TRY(k->relu(work->stream, u, u));
     return cross(work, part, stream, acts->code);
 }
@@ -53,7 +54,8 @@ strait_err strait_bottleneck_decode_weight_grads(const strait_work *work,
                                                  const strait_bottleneck *part,
                                                  const strait_bottleneck_acts *acts,
                                                  strait_tensor d_u) {
-    return strait_layer_linear_weight_grad(work, part->dec->grad, d_u, acts->code);
+    const strait_work context = strait_layer_without_fp8(work);
+    return strait_layer_linear_weight_grad(&context, part->dec->grad, d_u, acts->code);
 }
 
 strait_err strait_bottleneck_encode(const strait_work *work, const strait_bottleneck *part,
@@ -75,7 +77,8 @@ strait_err strait_bottleneck_encode_backward(const strait_work *work, const stra
                                              strait_tensor d_code) {
     const struct strait_kernels *k = work->kernels;
     STRAIT_TRY(cross(work, part, d_mid, d_code));
-    STRAIT_TRY(strait_layer_linear_backward(work, d_mlp_out, d_code, part->enc->compute));
+    const strait_work context = strait_layer_without_fp8(work);
+    STRAIT_TRY(strait_layer_linear_backward(&context, d_mlp_out, d_code, part->enc->compute));
     return k->silu_back(work->stream, d_mlp_out, d_mlp_out, acts->mlp_out);
 }
 
@@ -85,5 +88,6 @@ strait_err strait_bottleneck_encode_weight_grads(const strait_work *work,
                                                  strait_tensor d_code, strait_tensor scratch) {
     /* silu(o) is computed again rather than kept: it is cheap, and [N x D] per slot is not. */
     STRAIT_TRY(work->kernels->silu(work->stream, scratch, acts->mlp_out));
-    return strait_layer_linear_weight_grad(work, part->enc->grad, d_code, scratch);
+    const strait_work context = strait_layer_without_fp8(work);
+    return strait_layer_linear_weight_grad(&context, part->enc->grad, d_code, scratch);
 }

@@ -62,7 +62,7 @@ strait_err strait_head_loss(const strait_work *work, const strait_head *head,
     const struct strait_kernels *k = work->kernels;
     STRAIT_TRY(k->rmsnorm(work->stream, scratch->normed, scratch->x, scratch->rstd, pass->x,
                           pass->delta, strait_layer_norm(work, head->norm)));
-    strait_work context = *work;
+    strait_work context = strait_layer_without_fp8(work);
     for (int64_t first = 0; first < scratch->normed.rows; first += scratch->logits.rows) {
         STRAIT_TRY(chunk_loss(&context, head, scratch, pass, first));
         context.overwrites_grads = 0; // later chunks add to the first
@@ -81,5 +81,6 @@ strait_err strait_head_logits(const strait_work *work, const strait_head *head,
                                       strait_tensor_rows(scratch->x, 0, x.rows),
                                       strait_tensor_rows(scratch->rstd, 0, x.rows), x, delta,
                                       strait_layer_norm(work, head->norm)));
-    return strait_layer_linear(work, logits, normed, head->out->compute);
+    const strait_work context = strait_layer_without_fp8(work);
+    return strait_layer_linear(&context, logits, normed, head->out->compute);
 }

@@ -21,7 +21,8 @@ static void describe_precision(const strait_run *run, const strait_run_plan *pla
     char kernels[STRAIT_BACKEND_KERNELS];
     (void)strait_run_choose_precision(run, &why);
     strait_backend_name_kernels(run->device.kind, plan->shape.precision, kernels, sizeof kernels);
-    const char *name = plan->shape.precision == STRAIT_BF16 ? "bf16" : "fp32";
+    const char *half = plan->shape.has_fp8 ? "fp8" : "bf16";
+    const char *name = plan->shape.precision == STRAIT_BF16 ? half : "fp32";
     if (why != NULL || kernels[0] == '\0')
         (void)snprintf(out, capacity, "%s%s%s", name, why != NULL ? ": " : "",
                        why != NULL ? why : "");
