@@ -77,6 +77,7 @@ typedef struct strait_norm_conv_params {
     strait_tensor taps; // [taps x D]
     float epsilon;      // not read by the gradient
     int64_t seq_len;
+    strait_tensor d_gain, d_taps; // what the gradient adds to; not read by the forward pass
 } strait_norm_conv_params;
 
 enum {

@@ -192,10 +192,10 @@ struct strait_norm_conv_kernels {
     strait_err (*forward)(struct strait_stream *s, strait_tensor y, strait_tensor sum,
                           strait_tensor rstd, strait_tensor x, strait_tensor delta,
                           const strait_norm_conv_params *params);
-    /* conv.back, then rmsnorm_back: x is the input of the norm. Adds to d_x, d_gain and d_w. */
-    strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
-                       strait_tensor d_w, strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                       const strait_norm_conv_params *params);
+    /* conv.back, then rmsnorm_back: x is the input of the norm. Adds to d_x and to the gradients
+     * of gain and taps. */
+    strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                       strait_tensor x, strait_tensor rstd, const strait_norm_conv_params *params);
 };
 
 #ifdef __cplusplus

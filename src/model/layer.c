@@ -81,27 +81,14 @@ strait_norm_params strait_layer_norm(const strait_work *work, const strait_param
     return (strait_norm_params){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
 }
 
-static strait_norm_conv_params norm_conv_of(const strait_work *work, const strait_param *gain,
-                                            const strait_param *taps) {
+strait_norm_conv_params strait_layer_norm_conv(const strait_work *work, const strait_param *gain,
+                                               const strait_param *taps) {
     return (strait_norm_conv_params){.gain = gain->value,
                                      .taps = taps->value,
                                      .epsilon = work->shape->norm_epsilon,
-                                     .seq_len = work->seq_len};
-}
-
-strait_err strait_layer_norm_conv(const strait_work *work, strait_tensor y, strait_tensor sum,
-                                  strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                                  const strait_param *gain, const strait_param *taps) {
-    const strait_norm_conv_params params = norm_conv_of(work, gain, taps);
-    return work->kernels->norm_conv->forward(work->stream, y, sum, rstd, x, delta, &params);
-}
-
-strait_err strait_layer_norm_conv_backward(const strait_work *work, strait_tensor d,
-                                           strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                                           const strait_param *gain, const strait_param *taps) {
-    const strait_norm_conv_params params = norm_conv_of(work, gain, taps);
-    return work->kernels->norm_conv->back(work->stream, d, gain->grad, taps->grad, d_y, x, rstd,
-                                          &params);
+                                     .seq_len = work->seq_len,
+                                     .d_gain = gain->grad,
+                                     .d_taps = taps->grad};
 }
 
 strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out) {

@@ -79,14 +79,9 @@ strait_err strait_layer_from_basis(const strait_work *work, strait_tensor y, str
 /* Parameters of the RMS norm with this gain. */
 strait_norm_params strait_layer_norm(const strait_work *work, const strait_param *gain);
 
-/* y = the RMS norm of x + delta, convolved: as rmsnorm and strait_layer_conv, where the shape fuses
- * them. And its gradient, from d_y to d, the gradient of the stream; x is the input of the norm. */
-strait_err strait_layer_norm_conv(const strait_work *work, strait_tensor y, strait_tensor sum,
-                                  strait_tensor rstd, strait_tensor x, strait_tensor delta,
-                                  const strait_param *gain, const strait_param *taps);
-strait_err strait_layer_norm_conv_backward(const strait_work *work, strait_tensor d,
-                                           strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                                           const strait_param *gain, const strait_param *taps);
+/* Parameters of the RMS norm and the convolution after it, where the shape fuses them. */
+strait_norm_conv_params strait_layer_norm_conv(const strait_work *work, const strait_param *gain,
+                                               const strait_param *taps);
 
 /* Looks up the rows of a table for the current tokens; *out is scratch, valid until the next
  * lookup. */

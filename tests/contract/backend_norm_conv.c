@@ -44,13 +44,16 @@ static void keep_all(struct rig *rig, const inputs *in) {
 
 static void run_fused(struct rig *rig, shape s) {
     const inputs in = prepare(rig, s);
-    const strait_norm_conv_params params = {
-        .gain = in.gain, .taps = in.taps, .epsilon = 1e-5f, .seq_len = s.inner};
+    const strait_norm_conv_params params = {.gain = in.gain,
+                                            .taps = in.taps,
+                                            .epsilon = 1e-5f,
+                                            .seq_len = s.inner,
+                                            .d_gain = in.d_gain,
+                                            .d_taps = in.d_taps};
     const strait_tensor x = in.sum.data != NULL ? in.sum : in.x;
     CHECK_OK(
         rig->k->norm_conv->forward(&rig->stream, in.y, in.sum, in.rstd, in.x, in.delta, &params));
-    CHECK_OK(rig->k->norm_conv->back(&rig->stream, in.d_x, in.d_gain, in.d_taps, in.d_y, x, in.rstd,
-                                     &params));
+    CHECK_OK(rig->k->norm_conv->back(&rig->stream, in.d_x, in.d_y, x, in.rstd, &params));
     keep_all(rig, &in);
 }
 

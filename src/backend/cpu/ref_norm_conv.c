@@ -74,13 +74,12 @@ static void add_gain_grads(strait_tensor d_gain, strait_tensor d_y, strait_tenso
     }
 }
 
-static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
-                       strait_tensor d_w, strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                       const strait_norm_conv_params *p) {
+static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                       strait_tensor x, strait_tensor rstd, const strait_norm_conv_params *p) {
     (void)s;
     check_shapes(x, rstd, p);
-    add_tap_grads(d_w, d_y, x, rstd, p);
-    add_gain_grads(d_gain, d_y, x, rstd, p);
+    add_tap_grads(p->d_taps, d_y, x, rstd, p);
+    add_gain_grads(p->d_gain, d_y, x, rstd, p);
     for (int64_t row = 0; row < x.rows; row++) {
         const double scale = (double)strait_cpu_f32(rstd)[row];
         double dot = 0;

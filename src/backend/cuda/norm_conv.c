@@ -59,15 +59,15 @@ static int64_t back_blocks(int64_t rows) {
 }
 
 /* Blocks leave sums over their rows, which are added in order afterwards. */
-static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_gain,
-                       strait_tensor d_w, strait_tensor d_y, strait_tensor x, strait_tensor rstd,
-                       const strait_norm_conv_params *params) {
+static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                       strait_tensor x, strait_tensor rstd, const strait_norm_conv_params *params) {
     check_shapes(x, rstd, params);
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
-    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype && strait_cuda_count(d_gain) == x.cols);
+    assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype &&
+           strait_cuda_count(params->d_gain) == x.cols);
     int64_t blocks = back_blocks(x.rows), of_taps = params->taps.rows * x.cols;
     int64_t cols = of_taps + x.cols;
-    void *parts = NULL;
+    void *parts = NULL, *d_taps = params->d_taps.data, *d_gain = params->d_gain.data;
     STRAIT_TRY(strait_cuda_scratch(s, (size_t)(blocks * cols) * sizeof(float), &parts));
     strait_cuda_norm_conv_back_args args = {.d_x = d_x.data,
                                             .parts = parts,
@@ -85,7 +85,7 @@ static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor
     return strait_cuda_launch(
         s, "add_columns_of_two",
         (strait_cuda_grid){.x = strait_cuda_pieces(cols, 32), .threads = 32, .threads_y = 32},
-        STRAIT_CUDA_ARGS(d_w.data, d_gain.data, parts, blocks, cols, of_taps));
+        STRAIT_CUDA_ARGS(d_taps, d_gain, parts, blocks, cols, of_taps));
 }
 
 void strait_cuda_norm_conv(struct strait_kernel_set *set) {

@@ -90,9 +90,11 @@ static int is_fused(const strait_work *work, const strait_attention *layer) {
 static strait_err normalise(const strait_work *work, const strait_attention *layer,
                             const strait_attention_acts *acts, strait_tensor sum, strait_tensor x,
                             strait_tensor delta) {
-    if (is_fused(work, layer))
-        return strait_layer_norm_conv(work, acts->normed, sum, acts->rstd, x, delta, layer->norm,
-                                      layer->conv);
+    if (is_fused(work, layer)) {
+        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
+        return work->kernels->norm_conv->forward(work->stream, acts->normed, sum, acts->rstd, x,
+                                                 delta, &both);
+    }
     STRAIT_TRY(work->kernels->rmsnorm(work->stream,
                                       layer->conv != NULL ? acts->before_conv : acts->normed, sum,
                                       acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
@@ -218,9 +220,11 @@ strait_err strait_attention_norm_backward(const strait_work *work, const strait_
                                           const strait_attention_acts *acts,
                                           const strait_attention_scratch *scratch, strait_tensor x,
                                           strait_tensor d) {
-    if (is_fused(work, layer))
-        return strait_layer_norm_conv_backward(work, d, scratch->d_normed, x, acts->rstd,
-                                               layer->norm, layer->conv);
+    if (is_fused(work, layer)) {
+        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
+        return work->kernels->norm_conv->back(work->stream, d, scratch->d_normed, x, acts->rstd,
+                                              &both);
+    }
     return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
                                        layer->conv != NULL ? scratch->d_before_conv
                                                            : scratch->d_normed,
