@@ -48,6 +48,13 @@ says "$OUT" "codecs" "embedding"
 runs study tiny.yaml --dry-run
 says "$OUT" "dense, trial train.learning_rate=0.005 +to run .* 4 steps" "int8, seed 2 +after its trials" "to do: "
 [ ! -e runs ] || fail "a dry run wrote files"
+# The curve of codec strait: its runs can be planned, and 4x is the stream in 4 bits, without parameters of a codec.
+mkdir corpus
+cp train.bin tokenizer.json corpus && cp train.bin corpus/valid.bin
+runs study curve --data corpus --dry-run
+dense=$(sed -n 's/^dense, seed 1 .* \([0-9.]*\)M parameters.*/\1/p' "$OUT")
+says "$OUT" "^strait-4x, seed 1 +to run +${dense}M" "^strait-256x, seed 1 +to run"
+! grep -q "^strait-256x.* ${dense}M" "$OUT" || fail "a code without parameters: $(cat "$OUT")"
 
 # Killed in its first run, then again later, and continued: every run ends once, with the steps it needs.
 # waits_for PATTERN: waits until a file of this name is there, or the study in the background has ended.
