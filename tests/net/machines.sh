@@ -1,5 +1,5 @@
 # machines.sh - machines for the scripts of this folder: network namespaces with addresses of their own,
-# each behind a link of 80 Mb/s and 30 ms that wan.c emulates. Needs root, ip and TUN; skips otherwise.
+# each behind a link of 80 Mb/s, or as rate_of_machine says, and 30 ms that wan.c emulates. Needs root, ip and TUN; skips otherwise.
 #
 # Machine i, from 0, is namespace m-i with address 10.(100+i).0.1; its link ends in g-i, its gateway;
 # the gateways are connected by a bridge in the namespace backbone. Source it after lib.sh; WAN is the
@@ -17,6 +17,11 @@ clean_net() {
     clean_up
 }
 
+# rate_of_machine I: prints the bits per second of its link. A script may define another.
+rate_of_machine() {
+    echo 80e6
+}
+
 # machine_begin I: creates machine I and starts its link, which is up some moments later.
 machine_begin() {
     ip netns add "$tag-m$1"
@@ -28,7 +33,7 @@ machine_begin() {
     ip -n "$tag-g$1" addr add "10.99.0.$(($1 + 1))/24" dev up0
     ip -n "$tag-g$1" link set up0 up
     ip netns exec "$tag-g$1" sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
-    "$WAN" 80e6 30 "$tag-m$1" "10.10$1.0.1" "$tag-g$1" "10.10$1.0.2" <hold >"wan-$1.out" 3>&- &
+    "$WAN" "$(rate_of_machine "$1")" 30 "$tag-m$1" "10.10$1.0.1" "$tag-g$1" "10.10$1.0.2" <hold >"wan-$1.out" 3>&- &
     echo $! >"wan-$1.pid"
 }
 
