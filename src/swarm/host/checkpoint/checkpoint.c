@@ -39,7 +39,10 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     STRAIT_TRY(strait_stage_channel_command_one(
         &h->work.channel, strait_run_plan_member(&executor->plan, stage, 0), &command));
     struct connection *connection = strait_host_connection(h, h->coordinator.owner[stage]);
-    if (connection == NULL) return STRAIT_EAGAIN;
+    /* A loss that was noticed together with the reply may have given the stage to another worker,
+     * which was asked for nothing. */
+    if (connection == NULL || h->coordinator.phase != STRAIT_PHASE_READY || h->work.has_rolled_back)
+        return STRAIT_EAGAIN;
     const int owner = h->coordinator.owner[stage];
     const strait_snapshot_record *record = strait_snapshot_records_find(
         &h->coordinator.records[stage], step);
