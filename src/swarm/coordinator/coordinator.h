@@ -284,12 +284,11 @@ struct strait_coordinator {
     /* Further replicas of each stage in this generation: replica k + 1 is in slot helper[k]. */
     int helper[STRAIT_RUN_STAGES][STRAIT_SWARM_REPLICAS];
     int n_helpers[STRAIT_RUN_STAGES];
-    int lead;         // with pipelines: the number of the one that the owners are
-    int had_replicas; // some stage had further replicas in this generation or the one before
-    int failed_near;  // a stage at which something failed beside further replicas; -1: none
-    /* Up to this step, what crossed some boundary was kept by several workers. */
-    int64_t shared_until;
-    int64_t now_ns; // of the latest event
+    int lead;             // with pipelines: the number of the one that the owners are
+    int had_replicas;     // some stage had further replicas in this generation or the one before
+    int failed_near;      // a stage at which something failed beside further replicas; -1: none
+    int64_t shared_until; // up to this step several workers kept what crossed some boundary
+    int64_t now_ns;       // of the latest event
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
     /* Longest recent duration of gradients, updates, averages and other goals; 0: none yet. */
@@ -297,6 +296,7 @@ struct strait_coordinator {
     int64_t retry_ns;        // the next generation does not begin before
     int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
     int n_failures;          // generations in a row that reached no goal with the same owners
+    int n_vain_saves;        // snapshots in a row that were too late for a checkpoint
     /* The failure that ended the generation: points it added to each owner, the boundary that
      * failed (-1: none), and whether another route is left for it. */
     int charged[STRAIT_RUN_STAGES];

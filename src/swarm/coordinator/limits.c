@@ -14,6 +14,7 @@
 #define WORK_FACTOR   8                // recent durations that a goal may take
 #define LEASE_FACTOR  8                // leases cover this many times the longest gap seen
 #define SHIFT_MAX     3                // limits double with failures in a row, up to 8 times
+#define SAVE_MAX      8                // those of snapshots for a checkpoint up to 256 times
 
 static const double slowest_fill = 5e7; // bytes per second of allocating and initialising a stage
 static const double slowest_link = 1e6; // bytes per second at which snapshots are sent
@@ -79,10 +80,17 @@ static int64_t for_setup(const struct strait_coordinator *c) {
     return longer(shorter(REPLY_NS << n, SETUP_NS), WORK_FACTOR * c->replied_ns);
 }
 
-/* A slow goal of one stage sends its snapshot; one of all stages times their passes. */
+int strait_coordinator_is_saving(const struct strait_coordinator *c) {
+    return c->phase == STRAIT_PHASE_WORK && c->goal.is_slow && c->goal.stage >= 0;
+}
+
+/* A slow goal of one stage sends its snapshot; one of all stages times their passes. Steps that
+ * are computed again in between reset the failures in a row, and a home with a slow uplink and no
+ * spare would never save, so snapshots that came too late are counted apart. */
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
-    if (c->goal.is_slow && c->goal.stage >= 0) return for_reply(c) + for_snapshot(c, stage);
+    const int n_vain = c->n_vain_saves < SAVE_MAX ? c->n_vain_saves : SAVE_MAX;
+    if (strait_coordinator_is_saving(c)) return for_reply(c) + (for_snapshot(c, stage) << n_vain);
     /* Its phases take different times: the first is over at once, the next sends all weights. */
     if (c->goal.is_average) return REPLY_NS + WORK_FACTOR * recent + 2 * for_snapshot(c, stage);
     if (!c->goal.is_slow && recent > 0) return REPLY_NS + WORK_FACTOR * recent;

@@ -114,6 +114,9 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int slo
 /* Notes how long the goal took that has just been reached. */
 void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns);
 
+/* Returns whether a stage is sending its snapshot for a checkpoint. */
+int strait_coordinator_is_saving(const struct strait_coordinator *c);
+
 /* Returns whether the time that the phase allows for a reply of a replica of `stage`, the worker in
  * `slot`, is over. */
 int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int stage,

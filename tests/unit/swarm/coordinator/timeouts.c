@@ -276,6 +276,34 @@ static void gives_slow_workers_time_to_set_up(void **state) {
     assert_in_range(c.generation, 3, 6); // one slow worker was tried in vain
 }
 
+/* A snapshot that needs 40 s where 1 s is expected is saved after some attempts, although the steps
+ * between them succeed, and also if there is nobody else. */
+static void gives_slow_uplinks_time_to_save(void **state) {
+    (void)state;
+    begin(2);
+    c.config.snapshot_bytes[0] = c.config.snapshot_bytes[1] = 1e6;
+    const strait_fingerprint key = c.workers[c.owner[1]].key;
+    int is_saved = 0;
+    for (int n = 0; n < 12 && !is_saved; n++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = 1, .is_slow = 1}});
+        assert_int_equal(c.phase, STRAIT_PHASE_WORK);
+        const int owner = c.owner[1];
+        for (const int64_t end = now + 40 * S; now < end && c.workers[owner].is_connected;) {
+            now += S;
+            heartbeat(c.owner[0], strait_snapshot_inventory_empty(), 0, 0);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        is_saved = c.workers[owner].is_connected;
+        if (is_saved) break;
+        join(key.bytes[0] - 1, strait_snapshot_inventory_empty());
+        recover();
+        run_step(c.step, 0); // a success, which the limit must not forget the failure for
+    }
+    assert_true(is_saved);
+    reply(c.owner[1], STRAIT_OK);
+    assert_int_equal(c.n_vain_saves, 0);
+}
+
 /* Pauses that a worker makes on purpose do not lengthen its lease beyond a limit. */
 static void caps_leases(void **state) {
     (void)state;
@@ -307,6 +335,7 @@ int main(void) {
         cmocka_unit_test(replaces_an_owner_that_keeps_reconnecting),
         cmocka_unit_test(disconnects_an_owner_that_never_replies),
         cmocka_unit_test(gives_slow_workers_time_to_set_up),
+        cmocka_unit_test(gives_slow_uplinks_time_to_save),
         cmocka_unit_test(caps_leases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
