@@ -2,8 +2,8 @@
  */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "contract/mpi_fixture.h"
-#include "contract/transport_fixture.h"
+#include "contract/transport/mpi_fixture.h"
+#include "contract/transport/transport_fixture.h"
 
 #include <stdio.h>
 

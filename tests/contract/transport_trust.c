@@ -1,8 +1,8 @@
 /* transport_trust.c - which peers every transport refuses, that both sides learn the reason, and
  * that any allocation may fail. */
 #include "base/alloc.h"
-#include "contract/mpi_fixture.h"
-#include "contract/transport_fixture.h"
+#include "contract/transport/mpi_fixture.h"
+#include "contract/transport/transport_fixture.h"
 
 static void refuses_an_unknown_key(void **state) {
     (void)state;

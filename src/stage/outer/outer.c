@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-enum {
-    THREADED = 1 << 20 // values from which on threads are worth it
-};
+#define THREADED (1 << 20) // values from which on threads are worth it
 
 /* ---- values ---- */
 

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "contract/transport_rig.h"
+#include "contract/transport/transport_rig.h"
 #include "net/core/priority_queue.h"
 #include "net/inproc/endpoint.h"
 #include "port.h"

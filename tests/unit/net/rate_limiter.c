@@ -1,7 +1,7 @@
 /* Limits on connections per source address: the table itself, and a listener that is flooded. */
 #include "net/core/rate_limiter.h"
 
-#include "contract/transport_fixture.h"
+#include "contract/transport/transport_fixture.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "contract/transport_fixture.h"
+#include "contract/transport/transport_fixture.h"
 #include "net/core/frame.h"
 #include "net/tls/tls.h"
 

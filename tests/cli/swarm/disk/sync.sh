@@ -1,8 +1,8 @@
 #!/bin/sh
 # sync.sh - syncs of the host's disk that fail or take long. A failed sync is not repeated as if the data were
 # still there (powercut/shim.c drops it); a slow one does not keep the host from serving its links.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 SHIM=$3
 
 make_corpus

@@ -1,4 +1,4 @@
-#include "contract/transport_rig.h"
+#include "contract/transport/transport_rig.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 /* transport_fixture.h - a pair of transports of its own for every test of a program. */
 #pragma once
 
-#include "contract/transport_rig.h"
+#include "contract/transport/transport_rig.h"
 
 static struct rig r;
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # swarm_disk.sh - the coordinator's disk is full for a while: the run pauses, then continues and computes
 # the same bits. Needs root to mount a small disk; skips otherwise.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || { echo "skipped: needs root"; exit 77; }
 mkdir small
 mount -t tmpfs -o size=4m tmpfs small 2>/dev/null || { echo "skipped: cannot mount"; exit 77; }

@@ -2,8 +2,8 @@
 # powercut.sh - the host loses power again and again, at syncs of its journal, metrics, checkpoints, key and
 # folders. What was not synced is lost, or kept in part (powercut/shim.c, powercut/restore.c). Each time the
 # run continues with the same invite; it ends with the bits of an undisturbed run and one line per step.
+. "$(dirname "$0")/../../lib.sh"
 . "$(dirname "$0")/../lib.sh"
-. "$(dirname "$0")/lib.sh"
 SHIM=$3
 RESTORE=$4
 SEEDS=${SEEDS:-1}
