@@ -9,7 +9,7 @@
 
 /* The steps from `from` up to, not including, `to`. The digests of crossings cover every group of
  * every step (strait_crossing_hash_step, then strait_digest_extend); zeros where the stage has no
- * neighbour. */
+ * neighbour. What workers state of them in each step counts, see below. */
 typedef struct strait_commitment {
     int64_t from, to;
     strait_digest sent_prev, sent_next;         // crossings to each neighbour
@@ -37,11 +37,12 @@ static inline int strait_audit_result_equal(const strait_audit_result *a,
            strait_digest_equal(&a->reports, &b->reports) && strait_digest_equal(&a->sums, &b->sums);
 }
 
-/* ---- replicas ---- */
+/* ---- steps ---- */
 
 /* What the replicas of a stage did in one step is a row of digests: of the crossings of each group,
  * of what each replica gave to the owner of each chunk of the sum, of the summed chunks of each
- * owner (stage/replicas/sums_hash.h), and of the report. One replica states a part of it. */
+ * owner (stage/replicas/sums_hash.h), and of the report. One replica states a part of it; all of
+ * it, if it is the only one. */
 typedef enum strait_work_crossing {
     STRAIT_WORK_SENT_PREV,
     STRAIT_WORK_SENT_NEXT,

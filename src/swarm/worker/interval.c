@@ -53,13 +53,13 @@ void strait_worker_describe_work(const struct worker *w, strait_work_shape shape
     }
 }
 
-/* Where stages have replicas: before the reply, so that the coordinator can compare what they
- * state before the step is applied. */
+/* Before the reply, so that the coordinator can compare what all state before the step is applied.
+ * An auditor replies with it instead. */
 static strait_err send_work(struct worker *w, int64_t step) {
     strait_digest row[STRAIT_WORK_MAX];
     struct strait_msg *msg = NULL;
     const strait_work_shape shape = strait_worker_work_shape(w, w->replicas.n[STRAIT_SIDE_SAME]);
-    if (!w->has_stage || w->replicas.most <= 1) return STRAIT_OK;
+    if (!w->has_stage) return STRAIT_OK;
     strait_worker_describe_work(w, shape, row);
     const strait_work_message message = {
         .stage = w->stage,

@@ -4,6 +4,8 @@
  *   weights:STEP   as an owner it changes one weight by a thousandth after the update of STEP
  *   squares:STEP   it reports one square of STEP a thousandth too large
  *   tensor:STEP    it changes all of a tensor by a twentieth after the update of STEP
+ *   wire:STEP      it states the right digests of what it sends in STEP, and sends something else
+ *   received:STEP  it states other digests of what it received in STEP
  *   idle           as an auditor it computes nothing, and says that it has
  *
  * As a further replica of a stage, in the Nth step that it computes as one:
@@ -43,6 +45,12 @@ strait_err __real_strait_boundary_send(struct strait_boundary *boundary, const s
                                        strait_tensor x);
 strait_err __wrap_strait_boundary_send(struct strait_boundary *boundary, const strait_crossing *at,
                                        strait_tensor x);
+strait_err __real_strait_crossing_hash_add(struct strait_crossing_hash *hash,
+                                           strait_crossing_way way, const strait_groups *groups,
+                                           const struct strait_msg *msg);
+strait_err __wrap_strait_crossing_hash_add(struct strait_crossing_hash *hash,
+                                           strait_crossing_way way, const strait_groups *groups,
+                                           const struct strait_msg *msg);
 strait_err __real_strait_reduction_complete(struct strait_reduction *r,
                                             struct strait_stream *stream);
 strait_err __wrap_strait_reduction_complete(struct strait_reduction *r,
@@ -82,6 +90,20 @@ strait_err __wrap_strait_boundary_send(struct strait_boundary *boundary, const s
                                        strait_tensor x) {
     if (!at->is_evaluation && is_false_replica("crossing:")) ((float *)x.data)[0] += 0.01f;
     return __real_strait_boundary_send(boundary, at, x);
+}
+
+/* What is sent was kept for audits before, and is hashed here for the last time. */
+strait_err __wrap_strait_crossing_hash_add(struct strait_crossing_hash *hash,
+                                           strait_crossing_way way, const strait_groups *groups,
+                                           const struct strait_msg *msg) {
+    STRAIT_TRY(__real_strait_crossing_hash_add(hash, way, groups, msg));
+    if (!hash->is_on) return STRAIT_OK;
+    if (way == STRAIT_CROSSING_SENT && is_false("wire:", msg->step))
+        ((unsigned char *)(uintptr_t)msg->body)[0] ^= 1; // NOLINT(performance-no-int-to-ptr)
+    if (way == STRAIT_CROSSING_RECEIVED && is_false("received:", msg->step))
+        hash->groups[way][groups != NULL ? strait_groups_of(groups, msg->microbatch) : 0]
+            .bytes[0] ^= 1;
+    return STRAIT_OK;
 }
 
 /* Its last sum is in the gradients. */

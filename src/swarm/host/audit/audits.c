@@ -105,49 +105,18 @@ static strait_audit *open_audit(strait_audits *a, int stage, const strait_interv
     return NULL;
 }
 
-/* Opens the audit of the sender of a disputed boundary. */
-static void open_dispute(strait_audits *a, int stage, int side, const strait_interval_stage *ends,
-                         int64_t now_ns, strait_interval_end *out) {
-    strait_audit *audit = open_audit(a, stage, ends, now_ns);
-    out->n_disputed++;
-    out->n_skipped += audit == NULL;
-    if (audit == NULL) return;
-    audit->disputed_side = side;
-    audit->disputant = ends[stage + side].owner;
-}
-
-/* Compares what the two ends of each boundary say. Marks stages that are not drawn any more. */
-static void compare_ends(strait_audits *a, const strait_interval_stage *ends, int64_t now_ns,
-                         int *is_disputed, strait_interval_end *out) {
-    for (int i = 0; i + 1 < a->n_stages; i++) {
-        const strait_commitment *prev = &a->commitments[i];
-        const strait_commitment *next = &a->commitments[i + 1];
-        const int forward = !strait_digest_equal(&prev->sent_next, &next->received_prev);
-        const int backward = !strait_digest_equal(&next->sent_prev, &prev->received_next);
-        if (forward || backward) is_disputed[i] = is_disputed[i + 1] = 1;
-        if (forward && backward)
-            out->undecided_boundary = i;
-        else if (forward)
-            open_dispute(a, i, 1, ends, now_ns, out);
-        else if (backward)
-            open_dispute(a, i + 1, -1, ends, now_ns, out);
-    }
-}
-
 void strait_audits_end_interval(strait_audits *a, int64_t step, const strait_interval_stage *ends,
                                 int64_t now_ns, strait_interval_end *out) {
-    int is_disputed[STRAIT_RUN_STAGES] = {0};
-    *out = (strait_interval_end){.is_complete = a->from >= 0, .undecided_boundary = -1};
+    *out = (strait_interval_end){.is_complete = a->from >= 0};
     for (int i = 0; i < a->n_stages && a->from >= 0; i++) {
         out->is_missing[i] = !a->has_commitment[i] || a->commitments[i].to != step;
         out->is_complete &= !out->is_missing[i];
     }
     if (out->is_complete) {
         a->n_intervals++;
-        compare_ends(a, ends, now_ns, is_disputed, out);
         for (int i = 0; i < a->n_stages; i++) {
             const int differs = find_differing(ends[i].replicas, ends[i].n_replicas) > 0;
-            if (is_disputed[i] || (!differs && !is_drawn(a, i))) continue;
+            if (!differs && !is_drawn(a, i)) continue;
             out->n_drawn++;
             out->n_skipped += open_audit(a, i, ends, now_ns) == NULL;
         }
@@ -179,7 +148,7 @@ static int may_compute(const strait_audit *audit, const strait_fingerprint *key)
         if (strait_fingerprint_equal(&audit->excluded[i], key)) return 0;
     for (int i = 0; i < audit->n_replicas; i++)
         if (strait_fingerprint_equal(&audit->replicas[i].key, key)) return 0;
-    return audit->disputed_side == 0 || !strait_fingerprint_equal(&audit->disputant, key);
+    return 1;
 }
 
 /* A spare that could tell when it is chosen could wait for the audit of an accomplice. */
@@ -241,12 +210,11 @@ static int is_idle(const strait_audit *audit, int i) {
 }
 
 /* Returns a result that enough votes agree on; -1: there is none yet. The owner's vote does not
- * count in a dispute, in which its neighbour or another replica is as much a suspect as itself. */
+ * count where another replica contradicts it, which is as much a suspect as itself. */
 static int agreed_vote(const strait_audit *audit) {
-    const int is_disputed = audit->disputed_side != 0 || audit->is_contested;
     for (int i = 0; i < audit->n_votes; i++) {
         int n = 0;
-        for (int k = is_disputed; k < audit->n_votes && !is_idle(audit, i); k++)
+        for (int k = audit->is_contested; k < audit->n_votes && !is_idle(audit, i); k++)
             n += strait_audit_result_equal(&audit->votes[i].result, &audit->votes[k].result);
         if (n >= 2) return i;
     }
@@ -280,8 +248,6 @@ static void find_guilty(const strait_audit *audit, int agreed, strait_verdict *o
             add_guilty(out, &audit->votes[i].key, i == 0);
     }
     if (audit->n_replicas > 1) add_replicas(audit, right, out);
-    /* The sender sent what it says, so its neighbour did not receive anything else. */
-    if (audit->disputed_side != 0 && !out->is_run_affected) add_guilty(out, &audit->disputant, 1);
 }
 
 void strait_audits_vote(strait_audits *a, uint32_t id, const strait_fingerprint *key,

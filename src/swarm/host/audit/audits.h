@@ -14,8 +14,9 @@
  *
  *     gathering -> waiting <-> running -> verdict
  *
- * Neighbours whose commitments contradict each other dispute a boundary: the sender's interval is
- * then computed by two spares, which tells who of the two is at fault.
+ * The two ends of each boundary agree about what crossed it: they state it in every step, and the
+ * driver compares that before the step is applied (work.c). What they commit to of it does not
+ * count.
  *
  * Where a stage has replicas (commitment.h), all of them together are what is audited: a spare
  * computes what they should have done, step by step. Who was the first to do something else is at
@@ -65,9 +66,6 @@ typedef struct strait_audit {
     strait_commitment commitment;                // of the owner
     strait_audit_vote votes[STRAIT_AUDIT_VOTES]; // the first is the owner's
     int n_votes;
-    int disputed_side; // the neighbour that contradicts what was sent to it: -1 previous,
-                       // 1 next; 0: none
-    strait_fingerprint disputant; // that neighbour
     /* Of the stage, the owner first; and whether they committed to different snapshots: the owner's
      * vote does not count then. */
     strait_audit_replica replicas[STRAIT_WORK_REPLICAS];
@@ -131,15 +129,12 @@ typedef struct strait_interval_stage {
     int n_replicas;
 } strait_interval_stage;
 
-/* What contradicted each other when an interval ended. */
+/* What came of an interval that ended. */
 typedef struct strait_interval_end {
     int is_complete;                   // all owners committed to it
     int is_missing[STRAIT_RUN_STAGES]; // the owner did not
-    int n_drawn, n_disputed;
+    int n_drawn;
     int n_skipped; // drawn, but STRAIT_AUDITS_OPEN are open already
-    /* Boundaries on which the two ends contradict each other in both directions: neither can be
-     * recomputed from what the other says. -1: none. */
-    int undecided_boundary;
 } strait_interval_end;
 
 /* Returns the probability that at least one of n lies, each in another interval, is drawn. */
@@ -157,7 +152,8 @@ void strait_audits_begin(strait_audits *audits, int64_t step, uint32_t generatio
 const char *strait_audits_commit(strait_audits *audits, int stage, uint32_t generation,
                                  const strait_commitment *commitment);
 
-/* Replaces the digests of crossings that the owner committed to by those of all replicas. */
+/* Replaces the digests of crossings that the owner committed to by those that were stated in each
+ * step, by all replicas. */
 void strait_audits_amend(strait_audits *audits, int stage, const strait_commitment *crossings);
 
 /* The interval ends at `step`: opens audits for the stages drawn, and begins the next interval.

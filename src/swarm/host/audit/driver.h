@@ -73,7 +73,7 @@ struct host_audits {
     struct host_audit open[STRAIT_AUDITS_OPEN];
     struct host_audit_step steps[STRAIT_AUDIT_STEPS];
     strait_digest reports[STRAIT_RUN_STAGES]; // of the interval in progress
-    struct host_statements *work;             // what replicas stated; NULL: no memory for it
+    struct host_statements *work;             // what workers stated; NULL: no memory for it
     int64_t told_steps;                       // of the interval whose probabilities were logged
     struct {
         strait_fingerprint key;
@@ -99,8 +99,8 @@ strait_err strait_host_audit_gradients(struct host *h, int64_t step);
 void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,
                             int has_snapshot);
 
-/* ---- work.c: what replicas of stages state about each step ---- */
-/* A replica stated what it did. STRAIT_EPROTO: the message is malformed. */
+/* ---- work.c: what workers state about each step ---- */
+/* A worker stated what it did. STRAIT_EPROTO: the message is malformed. */
 strait_err strait_host_audit_work(struct host *h, struct connection *connection,
                                   const struct strait_msg *msg);
 /* A replica, or the owner, committed to a snapshot. */
@@ -114,7 +114,7 @@ void strait_host_work_begin(struct host *h, int is_agreed);
 /* The same, when another one has ended at `to`. Replicas that committed to different snapshots
  * contradict each other, unless an audit finds out who is at fault. */
 void strait_host_work_next(struct host *h, int64_t to);
-/* Completes what the machine knows about all stages with what replicas stated. Returns 0 if that is
+/* Completes what the machine knows about all stages with what workers stated. Returns 0 if that is
  * not known of all steps up to `to`. */
 int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stages);
 /* Whether stages have replicas in this generation. */

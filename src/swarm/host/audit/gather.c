@@ -143,26 +143,11 @@ static strait_err open_audit(struct host *h, const strait_audit *audit, struct h
 
 static void check_complete(struct host *h, struct host_audit *a);
 
-/* What was sent is compared by digests alone, which other devices do not have. */
-static int drop_dispute(struct host *h, const strait_audit *audit) {
-    const struct strait_coordinator *c = &h->coordinator;
-    const int stage = audit->stage;
-    char kernels[STRAIT_REPLAY_KERNELS];
-    strait_replay_kernels(c->workers[c->owner[stage]].report.device, kernels);
-    if (audit->disputed_side == 0 || kernels[0] != '\0') return 0;
-    const int accuser = c->owner[stage + audit->disputed_side];
-    strait_host_audit_drop(h, audit->id, NULL, "its device rounds differently from others");
-    strait_host_feed_coordinator(
-        h, &(strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE, .worker = accuser, .stage = stage});
-    return 1;
-}
-
 void strait_host_audit_gather(struct host *h, const strait_audit *audit) {
     struct host_audit *a = NULL;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
         if (h->audits->open[i].id == 0) a = &h->audits->open[i];
     if (a == NULL) return; // there are as many as the machine opens
-    if (drop_dispute(h, audit)) return;
     if (open_audit(h, audit, a) != STRAIT_OK) {
         strait_host_note(h, "audit of stage %d: %s", audit->stage, strait_err_detail());
         strait_host_audit_drop(h, audit->id, NULL, "the host cannot store what it needs");
@@ -253,7 +238,7 @@ static const strait_fingerprint *find_false_giver(const struct host_audit *a,
     return &a->givers[part].keys[0];
 }
 
-/* Each part is what both of its ends committed to. */
+/* Each part is what both of its ends stated. */
 static void check_complete(struct host *h, struct host_audit *a) {
     const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
     if (audit == NULL || audit->phase != STRAIT_AUDIT_GATHERING) return;
@@ -270,7 +255,7 @@ static void check_complete(struct host *h, struct host_audit *a) {
             continue;
         const strait_fingerprint key = *find_false_giver(a, (strait_evidence_part)part);
         const int giver = strait_coordinator_find(&h->coordinator, &key);
-        strait_host_audit_drop(h, a->id, &key, "gave other bytes than it had committed to");
+        strait_host_audit_drop(h, a->id, &key, "gave other bytes than it had stated");
         if (giver >= 0)
             strait_host_feed_coordinator(
                 h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = giver});

@@ -207,14 +207,6 @@ static void end_interval(struct host *h, int64_t to) {
         strait_host_audit_gather(h, strait_audits_find(machine, id));
     strait_host_work_next(h, to);
     check_commitments(h, &end, to);
-    if (end.undecided_boundary >= 0) {
-        const int owner = h->coordinator.owner[end.undecided_boundary + 1];
-        strait_host_note(h, "stages %d and %d contradict each other about what they exchanged",
-                         end.undecided_boundary, end.undecided_boundary + 1);
-        strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE,
-                                                              .worker = owner,
-                                                              .stage = end.undecided_boundary});
-    }
 }
 
 void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,

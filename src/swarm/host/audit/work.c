@@ -1,9 +1,10 @@
-/* work.c - what the replicas of stages state about each step, for audits.
+/* work.c - what the workers of all stages state about each step, for audits.
  *
  * Everything that passes between two of them is stated by both, and compared before the step is
  * applied. If it differs, one of the two lies and nobody can tell which: the step is computed again
- * without further replicas. What remains is what a replica itself computed, and that is what audits
- * compare: see strait_work_blame. */
+ * without further replicas or, where there are none, with a spare in place of the receiver. What
+ * remains is what a worker itself computed, and that is what audits compare: see
+ * strait_work_blame. */
 #include "base/alloc.h"
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
@@ -11,10 +12,10 @@
 #include <string.h>
 
 enum {
-    STEPS_MAX = 256 // of an interval, that are kept: workers keep no more crossings
+    STEPS_MAX = 256 // of an interval, whose rows are kept: workers keep no more crossings
 };
 
-/* What one replica stated last. */
+/* What one worker stated last. */
 struct stated {
     int64_t step; // -1: nothing
     uint32_t generation;
@@ -25,8 +26,10 @@ struct host_statements {
     struct stated *stated; // by member of the plan
     int n_members;         // most that it has
     /* The interval in progress, from h->audits->machine.from on. */
-    struct host_work_step steps[STEPS_MAX];
-    int n_steps;
+    int64_t n_steps;                           // that all have stated
+    strait_commitment sums[STRAIT_RUN_STAGES]; // of the crossings in them
+    strait_audit_result results[STRAIT_RUN_STAGES];
+    struct host_work_step steps[STEPS_MAX]; // where stages have replicas
     /* Whether all replicas had the same state when it began. Who computes from another one could
      * not be told from a liar. */
     int is_agreed;
@@ -127,11 +130,18 @@ static strait_err missing(struct host *h, int stage, int replica) {
     return again(h);
 }
 
-static strait_err contradict(struct host *h, int64_t step, int a, int b) {
+/* Owners that are the only ones of their stages are handled like neighbours that reject each
+ * other's values: without a change of one of them the next attempt could end in the same way. */
+static strait_err contradict(struct host *h, int64_t step, int receiver, int sender) {
+    strait_swarm_event event = {
+        .kind = STRAIT_SWARM_CONTRADICTION, .worker = receiver, .successor = sender};
     strait_host_note(h, "step %lld: %s and %s contradict each other about what they exchanged",
-                     (long long)step, name_of(h, a), name_of(h, b));
-    strait_host_feed_coordinator(
-        h, &(strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});
+                     (long long)step, name_of(h, receiver), name_of(h, sender));
+    if (receiver >= 0 && sender >= 0 && !strait_host_work_is_shared(h))
+        event = (strait_swarm_event){.kind = STRAIT_SWARM_DISPUTE,
+                                     .worker = receiver,
+                                     .stage = h->coordinator.workers[sender].stage};
+    strait_host_feed_coordinator(h, &event);
     return again(h);
 }
 
@@ -183,8 +193,9 @@ static int find_group(const struct host *h, const struct host_work_step *work, i
     return -1;
 }
 
-/* Finds two workers that contradict each other. */
-static int find_pair(const struct host *h, const struct host_work_step *work, int *a, int *b) {
+/* Finds two workers that contradict each other about what one of them got from the other. */
+static int find_pair(const struct host *h, const struct host_work_step *work, int *receiver,
+                     int *sender) {
     const struct strait_coordinator *c = &h->coordinator;
     const strait_run_plan *plan = &h->executor->plan;
     for (int i = 0; i < plan->n_stages; i++) {
@@ -192,15 +203,16 @@ static int find_pair(const struct host *h, const struct host_work_step *work, in
             const int other = strait_work_contradicted(shape_of(h, i), k, stated_by(h, i, k)->row,
                                                        work->rows[i]);
             if (other < 0) continue;
-            *a = strait_coordinator_replica(c, i, k);
-            *b = strait_coordinator_replica(c, i, other);
+            *receiver = strait_coordinator_replica(c, i, k);
+            *sender = strait_coordinator_replica(c, i, other);
             return 1;
         }
         for (int forward = 0; forward < 2 && i + 1 < plan->n_stages; forward++) {
             const int g = find_group(h, work, i, forward);
             if (g < 0) continue;
-            *a = strait_coordinator_replica(c, i, work->owners[i].replica[g]);
-            *b = strait_coordinator_replica(c, i + 1, work->owners[i + 1].replica[g]);
+            const int to = i + forward, from = i + !forward;
+            *receiver = strait_coordinator_replica(c, to, work->owners[to].replica[g]);
+            *sender = strait_coordinator_replica(c, from, work->owners[from].replica[g]);
             return 1;
         }
     }
@@ -208,33 +220,43 @@ static int find_pair(const struct host *h, const struct host_work_step *work, in
 }
 
 static strait_err compare(struct host *h, int64_t step, struct host_work_step *work) {
-    int a = -1, b = -1;
+    int receiver = -1, sender = -1;
     STRAIT_TRY(open_step(h, work));
     for (int i = 0; i < h->executor->plan.n_stages; i++)
         STRAIT_TRY(merge(h, step, i, work));
-    return find_pair(h, work, &a, &b) ? contradict(h, step, a, b) : STRAIT_OK;
+    return find_pair(h, work, &receiver, &sender) ? contradict(h, step, receiver, sender)
+                                                  : STRAIT_OK;
+}
+
+/* Adds a step to the interval in progress, if it is known where that began. */
+static strait_err keep(struct host *h, int64_t step, struct host_work_step *work) {
+    struct host_statements *all = h->audits->work;
+    const int64_t from = h->audits->machine.from;
+    if (from < 0 || step - from != all->n_steps) return STRAIT_OK;
+    for (int i = 0; i < h->executor->plan.n_stages; i++)
+        STRAIT_TRY(
+            strait_work_extend(shape_of(h, i), work->rows[i], &all->sums[i], &all->results[i]));
+    if (strait_host_work_is_shared(h) && all->n_steps < STEPS_MAX) {
+        all->steps[all->n_steps] = *work;
+        *work = (struct host_work_step){0};
+    }
+    all->n_steps++;
+    return STRAIT_OK;
 }
 
 strait_err strait_host_audit_compare(struct host *h, int64_t step) {
     struct host_work_step work = {0};
-    const int n_stages = h->executor->plan.n_stages;
-    if (h->audits == NULL || !strait_host_work_is_shared(h)) return STRAIT_OK;
+    if (h->audits == NULL) return STRAIT_OK;
     STRAIT_TRY(open_work(h));
-    const strait_err err = compare(h, step, &work);
-    struct host_statements *all = h->audits->work;
-    const int64_t from = h->audits->machine.from;
-    if (err == STRAIT_OK && from >= 0 && step - from == all->n_steps && all->n_steps < STEPS_MAX)
-        all->steps[all->n_steps++] = work;
-    else
-        free_step(&work, n_stages);
+    strait_err err = compare(h, step, &work);
+    if (err == STRAIT_OK) err = keep(h, step, &work);
+    free_step(&work, h->executor->plan.n_stages);
     return err;
 }
 
 /* ---- an interval ---- */
 
-/* Returns a stage whose replicas do not hold the same snapshot of `to`, and which of them; -1:
- * none.
- */
+/* Returns a stage whose replicas hold different snapshots of `to`, and which of them; -1: none. */
 static int find_differing(const struct host *h, int64_t to, int *replica) {
     const struct host_statements *work = h->audits->work;
     for (int i = 0; work != NULL && i < h->executor->plan.n_stages; i++)
@@ -258,7 +280,7 @@ static int is_contested(const struct host *h) {
 void strait_host_work_next(struct host *h, int64_t to) {
     const struct strait_coordinator *c = &h->coordinator;
     int replica = 0;
-    const int stage = strait_host_work_is_shared(h) ? find_differing(h, to, &replica) : -1;
+    const int stage = find_differing(h, to, &replica);
     strait_host_work_begin(h, stage < 0);
     if (stage < 0 || is_contested(h)) return;
     const int a = c->owner[stage], b = strait_coordinator_replica(c, stage, replica);
@@ -278,9 +300,11 @@ void strait_host_work_begin(struct host *h, int is_agreed) {
     if (work == NULL && open_work(h) != STRAIT_OK) return;
     work = h->audits->work;
     work->is_agreed = is_agreed;
-    for (int i = 0; i < work->n_steps; i++)
+    for (int i = 0; i < STEPS_MAX && i < work->n_steps; i++)
         free_step(&work->steps[i], h->coordinator.config.n_stages);
     work->n_steps = 0;
+    memset(work->sums, 0, sizeof work->sums);
+    memset(work->results, 0, sizeof work->results);
     for (int i = 0; i < STRAIT_RUN_STAGES; i++)
         for (int k = 0; k < STRAIT_WORK_REPLICAS; k++)
             work->ends[i][k].to = -1;
@@ -308,18 +332,14 @@ static int list_replicas(struct host *h, int64_t to, int stage, strait_interval_
 
 int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stages) {
     const struct host_statements *work = h->audits->work;
-    if (!strait_host_work_is_shared(h)) return 1;
-    if (work == NULL || !work->is_agreed || work->n_steps != to - h->audits->machine.from) return 0;
+    const int is_shared = strait_host_work_is_shared(h);
+    if (work == NULL || !work->is_agreed || work->n_steps != to - h->audits->machine.from ||
+        (is_shared && work->n_steps > STEPS_MAX))
+        return 0;
     for (int i = 0; i < h->executor->plan.n_stages; i++) {
-        strait_commitment sum = {0};
-        strait_audit_result result = {0};
-        for (int k = 0; k < work->n_steps; k++)
-            if (strait_work_extend(shape_of(h, i), work->steps[k].rows[i], &sum, &result) !=
-                STRAIT_OK)
-                return 0;
-        if (!list_replicas(h, to, i, &stages[i])) return 0;
-        strait_audits_amend(&h->audits->machine, i, &sum);
-        stages[i].sums = result.sums;
+        if (is_shared && !list_replicas(h, to, i, &stages[i])) return 0;
+        strait_audits_amend(&h->audits->machine, i, &work->sums[i]);
+        stages[i].sums = work->results[i].sums;
     }
     return 1;
 }
