@@ -5,13 +5,16 @@
 
 static const char auto_name[] = "auto", learned_name[] = "strait";
 
-/* Codes of `strait` wider than an eighth of the stream (below 32x at 4 bits) are left out: where
- * they were measured, at a quarter of the stream, they lost more than narrower ones and than int4
- * (docs/research/pareto.md). */
-static const strait_codec_rung ladder[] = {{"none", "fp32", 0, 0},     {"none", "", 0, 0},
-                                           {"int8", "", 0, 0},         {"int4", "", 0, 0},
-                                           {learned_name, "", 32, 1},  {learned_name, "", 64, 1},
-                                           {learned_name, "", 128, 1}, {learned_name, "", 256, 1}};
+/* Ratios of codec strait by its rule (codec/strait/rule.h). Up to 4x that is the stream itself,
+ * under the name of the codec that sends it: the model then needs no additions. Between 4x and 16x
+ * no code was measured. */
+static const strait_codec_rung ladder[] = {
+    {"none", "fp32", 0, 0},    {"none", "", 0, 0},         {"int8", "", 0, 0},
+    {"int4", "", 0, 0},        {learned_name, "", 16, 1},  {learned_name, "", 32, 1},
+    {learned_name, "", 64, 1}, {learned_name, "", 128, 1}, {learned_name, "", 256, 1}};
+
+static const char additions[] = "dense with the same additions",
+                  curve[] = "docs/research/curve/README.md";
 
 /* Comparisons of which this program has the figures. `ratio` is 0 where a codec has one width. */
 static const struct measured {
@@ -21,12 +24,9 @@ static const struct measured {
     double ratio;
     strait_codec_price price;
 } measured[] = {
-    {"strait",
-     "context",
-     1024,
-     7,
-     128,
-     {2.2, "dense with the same additions", "docs/research/matched/README.md"}},
+    {"strait", "context", 1024, 7, 128, {2.2, additions, curve}},
+    {"strait", "context", 1024, 7, 64, {1.5, additions, curve}},
+    {"strait", "context", 1024, 7, 16, {1.0, additions, curve}},
     {"int4", "", 256, 3, 0, {0.8, "dense", "docs/benchmarks.md"}},
 };
 

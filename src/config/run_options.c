@@ -102,12 +102,11 @@ static const char *const muon[] = {"train.learning_rate=0.02",
                                    NULL};
 
 /* The additions to the model that variant context of strait was tuned with, and under Muon the
- * learning rates that were found for it (docs/research). */
-static const char *const context[] = {"model.conv=4",          "model.qkv_conv=true",
-                                      "model.anchors=true",    "model.value_tables=true",
-                                      "link.codec.gains=true", NULL};
+ * learning rates that were found for it (docs/research). What depends on the ratio is in
+ * run_rule.c. */
+static const char *const context[] = {"model.conv=4", "model.qkv_conv=true", "model.anchors=true",
+                                      "model.value_tables=true", NULL};
 static const char *const context_rates[] = {
-    "train.learning_rate=0.045",          "train.residual_out_learning_rate=0.0045",
     "train.boundary_learning_rate=0.004", "train.value_learning_rate=0.03",
     "train.embedding_learning_rate=0.3",  "train.head_learning_rate=0.003",
     "train.gain_learning_rate=0.01",      "train.conv_learning_rate=0.02",

@@ -78,13 +78,25 @@ static strait_codec_rule settings_of(strait_run *run, double share) {
     return rule;
 }
 
+/* Rule 1. */
+static void set_fixed(strait_run *run) {
+    if (!strait_run_is_given(run, "link.codec.gains")) run->link.codec.gains = 1;
+    if (!is_muon(run)) return;
+    set_real(run, "train.learning_rate", &run->train.learning_rate, 0.045);
+    set_real(run, "train.residual_out_learning_rate", &run->train.residual_out_learning_rate,
+             0.0045);
+}
+
 void strait_run_apply_rule(strait_run *run, int is_of_before) {
     const strait_options *table = strait_run_options();
     if (!strait_codec_has_rule(run->link.codec.name, run->link.codec.variant)) return;
     if (run->link.codec.rule == 0)
         run->link.codec.rule = is_of_before ? STRAIT_CODEC_RULE_FIXED : STRAIT_CODEC_RULE_NEW;
     run->is_given[strait_options_find(table, rule_key) - table->rows] = 1;
-    if (run->link.codec.rule < STRAIT_CODEC_RULE_RATIO) return;
+    if (run->link.codec.rule < STRAIT_CODEC_RULE_RATIO) {
+        set_fixed(run);
+        return;
+    }
     const int is_stream = strait_run_rule_stream(run) != NULL;
     const double share = is_stream
                              ? 1

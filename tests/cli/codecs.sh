@@ -59,24 +59,24 @@ check tied-fill $tied --set stages.schedule=fill-drain
 check free $tied --set link.codec.variant=free
 context="--set link.codec.name=strait" # context is its default variant
 check context $context
+check context-fixed $context --set link.codec.rule=1
 grep -q 'variant: "context"' context-tls/run.yaml || fail "$(grep variant context-tls/run.yaml)"
-check context-muon $context --set train.optimizer=muon --set stages.schedule=fill-drain
+check context-muon $context --set link.codec.rule=1 --set train.optimizer=muon --set stages.schedule=fill-drain
 check context-two $context --set stages.count=2 --set model.local_every=2 --set train.recompute=true
 # Gates and tables with fewer rows than the corpus has token ids.
-check context-shared $context --set model.table_rows=64 --set link.codec.gains=false --set link.codec.gate_width=8
+check context-shared $context --set model.table_rows=64 --set link.codec.gate_width=16
 check context-bare $context --set link.codec.gains=false --set model.conv=0 --set model.anchors=false \
     --set model.value_tables=false --set link.codec.keep=8 --set link.codec.context=2
 
 # What follows from the ratio: a code, and up to 4x the stream itself, with the bits of the codecs that send it.
-rule="$context --set link.codec.rule=2"
-check rule $rule --set link.codec.ratio=8 --set train.optimizer=muon
+check rule $context --set link.codec.ratio=8 --set train.optimizer=muon
 grep -q '# gate_width: 8$' rule-tls/run.yaml || fail "$(grep -A 40 codec: rule-tls/run.yaml)"
-check rule-bare $rule --set link.codec.ratio=8 --set model.anchors=false
+check rule-bare $context --set link.codec.ratio=8 --set model.anchors=false
 additions="--set model.conv=4 --set model.qkv_conv=true --set model.anchors=true --set model.value_tables=true"
 for pair in 1:none 2:int8 4:int4; do
     cut="--set stages.count=3 --set link.transport=inproc --set link.codec.variant="
     name=${pair#*:}
-    runs train run.yaml --out stream-$name $cut $rule --set link.codec.ratio=${pair%:*}
+    runs train run.yaml --out stream-$name $cut $context --set link.codec.ratio=${pair%:*}
     says "$ERR" "codec strait at ratio ${pair%:*}: the residual stream itself crosses, as codec $name sends it"
     grep -q 'name: "strait"' stream-$name/run.yaml || fail "the record names $(grep name: stream-$name/run.yaml)"
     runs train run.yaml --out plain-$name $cut $additions --set link.codec.name=$name
@@ -88,7 +88,7 @@ rm -r stream-again/checkpoints/00000006
 runs train stream-int4/run.yaml --out stream-again --resume
 same_weights stream-int4 stream-again
 refuses 2 'link.codec.hidden: codec strait at ratio 4 sends the stream itself' train run.yaml --out refused \
-    --set stages.count=3 --set link.codec.variant= $rule --set link.codec.ratio=4 --set link.codec.hidden=8
+    --set stages.count=3 --set link.codec.variant= $context --set link.codec.ratio=4 --set link.codec.hidden=8
 
 # What needs neither token tables nor a convolution of the stream goes with every codec.
 inner="--set model.conv=3 --set model.inner_conv=true --set model.qkv_conv=true --set model.value_tables=true"

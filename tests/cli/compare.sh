@@ -15,7 +15,7 @@ END
 
 # A codec that changes the model and the rates says so; overriding it drops what belongs to it.
 runs train run.yaml --out coded
-says "$ERR" '^note: codec strait changes the model: 0[.][0-9]+M parameters, 0[.]04M without it; it sets model.conv=4, .*train.learning_rate=0.045'
+says "$ERR" '^note: codec strait changes the model: 0[.][0-9]+M parameters, 0[.]04M without it; it sets model.conv=4, .*train.learning_rate=0.06'
 runs train run.yaml --out dense1 --set link.codec.name=none
 says "$ERR" '^note: link.codec.name was overridden: dropped link.codec.keep, link.codec.bits of the run file$'
 ! grep -q 'changes the model' "$ERR" || fail "no codec is said to change the model"
@@ -29,7 +29,7 @@ for seed in 2 3; do runs train run.yaml --out dense$seed --set link.codec.name=n
 runs compare dense1 dense2 dense3 coded --plot curves.svg --against tokens
 says "$OUT" '^dense1 +10 +0[.]04M +0[.]1[0-9]* +none +1 ' '^dense2 .* none +2 ' '^coded +10 +0[.][1-9][0-9]M .* strait +1 ' \
     '^dense1 and runs of other seeds, 3 in all: mean loss [0-9.]+, range [0-9.]+ to [0-9.]+$' \
-    '^coded differs in: model.conv 0 -> 4, .*train.learning_rate 0.02 -> 0.045.*link.codec.name none -> strait'
+    '^coded differs in: model.conv 0 -> 4, .*train.learning_rate 0.02 -> 0.06.*link.codec.name none -> strait'
 says curves.svg '>dense1, mean of 3 seeds</text>' '>coded</text>' '<polygon .*fill-opacity' '>tokens</text>' '>1000</text>'
 mean=$(jq -s 'map(select(.valid_loss)) | last.valid_loss' dense1/metrics.jsonl dense2/metrics.jsonl dense3/metrics.jsonl >/dev/null
     for i in 1 2 3; do jq -s 'map(select(.valid_loss)) | last.valid_loss' dense$i/metrics.jsonl; done | jq -s 'add / 3')

@@ -27,10 +27,10 @@ TOLERANCE = 1e-4
 LENGTH = 24
 ADDITIONS = "conv: 3, anchors: true, value_tables: true"
 CASES = {  # codec, and additions to the model
-    "strait context": ("{name: strait, variant: context}", ADDITIONS + ", qkv_conv: true"),
+    "strait context": ("{name: strait, variant: context, gains: true}", ADDITIONS + ", qkv_conv: true"),
     "computed gates": ("{name: strait, variant: context, gains: false, gate_width: 8}",
                        ADDITIONS + ", qkv_conv: true"),
-    "tables that share rows": ("{name: strait, variant: context}", ADDITIONS + ", table_rows: 90"),
+    "tables that share rows": ("{name: strait, variant: context, gains: true}", ADDITIONS + ", table_rows: 90"),
     "gates from such tables": ("{name: strait, variant: context, gains: false, gate_width: 8}",
                                ADDITIONS + ", table_rows: 90"),
     "strait plain": ("{name: strait, variant: tied}", ADDITIONS),

@@ -179,7 +179,7 @@ train: {{steps: {case["steps"]}, batch_tokens: {case["sequences"] * case["contex
         optimizer: {case["optimizer"]}, seed: {case["seed"]}, save_every: -1}}
 stages: {{count: {len(case["split"])}, split: {case["split"]}, microbatch: {case["microbatch"]}}}
 link: {{transport: inproc, codec: {{name: {case["codec"]}, variant: "{case["variant"]}",
-        bits: {case["set_bits"]}}}}}
+        bits: {case["set_bits"]}, rule: 1}}}}
 device: {{kind: cpu, threads: 1, precision: fp32}}
 """)
     out = tempfile.mkdtemp(dir=folder) + "/run"

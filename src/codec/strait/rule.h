@@ -1,6 +1,6 @@
 /* rule.h - what codec strait is at a ratio, so that a run file need not say more than the ratio.
  *
- * Rule 1 has the same settings at every ratio (the presets of variant context). Rule 2, with d the
+ * Rule 1 has the same settings at every ratio, those that were tuned at k = 31. Rule 2, with d the
  * width of the stream and k + 1 = 4 d / ratio values of 4 bits per token, the scale among them:
  *
  *   ratio <= 4   k would be d, and the code the stream itself: it crosses in 16, 8 or 4 bits, as
@@ -18,7 +18,7 @@
 enum {
     STRAIT_CODEC_RULE_FIXED = 1, // of runs whose record names no rule
     STRAIT_CODEC_RULE_RATIO = 2,
-    STRAIT_CODEC_RULE_NEW = STRAIT_CODEC_RULE_FIXED // of new runs
+    STRAIT_CODEC_RULE_NEW = STRAIT_CODEC_RULE_RATIO // of new runs
 };
 
 /* Settings of rule 2 at ratios above 4. */

@@ -61,8 +61,9 @@ static void counts_trained_codecs(void **state) {
     expect("strait", "tied", 2 * 6 * strait, 2 * strait);
     const double sender = 8 * WIDTH + 10 * WIDTH + 8 * 10;           // E A B
     const double receiver = WIDTH * 2 * 8 + 24 * 2 * 8 + WIDTH * 24; // D V W, of two codes
-    expect("strait", "context", 6 * (2 * (sender + receiver) + 8 * 8),
-           2 * (sender + receiver)); // one M
+    const double gates = 4 * 8 * WIDTH; // Ga Gb Ha Hb, of 8 units by the rule of its ratio
+    expect("strait", "context", 6 * (2 * (sender + receiver + gates) + 8 * 8), // one M
+           2 * (sender + receiver + gates));
 }
 
 static void counts_codecs_without_parameters(void **state) {

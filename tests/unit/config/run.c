@@ -96,15 +96,15 @@ static void test_omitted_variant_applies_its_presets(void **state) {
         CHECK_OK(
             strait_run_init_text("R.yaml", texts[i], strlen(texts[i]), sets, i == 3 ? 3 : 0, &run));
         assert_string_equal(run.link.codec.variant, "context");
-        CHECK(run.train.learning_rate == 0.045 && run.train.residual_out_learning_rate == 0.0045);
+        CHECK(run.train.learning_rate == 0.06 && run.train.residual_out_learning_rate == 0.021);
         CHECK(run.train.boundary_learning_rate == 0.004 && run.train.value_learning_rate == 0.03);
         CHECK(run.train.embedding_learning_rate == 0.3 && run.train.head_learning_rate == 0.003);
-        CHECK(run.train.conv_learning_rate == 0.02 && run.train.mixing_learning_rate == 0.001);
-        CHECK(run.train.encoder_basis_learning_rate == 0.004 && run.link.codec.encoder_basis == 0);
+        CHECK(run.train.conv_learning_rate == 0.02 && run.train.mixing_learning_rate == 0);
+        CHECK(run.train.encoder_basis_learning_rate == 0 && run.link.codec.encoder_basis == 1);
         CHECK(run.train.gain_learning_rate == 0.01 && run.train.weight_decay == 0.05 &&
               run.model.conv == 4);
         CHECK(run.model.anchors && run.model.value_tables && run.model.qkv_conv);
-        CHECK(run.link.codec.gains);
+        CHECK(!run.link.codec.gains && run.link.codec.gate_width == 32);
     }
     CHECK_OK(parse("link: {codec: {name: strait}}")); // AdamW keeps its own learning rates
     CHECK(run.train.learning_rate == 0.001 && run.train.residual_out_learning_rate == 0.001 &&

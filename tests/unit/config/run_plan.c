@@ -130,7 +130,8 @@ static void context_variant_selects_its_model(void **state) {
     assert_string_equal(plan.codec.variant, "context");
     assert_int_equal(plan.shape.conv, 4);
     assert_true(plan.shape.has_token_tables && plan.shape.has_value_tables);
-    assert_true(plan.shape.has_qkv_conv && plan.codec.has_gates);
+    assert_true(plan.shape.has_qkv_conv && !plan.codec.has_gates);
+    assert_int_equal(plan.codec.gate_width, 8);
     run.model.conv = 0; // without convolutions
     CHECK_OK(strait_run_plan_init(&run, 0, &plan));
     assert_false(plan.shape.has_qkv_conv);
@@ -191,7 +192,7 @@ static void check_group(strait_optim_spec optim, strait_role role, double rate, 
  */
 static void learning_rates_differ_by_role(void **state) {
     (void)state;
-    CHECK_OK(make_with("name: strait", 4)); // AdamW: one learning rate
+    CHECK_OK(make_with("name: strait, rule: 1", 4)); // AdamW: one learning rate
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_RESIDUAL_OUT, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_BOUNDARY, 1e-3, 1e-4);
     check_group(strait_run_plan_optim(&plan, 1), STRAIT_ROLE_ENCODER_BASIS, 1e-3, 1e-4);
@@ -225,7 +226,7 @@ static void learning_rates_differ_by_role(void **state) {
 static void convolutions_and_mixing_follow_gains(void **state) {
     (void)state;
     static const strait_role roles[] = {STRAIT_ROLE_GAIN, STRAIT_ROLE_CONV, STRAIT_ROLE_MIXING};
-    CHECK_OK(make_with("name: strait", 4));
+    CHECK_OK(make_with("name: strait, rule: 1", 4));
     for (int i = 0; i < 3; i++)
         check_group(strait_run_plan_optim(&plan, 1), roles[i], 1e-3, 0);
     run.train.conv_learning_rate = 3e-3;
@@ -247,7 +248,7 @@ static void parameters_and_moments_are_counted(void **state) {
                  {"name: resbm, variant: b, keep: 4", 2 * 32 * 4},
                  {"name: strait, variant: tied, keep: 4, hidden: 16, anchors: 8",
                   2 * 4 * 32 + 16 * 4 + 32 * 16 + 64 * 8 + 32 * 8},
-                 {"name: strait, keep: 3, hidden: 16, encoder: 9, context: 5",
+                 {"name: strait, rule: 1, keep: 3, hidden: 16, encoder: 9, context: 5",
                   3 * 32 + 9 * 32 + 3 * 9 + 6 + 15 * 32 + 16 * 15 + 32 * 16 +
                       2 * 64 * 32}}; // M: 9 at two of 3; G
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -78,7 +78,7 @@ static void slower_links_never_get_wider_codes(void **state) {
         last = choice.bytes_per_token;
         narrowest = choice.rung.ratio;
     }
-    CHECK(n_codes == 8);
+    CHECK(n_codes == 9);
     CHECK_NEAR(narrowest, 256, 0);
     CHECK(choice.is_too_slow);
     CHECK(isnan(choice.price.percent) && choice.excludes_exports);
