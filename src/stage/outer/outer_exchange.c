@@ -283,9 +283,11 @@ static int compare(const struct strait_outer *o, const struct strait_msg *m) {
 }
 
 /* A replica is at most one exchange ahead, with parts and results of each chunk. One that sends
- * more uses up its own share of the memory, and nobody else's. */
+ * more uses up its own share of the memory, and nobody else's. A frame may be much larger than a
+ * chunk, so the number of messages alone would not limit the bytes. */
 static strait_err keep_early(struct strait_outer *o, int from, struct strait_msg **msg) {
-    if (o->n_early[from] >= 2 * o->capacity) {
+    if (o->n_early[from] >= 2 * o->capacity ||
+        (*msg)->size > strait_quantized_bytes(32, STRAIT_OUTER_CHUNK)) {
         strait_msg_close(msg);
         o->rejected |= UINT64_C(1) << from;
         return STRAIT_OK;

@@ -121,6 +121,24 @@ static void rejects_an_average_that_cannot_be(void **state) {
     }
 }
 
+/* A message as replica 1 would send it to replica 0, of zeros. */
+static struct strait_msg *make_message(int flags, int chunk, int64_t step, size_t bytes) {
+    struct strait_msg *msg = NULL;
+    CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER, bytes, &msg));
+    if (bytes > 0) memset(msg->body, 0, bytes);
+    msg->flags = (uint8_t)flags;
+    msg->microbatch = (uint16_t)chunk;
+    msg->boundary = 4;
+    msg->step = (uint32_t)step;
+    msg->peer = pair.peers[0];
+    return msg;
+}
+
+static void deliver(struct strait_msg *msg) {
+    CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
+    CHECK(msg == NULL);
+}
+
 /* What one sender may have waiting does not depend on the others, and what is too much is dropped
  * without an error of the receiver. */
 static void limits_messages_ahead_of_time_by_sender(void **state) {
@@ -129,18 +147,22 @@ static void limits_messages_ahead_of_time_by_sender(void **state) {
     begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
     int n_kept = 0;
     for (int i = 0; i < 100; i++) {
-        struct strait_msg *msg = NULL;
-        CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER,
-                                 STRAIT_OUTER_CHUNK * sizeof(float), &msg));
-        memset(msg->body, 0, msg->size);
-        msg->boundary = 4;
-        msg->step = 2;
-        msg->peer = pair.peers[0];
-        CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
-        CHECK(msg == NULL);
+        deliver(make_message(0, 0, 2, STRAIT_OUTER_CHUNK * sizeof(float)));
         n_kept += strait_outer_rejected(sides[0].outer) == 0;
     }
     CHECK(n_kept >= 8 && n_kept <= 16); // parts and results of four chunks, and one to spare
+    CHECK(strait_outer_rejected(sides[0].outer) == 2);
+    close_both();
+}
+
+/* The limit is one of bytes: no message of an exchange is larger than a chunk in 32 bits. */
+static void drops_messages_ahead_of_time_larger_than_a_chunk(void **state) {
+    (void)state;
+    open_both(4, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    deliver(make_message(0, 0, 2, STRAIT_OUTER_CHUNK * sizeof(float)));
+    CHECK(strait_outer_rejected(sides[0].outer) == 0);
+    deliver(make_message(0, 0, 2, STRAIT_OUTER_CHUNK * sizeof(float) + 1));
     CHECK(strait_outer_rejected(sides[0].outer) == 2);
     close_both();
 }
@@ -152,6 +174,7 @@ int main(void) {
         cmocka_unit_test(only_a_wary_replica_checks),
         cmocka_unit_test(a_newcomer_judges_by_earlier_averages),
         cmocka_unit_test(rejects_an_average_that_cannot_be),
-        cmocka_unit_test(limits_messages_ahead_of_time_by_sender)};
+        cmocka_unit_test(limits_messages_ahead_of_time_by_sender),
+        cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
