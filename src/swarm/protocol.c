@@ -267,12 +267,19 @@ static int is_step(int64_t step) {
     return step >= 0 && step < UINT32_MAX;
 }
 
+/* What a worker commits to has places for so many replicas of its stage. */
+static int has_rows(const strait_task *task) {
+    return !task->assign.commits ||
+           task->assign.replicas.n[STRAIT_SIDE_SAME] <= STRAIT_WORK_REPLICAS;
+}
+
 /* Checks the fields that a worker uses as an index, a size or a step. */
 static int is_task(const strait_task *task) {
     switch (task->kind) {
     case STRAIT_TASK_ASSIGN:
         return task->assign.stage >= 0 && task->assign.stage < STRAIT_RUN_STAGES &&
-               task->assign.valid_windows >= 0 && strlen(task->assign.run_text) < STRAIT_TASK_TEXT;
+               task->assign.valid_windows >= 0 && has_rows(task) &&
+               strlen(task->assign.run_text) < STRAIT_TASK_TEXT;
     case STRAIT_TASK_AUDIT:
         return task->audit.stage >= 0 && task->audit.stage < STRAIT_RUN_STAGES &&
                is_step(task->audit.step) && task->audit.valid_windows >= 0 &&

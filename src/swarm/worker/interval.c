@@ -60,6 +60,8 @@ static strait_err send_work(struct worker *w, int64_t step) {
     struct strait_msg *msg = NULL;
     const strait_work_shape shape = strait_worker_work_shape(w, w->replicas.n[STRAIT_SIDE_SAME]);
     if (!w->has_stage) return STRAIT_OK;
+    if (strait_work_digests(shape) > STRAIT_WORK_MAX)
+        return STRAIT_FAIL(STRAIT_EPROTO, "commitments for %d replicas", shape.n_replicas);
     strait_worker_describe_work(w, shape, row);
     const strait_work_message message = {
         .stage = w->stage,

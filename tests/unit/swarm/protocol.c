@@ -134,6 +134,25 @@ static void unpacks_assign_task(void **state) {
     strait_msg_close(&msg);
 }
 
+/* A worker states what it did in rows with places for so many replicas. */
+static void rejects_commitments_of_too_many_replicas(void **state) {
+    (void)state;
+    for (int n = STRAIT_WORK_REPLICAS; n <= STRAIT_WORK_REPLICAS + 1; n++)
+        for (int commits = 0; commits < 2; commits++) {
+            const strait_task task = {.kind = STRAIT_TASK_ASSIGN,
+                                      .assign = {.replicas = {.n = {1, n, 1}, .most = n},
+                                                 .commits = commits,
+                                                 .run_text = "model: {}\n"}};
+            struct strait_msg *msg = NULL;
+            strait_task back;
+            CHECK_OK(strait_task_pack(pool, &task, &msg));
+            const int is_too_many = commits && n > STRAIT_WORK_REPLICAS;
+            assert_int_equal(strait_task_unpack(msg, &back),
+                             is_too_many ? STRAIT_EPROTO : STRAIT_OK);
+            strait_msg_close(&msg);
+        }
+}
+
 static void unpacks_connect_task(void **state) {
     (void)state;
     struct strait_msg *msg = NULL;
@@ -308,11 +327,17 @@ static void unpacks_snapshot_piece(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unpacks_join),           cmocka_unit_test(unpacks_restore_task),
-        cmocka_unit_test(unpacks_assign_task),    cmocka_unit_test(unpacks_connect_task),
-        cmocka_unit_test(unpacks_task_reply),     cmocka_unit_test(unpacks_heartbeat),
-        cmocka_unit_test(unpacks_live_state),     cmocka_unit_test(unpacks_narrow_and_wide_ids),
-        cmocka_unit_test(unpacks_snapshot_piece), cmocka_unit_test(unpacks_replicas),
+        cmocka_unit_test(unpacks_join),
+        cmocka_unit_test(unpacks_restore_task),
+        cmocka_unit_test(unpacks_assign_task),
+        cmocka_unit_test(unpacks_connect_task),
+        cmocka_unit_test(unpacks_task_reply),
+        cmocka_unit_test(unpacks_heartbeat),
+        cmocka_unit_test(unpacks_live_state),
+        cmocka_unit_test(unpacks_narrow_and_wide_ids),
+        cmocka_unit_test(unpacks_snapshot_piece),
+        cmocka_unit_test(unpacks_replicas),
+        cmocka_unit_test(rejects_commitments_of_too_many_replicas),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
