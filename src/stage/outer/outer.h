@@ -21,9 +21,10 @@
  * keeps its whole difference in e_r for the next exchange.
  *
  * In a swarm any replica may send anything. A wary one takes no values that are not finite, and no
- * part of a difference that is STRAIT_OUTER_MOST times as large as its own whole difference, or as
- * what the last averages changed. It says whose values it rejected, and tells the others that it
- * has no results for them in this attempt; the coordinator decides who is left out of the next.
+ * parts of a difference that are together STRAIT_OUTER_MOST times as large as its own whole
+ * difference, or as what the last averages changed. It says whose values it rejected, and tells the
+ * others that it has no results for them in this attempt; the coordinator decides who is left out
+ * of the next.
  *
  * Values and results live on the host. One thread uses it, that of the runner; nothing blocks. */
 #pragma once

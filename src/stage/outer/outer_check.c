@@ -65,14 +65,20 @@ static double squares_of(const struct strait_msg *msg, int bits, int64_t n_value
 }
 
 /* The squares of finite values are finite in double precision. An average is no larger than the
- * largest part, which its owner has judged by a yardstick of its own. */
-int strait_outer_is_plausible(const struct strait_outer *o, const struct chunk *chunk,
+ * largest part, which its owner has judged by a yardstick of its own. The limit is one of all
+ * chunks of a sender: each by itself could be as large as the whole difference. */
+int strait_outer_is_plausible(struct strait_outer *o, int from, const struct chunk *chunk,
                               const struct strait_msg *msg) {
-    const double slack = msg->flags == HOLDS_RESULT ? 2.0 : 1.0;
-    const double most = slack * STRAIT_OUTER_MOST * o->yardstick;
+    const int is_result = msg->flags == HOLDS_RESULT;
+    const double most = (is_result ? 2.0 : 1.0) * STRAIT_OUTER_MOST * o->yardstick;
+    double *sum = is_result ? &o->result_squares[from] : &o->part_squares[from];
     if (!o->spec.is_wary) return 1;
     const double squares = squares_of(msg, chunk->is_state ? 32 : o->spec.params.bits, chunk->n);
-    return isfinite(squares) && (chunk->is_state || squares <= most * most);
+    if (!isfinite(squares)) return 0;
+    if (chunk->is_state) return 1;
+    if (*sum + squares > most * most) return 0;
+    *sum += squares;
+    return 1;
 }
 
 strait_err strait_outer_reject(struct strait_outer *o, int replica) {

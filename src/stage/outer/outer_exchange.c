@@ -63,6 +63,8 @@ void strait_outer_drop(struct strait_outer *o) {
         }
     o->n_chunks = o->n_results = o->is_begun = o->has_applied = 0;
     o->rejected = o->given_up = 0;
+    memset(o->part_squares, 0, sizeof o->part_squares);
+    memset(o->result_squares, 0, sizeof o->result_squares);
 }
 
 strait_err strait_outer_message(struct strait_outer *o, int holds, int chunk, size_t bytes,
@@ -326,7 +328,7 @@ strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg)
         owner != (is_part ? o->spec.replica : from) ||
         (is_part && (!strait_outer_has(o->exchange.members, from) || c->parts[from] != NULL)))
         return fail_unexpected(o, *msg);
-    if (!strait_outer_is_plausible(o, c, *msg)) {
+    if (!strait_outer_is_plausible(o, from, c, *msg)) {
         strait_msg_close(msg);
         return strait_outer_reject(o, from);
     }

@@ -68,8 +68,10 @@ struct strait_outer {
     struct strait_msg *early;         // of later exchanges
     int n_early[STRAIT_RUN_REPLICAS]; // of each sender
     uint64_t n_delivered;
-    int n_applied;     // exchanges since this replica began, or came to know the others' state
-    double yardstick;  // norm of a usual difference in this exchange; INFINITY: not known
+    int n_applied;    // exchanges since this replica began, or came to know the others' state
+    double yardstick; // norm of a usual difference in this exchange; INFINITY: not known
+    /* Squared norms of what was taken from each replica in this exchange, if wary: */
+    double part_squares[STRAIT_RUN_REPLICAS], result_squares[STRAIT_RUN_REPLICAS];
     uint64_t rejected; // replicas whose values were not taken in this exchange
     uint64_t given_up; // replicas that said that they have no results
 };
@@ -97,8 +99,9 @@ strait_err strait_outer_send_parts(struct strait_outer *o);
 /* Notes how large differences usually are, for the exchange that is begun. */
 void strait_outer_measure(struct strait_outer *o);
 
-/* Whether the values of a part or result of a chunk may be used. */
-int strait_outer_is_plausible(const struct strait_outer *o, const struct chunk *chunk,
+/* Whether the values of a part or result of a chunk may be used, after what the replica has sent in
+ * the exchange before; counts them if so. */
+int strait_outer_is_plausible(struct strait_outer *o, int from, const struct chunk *chunk,
                               const struct strait_msg *msg);
 
 /* Does not take what a replica sent, and tells the others that there will be no results. */

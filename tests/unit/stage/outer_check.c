@@ -167,6 +167,38 @@ static void drops_messages_ahead_of_time_larger_than_a_chunk(void **state) {
     close_both();
 }
 
+/* Replica 1 sends chunks 1 and 3 as results, or chunks 0 and 2 as parts, each of which is below the
+ * limit. Returns how many of them replica 0 takes. */
+static int taken_of_two(int is_result, double of_limit) {
+    double squares = 0.0;
+    open_both(32, 1, 0);
+    train(0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    for (int i = 0; i < VALUES; i++)
+        squares += (double)learnt(0, i) * (double)learnt(0, i);
+    const double most = STRAIT_OUTER_MOST * sqrt(squares) * (is_result ? 2.0 : 1.0);
+    int n_taken = 0;
+    for (int k = 0; k < 2; k++) {
+        const int chunk = 2 * k + is_result;
+        const int n = chunk == 3 ? 77 : STRAIT_OUTER_CHUNK;
+        struct strait_msg *msg = make_message(is_result, chunk, 1, (size_t)n * sizeof(float));
+        *(float *)(void *)msg->body = (float)(of_limit * most);
+        deliver(msg);
+        n_taken += strait_outer_rejected(sides[0].outer) == 0;
+    }
+    close_both();
+    return n_taken;
+}
+
+static void limits_the_sum_over_chunks_of_a_sender(void **state) {
+    (void)state;
+    for (int is_result = 0; is_result < 2; is_result++) {
+        CHECK(taken_of_two(is_result, 0.6) == 2);
+        CHECK(taken_of_two(is_result, 0.8) == 1);
+        CHECK(taken_of_two(is_result, 1.1) == 0);
+    }
+}
+
 int main(void) {
     is_wary = 1;
     const struct CMUnitTest tests[] = {
@@ -175,6 +207,7 @@ int main(void) {
         cmocka_unit_test(a_newcomer_judges_by_earlier_averages),
         cmocka_unit_test(rejects_an_average_that_cannot_be),
         cmocka_unit_test(limits_messages_ahead_of_time_by_sender),
-        cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk)};
+        cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk),
+        cmocka_unit_test(limits_the_sum_over_chunks_of_a_sender)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
