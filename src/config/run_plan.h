@@ -145,8 +145,9 @@ strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan
  * itself. */
 strait_err strait_run_plan_check_late(const strait_run_plan *plan);
 
-/* Refuses what the workers of a swarm cannot compute: late updates. Their step protocol has one
- * command at a time, which a lost worker's successor repeats. */
+/* Refuses what the workers of a swarm cannot compute: late updates, because their step protocol has
+ * one command at a time, which a lost worker's successor repeats; and averages of optimizer state,
+ * which they could not check. */
 strait_err strait_run_plan_check_swarm(const strait_run_plan *plan);
 
 /* The most microbatches that a stage may hold: those of a step, and with late updates of two. */

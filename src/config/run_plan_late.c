@@ -1,4 +1,5 @@
-/* run_plan_late.c - what late updates (train.staleness) can be combined with. */
+/* run_plan_late.c - what late updates (train.staleness) can be combined with, and what a swarm
+ * cannot compute. */
 #include "config/run_plan.h"
 
 /* What each refusal is about would happen between two steps, and late updates leave no time
@@ -32,7 +33,14 @@ strait_err strait_run_plan_check_late(const strait_run_plan *plan) {
     return STRAIT_OK;
 }
 
+/* Moments have no bound like that of differences: a second moment that is negative or far too small
+ * makes the next update of every pipeline useless. */
 strait_err strait_run_plan_check_swarm(const strait_run_plan *plan) {
+    if (strait_run_plan_has_outer(plan) && plan->outer.average_state != STRAIT_OUTER_NONE)
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "train.outer.average_state moments: a worker of a swarm cannot check the moments that "
+            "others send; use strait train, or set train.outer.average_state to none");
     if (plan->staleness == 0) return STRAIT_OK;
     return STRAIT_FAIL(
         STRAIT_ECONFIG,

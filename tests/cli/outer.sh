@@ -105,6 +105,8 @@ refuses 2 'train.outer.overlap: 3 steps are more' train run.yaml --out bad $pair
     --set train.outer.fragments=2
 refuses 2 'moments are averaged with train.outer.overlap 0' train run.yaml --out bad $pair $every \
     --set train.outer.overlap=1 --set train.outer.average_state=moments
+refuses 2 'a worker of a swarm cannot check the moments' host run.yaml --out bad $every \
+    --set train.outer.average_state=moments
 refuses 2 'train.outer: audits .* know no averages' host run.yaml --out bad $every --audit-share 0.1
 [ ! -e bad/metrics.jsonl ] || fail "a refused run has begun"
 

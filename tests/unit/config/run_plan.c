@@ -302,6 +302,17 @@ static void homes_have_rates(void **state) {
                 "link.emulate.down: \"fast\" is not a");
 }
 
+/* Workers cannot check the moments of others; in a local run all replicas are the user's own. */
+static void a_swarm_averages_no_optimizer_state(void **state) {
+    (void)state;
+    CHECK_OK(make("train.outer.sync_every=4", NULL, NULL));
+    CHECK_OK(strait_run_plan_check_swarm(&plan));
+    CHECK_OK(make("train.outer.sync_every=4", "train.outer.average_state=moments", NULL));
+    CHECK_FAILS(strait_run_plan_check_swarm(&plan), STRAIT_ECONFIG, "average_state moments");
+    CHECK_OK(make("train.outer.average_state=moments", NULL, NULL)); // averages nothing
+    CHECK_OK(strait_run_plan_check_swarm(&plan));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_split_over_stages),
@@ -317,6 +328,7 @@ int main(void) {
         cmocka_unit_test(parameters_and_moments_are_counted),
         cmocka_unit_test(counts_scratch_memory_of_the_device),
         cmocka_unit_test(homes_have_rates),
+        cmocka_unit_test(a_swarm_averages_no_optimizer_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
