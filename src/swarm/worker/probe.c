@@ -45,18 +45,24 @@ struct probe {
     struct side sides[2]; // previous, next
 };
 
-static strait_err malformed(struct worker *w, int i) {
+/* An error names the side that it came from: the coordinator would suspect this worker alone
+ * otherwise, for what a neighbour sends. */
+static void note_side(struct worker *w, int peer) {
     struct strait_runner *runner = strait_service_runner(w->service);
-    if (runner != NULL) runner->side = i == 0 ? -1 : 1;
+    const int side = strait_worker_side_of(w, peer);
+    if (runner != NULL) runner->side = side == STRAIT_WORKER_BROKEN_SAME ? 0 : side;
+}
+
+static strait_err malformed(const struct worker *w, int i) {
     return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: malformed probe from stage %d", w->stage,
                        w->stage + (i == 0 ? -1 : 1));
 }
 
 /* ---- receiving ---- */
 
-/* What arrives outside of our own command: the beginning of one that we have not got yet is
- * acknowledged later, the rest of an earlier one is dropped. */
-strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *msg) {
+/* The beginning of a command that we have not got yet is acknowledged later, the rest of an earlier
+ * one is dropped. */
+static strait_err take_stray(struct worker *w, const struct strait_msg *msg) {
     const int i = msg->peer == w->prev ? 0 : 1;
     struct worker_stray *stray = &w->stray[i];
     if (msg->peer != w->prev && msg->peer != w->next_peer)
@@ -73,6 +79,12 @@ strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *
     stray->sequence = sequence;
     stray->bytes += msg->size;
     return STRAIT_OK;
+}
+
+strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *msg) {
+    const strait_err err = take_stray(w, msg);
+    if (err != STRAIT_OK) note_side(w, msg->peer);
+    return err;
 }
 
 /* The window doubles with each round trip while messages hardly wait, as TCP's does at first. */
@@ -112,7 +124,7 @@ static strait_err take_probe(struct worker *w, struct probe *p, const struct str
     struct side *side = &p->sides[i];
     if (msg->peer != side->peer || msg->size < ACK_BYTES ||
         strait_get_u32(msg->body) != p->sequence)
-        return strait_worker_stray_probe(w, msg);
+        return take_stray(w, msg);
     if (msg->size == ACK_BYTES) return take_ack(w, p, i, msg);
     take_bytes(side, msg);
     return STRAIT_OK;
@@ -122,10 +134,12 @@ static strait_err receive(struct worker *w, struct probe *p) {
     for (int n = 0; n < BURST; n++) {
         struct strait_msg *msg = NULL;
         if (strait_mesh_receive(w->mesh, n == 0 ? WAIT_MS : 0, &msg) != STRAIT_OK) break;
+        const int peer = msg->peer; // routing may take the message
         const strait_err err = msg->type == STRAIT_MSG_PROBE
                                    ? take_probe(w, p, msg)
                                    : strait_service_route(w->service, &msg);
         strait_msg_close(&msg);
+        if (err != STRAIT_OK) note_side(w, peer);
         STRAIT_TRY(err);
     }
     return STRAIT_OK;

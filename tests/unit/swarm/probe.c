@@ -12,7 +12,10 @@ enum {
     SEQUENCE = 7,
     DURATION_MS = 1000,
     MESSAGE = 4096,
-    ACK = 20
+    ACK = 20,
+    LONG_MS = 10000, // of a measurement that an error ends
+    LARGE = 65536,
+    UNKNOWN = 250 // a type of messages
 };
 
 typedef enum neighbour_kind {
@@ -20,7 +23,9 @@ typedef enum neighbour_kind {
     SILENT,
     ACKS_TOO_MUCH,
     ACKS_LESS, // than it did before
-    SLOW       // says that everything waits for long
+    SLOW,      // says that everything waits for long
+    FLOODS,    // with probes of another measurement
+    BABBLES    // sends a type that nobody knows
 } neighbour_kind;
 
 static scratch folder;
@@ -33,9 +38,9 @@ static struct worker w;
 static neighbour_kind kind;
 static uint64_t received, most_unacked;
 
-static strait_err on_message(void *user, struct strait_msg **msg) {
+static strait_err on_poll(void *user) {
     (void)user;
-    return (*msg)->type == STRAIT_MSG_PROBE ? strait_worker_stray_probe(&w, *msg) : STRAIT_OK;
+    return STRAIT_OK;
 }
 
 static struct strait_mesh *open_mesh(int i, const char *name) {
@@ -59,7 +64,11 @@ static int set_up(void **state) {
     tiny_run(&folder, &w.run);
     w.run.stages.count = w.run.model.layers = 2;
     CHECK_OK(strait_loader_open(&w.run, &loader));
-    const strait_service_spec service = {.run = &w.run, .hooks = {.on_message = on_message}};
+    const strait_service_hooks hooks = strait_worker_hooks(&w);
+    const strait_service_spec service = {
+        .run = &w.run,
+        .hooks = {
+            .user = &w, .on_message = hooks.on_message, .on_poll = on_poll, .probe = hooks.probe}};
     CHECK_OK(strait_service_open(&service, &loader, &w.service));
     CHECK_OK(strait_inproc_network_open(&network));
     for (int i = 0; i < 2; i++)
@@ -74,12 +83,14 @@ static int set_up(void **state) {
                                .address = "stage-1"};
     CHECK_OK(strait_mesh_add(w.mesh, &other, &w.next_peer));
     CHECK_OK(strait_mesh_wait_up(w.mesh, w.next_peer, 60000));
+    strait_service_set_links(w.service, w.mesh, -1, w.next_peer);
     received = most_unacked = 0;
     return 0;
 }
 
 static int tear_down(void **state) {
     (void)state;
+    strait_service_set_links(w.service, NULL, -1, -1);
     strait_mesh_close(&w.mesh);
     strait_mesh_close(&theirs);
     strait_service_close(&w.service);
@@ -97,6 +108,27 @@ static void send_probe(size_t size, uint32_t sequence, uint64_t first, uint64_t 
     strait_put_u32(msg->body, sequence);
     strait_put_u64(msg->body + 4, first);
     if (size == ACK) strait_put_u64(msg->body + 12, second);
+    CHECK_OK(strait_mesh_send_wait(theirs, peer, 60000, &msg));
+}
+
+/* As much as the queue takes: a measurement accepts 32 MiB of another. */
+static void flood(void) {
+    strait_err err = STRAIT_OK;
+    while (err == STRAIT_OK) {
+        struct strait_msg *msg = NULL;
+        CHECK_OK(strait_msg_open(strait_mesh_pool(theirs), STRAIT_MSG_PROBE, LARGE, &msg));
+        memset(msg->body, 0, LARGE);
+        strait_put_u32(msg->body, SEQUENCE + 1);
+        err = strait_mesh_send(theirs, peer, &msg);
+        strait_msg_close(&msg);
+    }
+    assert_int_equal(err, STRAIT_EAGAIN);
+}
+
+static void send_unknown(void) {
+    struct strait_msg *msg = NULL;
+    CHECK_OK(strait_msg_open(strait_mesh_pool(theirs), UNKNOWN, 1, &msg));
+    msg->body[0] = 0;
     CHECK_OK(strait_mesh_send_wait(theirs, peer, 60000, &msg));
 }
 
@@ -122,7 +154,9 @@ strait_err __wrap_strait_worker_poll_control(struct worker *worker) {
         strait_msg_close(&msg);
     }
     most_unacked = received - before > most_unacked ? received - before : most_unacked;
-    if (kind == SILENT || n == 0) return STRAIT_OK;
+    if (kind == FLOODS) flood();
+    if (kind == BABBLES) send_unknown();
+    if (kind == SILENT || kind == FLOODS || kind == BABBLES || n == 0) return STRAIT_OK;
     acknowledge();
     for (int i = 0; i < n; i++)
         send_probe(MESSAGE, SEQUENCE, (uint64_t)strait_clock_ns(), 0);
@@ -182,23 +216,53 @@ static void refuses_a_duration_without_end(void **state) {
     CHECK_FAILS(strait_worker_probe(&w, &command, &reply), STRAIT_EPROTO, "probes of 10001 ms");
 }
 
+static void open_stage(void) {
+    const strait_stage_command open = {.kind = STRAIT_COMMAND_OPEN, .open = {.n_slots = 1}};
+    strait_stage_reply reply;
+    CHECK_OK(strait_service_execute(w.service, &open, &reply));
+}
+
+/* What a neighbour sends is not charged to the worker alone: its reply names the boundary. */
+static void errors_name_the_side_they_came_from(void **state) {
+    static const struct {
+        neighbour_kind kind;
+        const char *reason;
+    } cases[] = {{ACKS_TOO_MUCH, "malformed probe from stage 1"},
+                 {FLOODS, "stage 1 sends probes without end"},
+                 {BABBLES, "unexpected message of type 250"}};
+    const strait_stage_command command = {
+        .kind = STRAIT_COMMAND_PROBE, .sequence = SEQUENCE, .probe = {LONG_MS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strait_stage_reply reply;
+        if (i > 0) (void)tear_down(state);
+        if (i > 0) (void)set_up(state);
+        open_stage();
+        kind = cases[i].kind;
+        CHECK_FAILS(strait_service_execute(w.service, &command, &reply), STRAIT_EPROTO,
+                    cases[i].reason);
+        assert_int_equal(reply.failed_side, 1);
+    }
+}
+
 /* A neighbour that begins first is acknowledged later; one that never ends is refused. */
 static void bounds_probes_outside_of_a_command(void **state) {
     struct strait_msg *msg = NULL;
     strait_err err = STRAIT_OK;
     (void)state;
-    CHECK_OK(strait_msg_open(strait_mesh_pool(theirs), STRAIT_MSG_PROBE, 65536, &msg));
+    open_stage();
+    CHECK_OK(strait_msg_open(strait_mesh_pool(theirs), STRAIT_MSG_PROBE, LARGE, &msg));
     memset(msg->body, 0, msg->size);
     strait_put_u32(msg->body, SEQUENCE);
     msg->peer = w.next_peer;
     CHECK_OK(strait_worker_stray_probe(&w, msg));
-    CHECK(w.stray[1].sequence == SEQUENCE && w.stray[1].bytes == 65536);
+    CHECK(w.stray[1].sequence == SEQUENCE && w.stray[1].bytes == LARGE);
     strait_put_u32(msg->body, SEQUENCE + 1);
     int n = 1;
     for (; err == STRAIT_OK && n < 1000; n++)
         err = strait_worker_stray_probe(&w, msg);
     CHECK_FAILS(err, STRAIT_EPROTO, "stage 1 sends probes without end");
     CHECK(n > 500 && n < 600); // 32 MiB
+    assert_int_equal(strait_service_runner(w.service)->side, 1);
     msg->size = 3;
     CHECK_FAILS(strait_worker_stray_probe(&w, msg), STRAIT_EPROTO, "malformed probe");
     msg->peer = w.next_peer + 1;
@@ -213,6 +277,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(sends_little_to_who_lets_it_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_false_acknowledgements, set_up, tear_down),
         cmocka_unit_test_setup_teardown(refuses_a_duration_without_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(errors_name_the_side_they_came_from, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bounds_probes_outside_of_a_command, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
