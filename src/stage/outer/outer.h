@@ -89,8 +89,8 @@ strait_err strait_outer_begin(struct strait_outer *outer, struct strait_stream *
 strait_err strait_outer_progress(struct strait_outer *outer, int *is_blocked);
 
 /* Takes a message of another replica and clears it. Messages of earlier exchanges are dropped,
- * those of later ones kept. STRAIT_EPROTO, naming both, for one that cannot be; the caller keeps
- * it. */
+ * those of later ones kept. One that cannot be is dropped by a wary replica, which rejects its
+ * sender; otherwise STRAIT_EPROTO, naming both, and the caller keeps it. */
 strait_err strait_outer_deliver(struct strait_outer *outer, struct strait_msg **msg);
 
 /* Whether an exchange is under way; whether it has all results and has posted all of its own. */

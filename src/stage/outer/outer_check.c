@@ -81,10 +81,13 @@ int strait_outer_is_plausible(struct strait_outer *o, int from, const struct chu
     return 1;
 }
 
+/* What is not missing has been summed or will be: others that were told to expect nothing would
+ * stop waiting for it, and report its absence. */
 strait_err strait_outer_reject(struct strait_outer *o, int replica) {
-    const int is_first = o->rejected == 0;
     o->rejected |= UINT64_C(1) << replica;
-    for (int r = 0; is_first && r < o->spec.n_replicas; r++) {
+    if (o->has_told || !strait_outer_has(strait_outer_missing(o), replica)) return STRAIT_OK;
+    o->has_told = 1;
+    for (int r = 0; r < o->spec.n_replicas; r++) {
         struct strait_msg *msg = NULL;
         if (r == o->spec.replica || !strait_outer_has(o->exchange.alive, r)) continue;
         STRAIT_TRY(strait_outer_message(o, HOLDS_NOTHING, 0, 0, &msg));

@@ -63,6 +63,7 @@ void strait_outer_drop(struct strait_outer *o) {
         }
     o->n_chunks = o->n_results = o->is_begun = o->has_applied = 0;
     o->rejected = o->given_up = 0;
+    o->has_told = 0;
     memset(o->part_squares, 0, sizeof o->part_squares);
     memset(o->result_squares, 0, sizeof o->result_squares);
 }
@@ -274,6 +275,13 @@ static strait_err fail_unexpected(const struct strait_outer *o, const struct str
                        (unsigned)m->step, m->microbatch, m->size, replica_of(o, m->peer));
 }
 
+/* In a swarm no sender may make a receiver fail: the message is dropped and counts against it. */
+static strait_err refuse(struct strait_outer *o, int from, struct strait_msg **msg) {
+    if (!o->spec.is_wary) return fail_unexpected(o, *msg);
+    strait_msg_close(msg);
+    return from >= 0 ? strait_outer_reject(o, from) : STRAIT_OK;
+}
+
 /* Before, during or after the exchange that is under way or was the last: -1, 0 or 1. Within one
  * step fragments follow each other, and attempts. */
 static int compare(const struct strait_outer *o, const struct strait_msg *m) {
@@ -291,8 +299,7 @@ static strait_err keep_early(struct strait_outer *o, int from, struct strait_msg
     if (o->n_early[from] >= 2 * o->capacity ||
         (*msg)->size > strait_quantized_bytes(32, STRAIT_OUTER_CHUNK)) {
         strait_msg_close(msg);
-        o->rejected |= UINT64_C(1) << from;
-        return STRAIT_OK;
+        return strait_outer_reject(o, from);
     }
     (*msg)->next = o->early;
     o->early = *msg;
@@ -312,22 +319,22 @@ strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg)
     const int from = replica_of(o, (*msg)->peer);
     const int index = (*msg)->microbatch;
     if (from < 0 || (*msg)->flags > HOLDS_NOTHING || (*msg)->boundary != o->spec.stage)
-        return fail_unexpected(o, *msg);
+        return refuse(o, from, msg);
     const int when = compare(o, *msg);
     if (when > 0) return keep_early(o, from, msg);
-    if (when < 0) {
+    if (when < 0 || strait_outer_has(o->rejected, from)) {
         strait_msg_close(msg);
         return STRAIT_OK;
     }
     if ((*msg)->flags == HOLDS_NOTHING && (*msg)->size == 0) return take_nothing(o, from, msg);
-    if (index >= o->n_chunks || (*msg)->flags == HOLDS_NOTHING) return fail_unexpected(o, *msg);
+    if (index >= o->n_chunks || (*msg)->flags == HOLDS_NOTHING) return refuse(o, from, msg);
     struct chunk *c = &o->chunks[index];
     const int is_part = (*msg)->flags == HOLDS_PART, owner = strait_outer_owner(o, index);
     const int bits = c->is_state ? 32 : o->spec.params.bits;
     if ((*msg)->size != strait_quantized_bytes(bits, c->n) || c->result != NULL ||
         owner != (is_part ? o->spec.replica : from) ||
         (is_part && (!strait_outer_has(o->exchange.members, from) || c->parts[from] != NULL)))
-        return fail_unexpected(o, *msg);
+        return refuse(o, from, msg);
     if (!strait_outer_is_plausible(o, from, c, *msg)) {
         strait_msg_close(msg);
         return strait_outer_reject(o, from);

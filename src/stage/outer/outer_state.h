@@ -73,6 +73,7 @@ struct strait_outer {
     /* Squared norms of what was taken from each replica in this exchange, if wary: */
     double part_squares[STRAIT_RUN_REPLICAS], result_squares[STRAIT_RUN_REPLICAS];
     uint64_t rejected; // replicas whose values were not taken in this exchange
+    int has_told;      // the others know that this replica has no results for them
     uint64_t given_up; // replicas that said that they have no results
 };
 
@@ -104,7 +105,8 @@ void strait_outer_measure(struct strait_outer *o);
 int strait_outer_is_plausible(struct strait_outer *o, int from, const struct chunk *chunk,
                               const struct strait_msg *msg);
 
-/* Does not take what a replica sent, and tells the others that there will be no results. */
+/* Takes nothing more of a replica in this exchange. If parts of it are missing, tells the others
+ * that there will be no results. */
 strait_err strait_outer_reject(struct strait_outer *o, int replica);
 
 /* Opens a message of the exchange; appends one to those for a replica. */

@@ -199,6 +199,66 @@ static void limits_the_sum_over_chunks_of_a_sender(void **state) {
     }
 }
 
+/* A sender cannot make its receiver fail: what cannot be is dropped, and held against it. */
+static void drops_messages_that_cannot_be(void **state) {
+    (void)state;
+    const size_t whole = STRAIT_OUTER_CHUNK * sizeof(float);
+    static const struct {
+        int flags, chunk, boundary, cut;
+    } cases[] = {{0, 0, 4, 1},  // another size
+                 {0, 9, 4, 0},  // no such chunk
+                 {0, 1, 4, 0},  // the part of a chunk that is the sender's
+                 {1, 0, 4, 0},  // the result of one that is the receiver's
+                 {2, 0, 4, 0},  // nothing, in many bytes
+                 {3, 0, 4, 0},  // unknown
+                 {0, 0, 3, 0}}; // of another stage
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        open_both(32, 1, 0);
+        begin_both(1);
+        struct strait_msg *msg = make_message(cases[k].flags, cases[k].chunk, 1,
+                                              whole - (size_t)cases[k].cut);
+        msg->boundary = (uint16_t)cases[k].boundary;
+        deliver(msg);
+        settle();
+        CHECK(strait_outer_rejected(sides[0].outer) == 2);
+        CHECK(strait_outer_missing(sides[0].outer) == 2);  // also of what came later
+        CHECK(strait_outer_withheld(sides[1].outer) == 1); // and was told so
+        close_both();
+    }
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    struct strait_msg *msg = make_message(0, 0, 1, whole);
+    msg->peer = -1; // of a stage before or after
+    deliver(msg);
+    CHECK(strait_outer_rejected(sides[0].outer) == 0);
+    close_both();
+}
+
+/* Its parts are here already, so there are results for others, and nobody is told otherwise: they
+ * would report that this replica withholds them. */
+static void sends_results_despite_a_repeated_part(void **state) {
+    (void)state;
+    int is_blocked = 0;
+    open_both(32, 1, 0);
+    begin_both(1);
+    for (int chunk = 0; chunk < 4; chunk += 2)
+        deliver(make_message(0, chunk, 1, STRAIT_OUTER_CHUNK * sizeof(float)));
+    deliver(make_message(0, 0, 1, STRAIT_OUTER_CHUNK * sizeof(float)));
+    CHECK(strait_outer_rejected(sides[0].outer) == 2);
+    CHECK(strait_outer_missing(sides[0].outer) == 0);
+    CHECK_OK(strait_outer_progress(sides[0].outer, &is_blocked));
+    while (!strait_outer_is_complete(sides[1].outer)) {
+        struct strait_msg *msg = NULL;
+        for (int r = 0; r < 2; r++)
+            CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
+        if (strait_mesh_receive(pair.meshes[1], 1, &msg) != STRAIT_OK) continue;
+        CHECK(msg->flags != 2);
+        if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[1].outer, &msg));
+        strait_msg_close(&msg);
+    }
+    close_both();
+}
+
 int main(void) {
     is_wary = 1;
     const struct CMUnitTest tests[] = {
@@ -208,6 +268,8 @@ int main(void) {
         cmocka_unit_test(rejects_an_average_that_cannot_be),
         cmocka_unit_test(limits_messages_ahead_of_time_by_sender),
         cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk),
-        cmocka_unit_test(limits_the_sum_over_chunks_of_a_sender)};
+        cmocka_unit_test(limits_the_sum_over_chunks_of_a_sender),
+        cmocka_unit_test(drops_messages_that_cannot_be),
+        cmocka_unit_test(sends_results_despite_a_repeated_part)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
