@@ -152,12 +152,14 @@ static int is_auditable(const struct host *h, int64_t from, int64_t to) {
     return to - from < STRAIT_AUDIT_STEPS;
 }
 
-/* Collects what the host knows of each stage. Returns 0 if it does not know where one began. */
+/* Collects what the host knows of each stage. Returns 0 if it does not know where one began, or an
+ * owner was banned as the step ended. */
 static int describe_stages(const struct host *h, int64_t from, strait_interval_stage *out) {
     const struct strait_coordinator *c = &h->coordinator;
     int is_known = 1;
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_snapshot_record *start = strait_snapshot_records_find(&c->records[i], from);
+        if (c->owner[i] < 0) return 0;
         out[i] = (strait_interval_stage){.owner = c->workers[c->owner[i]].key,
                                          .reports = h->audits->reports[i]};
         const int is_seed = from == 0 && !c->has_first;

@@ -1,0 +1,65 @@
+/* How a host ends the intervals that audits are of: workers that do not commit, or are gone. */
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+#include "unit/config/run_plan_rig.h"
+
+static struct host h; // large, and zeroed
+static struct host_audits audits;
+static struct strait_executor executor;
+static char noted[1024]; // all log lines
+
+static void on_noted(void *user, const char *text) {
+    const size_t used = strlen(noted);
+    (void)user;
+    (void)snprintf(noted + used, sizeof noted - used, "%s\n", text);
+}
+
+static const strait_host_spec spec = {.events = {.noted = on_noted}};
+
+/* Two stages of the workers w0 and w1, with further replicas w2 and w3 where there are two. All
+ * are at `step`. */
+static void start(const char *replicas, int64_t step) {
+    CHECK_OK(make("stages.count=2", replicas, NULL));
+    executor = (struct strait_executor){.run = run, .plan = plan};
+    h = (struct host){.spec = &spec, .run = run, .executor = &executor, .audits = &audits};
+    h.is_ending = 1; // the coordinator is not asked
+    h.coordinator.config.n_stages = plan.n_stages;
+    h.coordinator.phase = STRAIT_PHASE_READY;
+    for (int i = 0; i < 2; i++) {
+        h.coordinator.owner[i] = i;
+        h.coordinator.n_helpers[i] = plan.replicas[i] - 1;
+        h.coordinator.helper[i][0] = 2 + i;
+    }
+    for (int i = 0; i < 4; i++)
+        (void)snprintf(h.coordinator.workers[i].report.name,
+                       sizeof h.coordinator.workers[i].report.name, "w%d", i);
+    memset(&audits, 0, sizeof audits);
+    audits.machine.n_stages = plan.n_stages;
+    audits.rewind_to = -1;
+    noted[0] = '\0';
+    strait_audits_begin(&audits.machine, step, 0);
+    strait_host_work_begin(&h, 1);
+}
+
+/* A worker is banned while the last step of an interval ends: it has no name and no key. */
+static void an_owner_that_is_gone_is_not_looked_at(void **state) {
+    (void)state;
+    for (int is_gone = 0; is_gone < 2; is_gone++) {
+        start("stages.replicas=1", 1);
+        for (int i = 0; i < 2; i++)
+            h.coordinator.records[i] = (strait_snapshot_records){.n = 1, .items = {{.step = 1}}};
+        audits.machine.has_commitment[0] = 1;
+        audits.machine.commitments[0].to = 1;
+        if (is_gone) h.coordinator.owner[1] = -1;
+        strait_host_audit_step(&h, 0, 1.0f, 0, 1);
+        assert_string_equal(noted,
+                            is_gone ? "" : "w1, stage 1: did not commit to what it computed\n");
+        assert_int_equal(audits.machine.from, 1);
+        strait_host_work_close(&h);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_owner_that_is_gone_is_not_looked_at)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
