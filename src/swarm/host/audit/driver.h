@@ -111,8 +111,9 @@ void strait_host_audit_replica(struct host *h, int stage, int replica,
 strait_err strait_host_audit_compare(struct host *h, int64_t step);
 /* A new interval begins. is_agreed: all replicas have the state that its snapshots are of. */
 void strait_host_work_begin(struct host *h, int is_agreed);
-/* The same, when another one has ended at `to`. Replicas that committed to different snapshots
- * contradict each other, unless an audit finds out who is at fault. */
+/* The same, when another one has ended at `to`. Not to commit is a violation by that replica; those
+ * that committed to different snapshots contradict each other, unless an audit finds out who is at
+ * fault. */
 void strait_host_work_next(struct host *h, int64_t to);
 /* Completes what the machine knows about all stages with what workers stated. Returns 0 if that is
  * not known of all steps up to `to`. */

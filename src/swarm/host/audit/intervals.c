@@ -207,8 +207,8 @@ static void end_interval(struct host *h, int64_t to) {
                          end.n_skipped, (long long)from, (long long)to, STRAIT_AUDITS_OPEN);
     for (uint32_t id = n_before + 1; id <= machine->n_opened; id++)
         strait_host_audit_gather(h, strait_audits_find(machine, id));
-    strait_host_work_next(h, to);
     check_commitments(h, &end, to);
+    strait_host_work_next(h, to);
 }
 
 void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,

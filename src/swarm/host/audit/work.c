@@ -256,16 +256,29 @@ strait_err strait_host_audit_compare(struct host *h, int64_t step) {
 
 /* ---- an interval ---- */
 
-/* Returns a stage whose replicas hold different snapshots of `to`, and which of them; -1: none. */
-static int find_differing(const struct host *h, int64_t to, int *replica) {
-    const struct host_statements *work = h->audits->work;
-    for (int i = 0; work != NULL && i < h->executor->plan.n_stages; i++)
-        for (int k = 1; k < h->executor->plan.replicas[i]; k++) {
-            *replica = k;
-            if (work->ends[i][k].to != to || work->ends[i][0].to != to ||
-                !strait_digest_equal(&work->ends[i][k].snapshot, &work->ends[i][0].snapshot))
-                return i;
+/* Returns whether all replicas committed to a snapshot of `to`; a violation by one that did not. */
+static int have_committed(struct host *h, int64_t to) {
+    for (int i = 0; i < h->executor->plan.n_stages; i++)
+        for (int k = 0; k < h->executor->plan.replicas[i]; k++) {
+            const int slot = strait_coordinator_replica(&h->coordinator, i, k);
+            if (h->audits->work->ends[i][k].to == to) continue;
+            strait_host_note(h, "%s, stage %d: did not commit to what it computed",
+                             name_of(h, slot), i);
+            if (slot >= 0)
+                strait_host_feed_coordinator(
+                    h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
+            return 0;
         }
+    return 1;
+}
+
+/* Returns a stage whose replicas committed to different snapshots, and which of them; -1: none. */
+static int find_differing(const struct host *h, int *replica) {
+    const struct host_statements *work = h->audits->work;
+    for (int i = 0; i < h->executor->plan.n_stages; i++)
+        for (*replica = 1; *replica < h->executor->plan.replicas[i]; ++*replica)
+            if (!strait_digest_equal(&work->ends[i][*replica].snapshot, &work->ends[i][0].snapshot))
+                return i;
     return -1;
 }
 
@@ -280,8 +293,11 @@ static int is_contested(const struct host *h) {
 void strait_host_work_next(struct host *h, int64_t to) {
     const struct strait_coordinator *c = &h->coordinator;
     int replica = 0;
-    const int stage = find_differing(h, to, &replica);
-    strait_host_work_begin(h, stage < 0);
+    /* After a violation the generation has ended: nobody else is judged. */
+    const int is_known = c->phase >= STRAIT_PHASE_READY && open_work(h) == STRAIT_OK &&
+                         (!strait_host_work_is_shared(h) || have_committed(h, to));
+    const int stage = is_known ? find_differing(h, &replica) : -1;
+    strait_host_work_begin(h, is_known && stage < 0);
     if (stage < 0 || is_contested(h)) return;
     const int a = c->owner[stage], b = strait_coordinator_replica(c, stage, replica);
     if (a < 0 || b < 0) return; // the generation has ended
@@ -310,9 +326,8 @@ void strait_host_work_begin(struct host *h, int is_agreed) {
             work->ends[i][k].to = -1;
 }
 
-/* Returns whether all replicas of a stage committed to a snapshot; a violation by one that did not.
- */
-static int list_replicas(struct host *h, int64_t to, int stage, strait_interval_stage *out) {
+/* Returns whether all replicas of a stage committed to a snapshot. */
+static int list_replicas(const struct host *h, int64_t to, int stage, strait_interval_stage *out) {
     const struct strait_coordinator *c = &h->coordinator;
     out->n_replicas = h->executor->plan.replicas[stage];
     for (int k = 0; k < out->n_replicas; k++) {
@@ -320,12 +335,7 @@ static int list_replicas(struct host *h, int64_t to, int stage, strait_interval_
         if (slot < 0) return 0; // banned since
         out->replicas[k].key = c->workers[slot].key;
         out->replicas[k].snapshot = h->audits->work->ends[stage][k].snapshot;
-        if (h->audits->work->ends[stage][k].to == to) continue;
-        strait_host_note(h, "%s, stage %d: did not commit to what it computed", name_of(h, slot),
-                         stage);
-        strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
-        return 0;
+        if (h->audits->work->ends[stage][k].to != to) return 0;
     }
     return 1;
 }

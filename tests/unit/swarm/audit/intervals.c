@@ -59,7 +59,63 @@ static void an_owner_that_is_gone_is_not_looked_at(void **state) {
     }
 }
 
+/* Commits all but one worker to a snapshot of step 8; one of them to another one than the rest. */
+static void commit_all(int missing, int differing) {
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
+            strait_commitment_message message = {.stage = i, .interval = {.to = 8}};
+            const int slot = strait_coordinator_replica(&h.coordinator, i, k);
+            message.interval.snapshot.bytes[0] = (unsigned char)(slot == differing);
+            if (slot != missing) strait_host_audit_replica(&h, i, k, &message);
+        }
+}
+
+/* Beside an honest owner a replica commits to nothing: that is its fault alone. */
+static void not_to_commit_counts_against_nobody_else(void **state) {
+    (void)state;
+    for (int missing = -1; missing < 4; missing++) {
+        char expected[64] = "";
+        start("stages.replicas=2", 0);
+        commit_all(missing, -1);
+        strait_host_work_next(&h, 8);
+        if (missing >= 0)
+            (void)snprintf(expected, sizeof expected,
+                           "w%d, stage %d: did not commit to what it computed\n", missing,
+                           missing % 2);
+        assert_string_equal(noted, expected);
+        assert_int_equal(audits.rewind_to, -1);
+        strait_host_work_close(&h);
+    }
+}
+
+static void different_snapshots_count_against_both(void **state) {
+    (void)state;
+    start("stages.replicas=2", 0);
+    commit_all(-1, 3);
+    strait_host_work_next(&h, 8);
+    assert_non_null(strstr(noted, "replicas hold different states"));
+    assert_int_equal(audits.rewind_to, 7);
+    strait_host_work_close(&h);
+}
+
+/* The generation ended with a violation: its workers may have changed. */
+static void nobody_is_judged_after_a_violation(void **state) {
+    (void)state;
+    start("stages.replicas=2", 0);
+    commit_all(2, 3);
+    h.coordinator.phase = STRAIT_PHASE_WAITING;
+    strait_host_work_next(&h, 8);
+    assert_string_equal(noted, "");
+    assert_int_equal(audits.rewind_to, -1);
+    strait_host_work_close(&h);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_owner_that_is_gone_is_not_looked_at)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_owner_that_is_gone_is_not_looked_at),
+        cmocka_unit_test(not_to_commit_counts_against_nobody_else),
+        cmocka_unit_test(different_snapshots_count_against_both),
+        cmocka_unit_test(nobody_is_judged_after_a_violation),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
