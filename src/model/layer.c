@@ -81,16 +81,6 @@ strait_norm_params strait_layer_norm(const strait_work *work, const strait_param
     return (strait_norm_params){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
 }
 
-strait_norm_conv_params strait_layer_norm_conv(const strait_work *work, const strait_param *gain,
-                                               const strait_param *taps) {
-    return (strait_norm_conv_params){.gain = gain->value,
-                                     .taps = taps->value,
-                                     .epsilon = work->shape->norm_epsilon,
-                                     .seq_len = work->seq_len,
-                                     .d_gain = gain->grad,
-                                     .d_taps = taps->grad};
-}
-
 strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out) {
     *out = (strait_tensor){work->table_rows.data, work->table_rows.dtype, work->table_ids.rows,
                            table.cols};

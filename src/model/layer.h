@@ -79,10 +79,6 @@ strait_err strait_layer_from_basis(const strait_work *work, strait_tensor y, str
 /* Parameters of the RMS norm with this gain. */
 strait_norm_params strait_layer_norm(const strait_work *work, const strait_param *gain);
 
-/* Parameters of the RMS norm and the convolution after it, where the shape fuses them. */
-strait_norm_conv_params strait_layer_norm_conv(const strait_work *work, const strait_param *gain,
-                                               const strait_param *taps);
-
 /* Looks up the rows of a table for the current tokens; *out is scratch, valid until the next
  * lookup. */
 strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out);

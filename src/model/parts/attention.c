@@ -1,5 +1,7 @@
 #include "model/parts/attention.h"
 
+#include "model/parts/entry.h"
+
 strait_err strait_attention_add_params(struct strait_param_list *list, strait_attention *out) {
     const strait_shape *s = list->shape;
     const int64_t d = s->width;
@@ -81,27 +83,6 @@ static strait_err add_values(const strait_work *work, const strait_attention *la
     return work->kernels->add_cols(work->stream, qkv, rows, first_value_col(work->shape));
 }
 
-/* Whether the norm and the convolution after it are one kernel. */
-static int is_fused(const strait_work *work, const strait_attention *layer) {
-    return layer->conv != NULL && work->shape->fuses_conv;
-}
-
-/* The norm, and the convolution if there is one. */
-static strait_err normalise(const strait_work *work, const strait_attention *layer,
-                            const strait_attention_acts *acts, strait_tensor sum, strait_tensor x,
-                            strait_tensor delta) {
-    if (is_fused(work, layer)) {
-        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
-        return work->kernels->norm_conv->forward(work->stream, acts->normed, sum, acts->rstd, x,
-                                                 delta, &both);
-    }
-    STRAIT_TRY(work->kernels->rmsnorm(work->stream,
-                                      layer->conv != NULL ? acts->before_conv : acts->normed, sum,
-                                      acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
-    if (layer->conv == NULL) return STRAIT_OK;
-    return strait_layer_conv(work, acts->normed, acts->before_conv, layer->conv->value, acts->past);
-}
-
 strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor sum,
                                     strait_tensor x, strait_tensor delta) {
@@ -112,7 +93,7 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
     const strait_tensor projected = layer->qkv_conv != NULL ? acts->projected : unrotated;
     /* The norm adds x + delta on the way and writes the sum, so the residual addition costs no pass
      * over memory of its own. */
-    STRAIT_TRY(normalise(work, layer, acts, sum, x, delta));
+    STRAIT_TRY(strait_entry_forward(work, STRAIT_ENTRY(layer, acts), sum, x, delta));
     STRAIT_TRY(strait_layer_linear(work, projected, acts->normed, joined_qkv(layer, 0)));
     if (layer->bias != NULL) STRAIT_TRY(k->add_row(work->stream, projected, layer->bias->value));
     STRAIT_TRY(add_values(work, layer, projected));
@@ -210,25 +191,16 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
     if (!defers) STRAIT_TRY(strait_attention_weight_grads(work, layer, acts, d_branch, d_qkv));
     STRAIT_TRY(
         strait_layer_linear_backward(work, scratch->d_normed, d_projected, joined_qkv(layer, 0)));
-    if (layer->conv == NULL || is_fused(work, layer)) return STRAIT_OK;
-    /* Not deferred: this kernel computes the gradients of taps and input together. */
-    return k->conv->back(work->stream, scratch->d_before_conv, layer->conv->grad, scratch->d_normed,
-                         acts->before_conv, layer->conv->value, work->seq_len);
+    return strait_entry_conv_backward(work, STRAIT_ENTRY(layer, acts), scratch->d_before_conv,
+                                      scratch->d_normed);
 }
 
 strait_err strait_attention_norm_backward(const strait_work *work, const strait_attention *layer,
                                           const strait_attention_acts *acts,
                                           const strait_attention_scratch *scratch, strait_tensor x,
                                           strait_tensor d) {
-    if (is_fused(work, layer)) {
-        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
-        return work->kernels->norm_conv->back(work->stream, d, scratch->d_normed, x, acts->rstd,
-                                              &both);
-    }
-    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
-                                       layer->conv != NULL ? scratch->d_before_conv
-                                                           : scratch->d_normed,
-                                       x, layer->norm->value, acts->rstd);
+    return strait_entry_backward(work, STRAIT_ENTRY(layer, acts), scratch->d_before_conv,
+                                 scratch->d_normed, x, d);
 }
 
 strait_err strait_attention_weight_grads(const strait_work *work, const strait_attention *layer,

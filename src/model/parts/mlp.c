@@ -2,6 +2,8 @@
  * projection lie side by side in memory, so that one product computes both. */
 #include "model/parts/mlp.h"
 
+#include "model/parts/entry.h"
+
 strait_err strait_mlp_add_params(struct strait_param_list *list, strait_mlp *out) {
     const strait_shape *s = list->shape;
     const int64_t d = s->width;
@@ -40,32 +42,11 @@ static strait_tensor in_projection(const strait_mlp *layer, int is_grad) {
     return strait_layer_join(matrices, 2);
 }
 
-/* Whether the norm and the convolution after it are one kernel. */
-static int is_fused(const strait_work *work, const strait_mlp *layer) {
-    return layer->conv != NULL && work->shape->fuses_conv;
-}
-
-/* The norm, and the convolution if there is one. */
-static strait_err normalise(const strait_work *work, const strait_mlp *layer,
-                            const strait_mlp_acts *acts, strait_tensor sum, strait_tensor x,
-                            strait_tensor delta) {
-    if (is_fused(work, layer)) {
-        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
-        return work->kernels->norm_conv->forward(work->stream, acts->normed, sum, acts->rstd, x,
-                                                 delta, &both);
-    }
-    STRAIT_TRY(work->kernels->rmsnorm(work->stream,
-                                      layer->conv != NULL ? acts->before_conv : acts->normed, sum,
-                                      acts->rstd, x, delta, strait_layer_norm(work, layer->norm)));
-    if (layer->conv == NULL) return STRAIT_OK;
-    return strait_layer_conv(work, acts->normed, acts->before_conv, layer->conv->value, acts->past);
-}
-
 strait_err strait_mlp_forward(const strait_work *work, const strait_mlp *layer,
                               strait_mlp_acts *acts, strait_tensor branch, strait_tensor sum,
                               strait_tensor x, strait_tensor delta) {
     const struct strait_kernels *k = work->kernels;
-    STRAIT_TRY(normalise(work, layer, acts, sum, x, delta));
+    STRAIT_TRY(strait_entry_forward(work, STRAIT_ENTRY(layer, acts), sum, x, delta));
     STRAIT_TRY(strait_layer_linear(work, acts->pre_act, acts->normed, in_projection(layer, 0)));
     if (work->shape->activation == STRAIT_SWIGLU)
         STRAIT_TRY(k->swiglu(work->stream, acts->hidden, acts->pre_act));
@@ -92,23 +73,15 @@ strait_err strait_mlp_backward(const strait_work *work, const strait_mlp *layer,
     if (!defers) STRAIT_TRY(strait_mlp_weight_grads(work, layer, acts, d_branch));
     STRAIT_TRY(strait_layer_linear_backward(work, scratch->d_normed, acts->pre_act,
                                             in_projection(layer, 0)));
-    if (layer->conv == NULL || is_fused(work, layer)) return STRAIT_OK;
-    return k->conv->back(work->stream, scratch->d_before_conv, layer->conv->grad, scratch->d_normed,
-                         acts->before_conv, layer->conv->value, work->seq_len);
+    return strait_entry_conv_backward(work, STRAIT_ENTRY(layer, acts), scratch->d_before_conv,
+                                      scratch->d_normed);
 }
 
 strait_err strait_mlp_norm_backward(const strait_work *work, const strait_mlp *layer,
                                     const strait_mlp_acts *acts, const strait_mlp_scratch *scratch,
                                     strait_tensor x, strait_tensor d) {
-    if (is_fused(work, layer)) {
-        const strait_norm_conv_params both = strait_layer_norm_conv(work, layer->norm, layer->conv);
-        return work->kernels->norm_conv->back(work->stream, d, scratch->d_normed, x, acts->rstd,
-                                              &both);
-    }
-    return work->kernels->rmsnorm_back(work->stream, d, layer->norm->grad,
-                                       layer->conv != NULL ? scratch->d_before_conv
-                                                           : scratch->d_normed,
-                                       x, layer->norm->value, acts->rstd);
+    return strait_entry_backward(work, STRAIT_ENTRY(layer, acts), scratch->d_before_conv,
+                                 scratch->d_normed, x, d);
 }
 
 strait_err strait_mlp_weight_grads(const strait_work *work, const strait_mlp *layer,
