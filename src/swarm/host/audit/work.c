@@ -121,13 +121,13 @@ static strait_err again(struct host *h) {
     return STRAIT_EAGAIN;
 }
 
-static strait_err missing(struct host *h, int stage, int replica) {
+/* A violation by a replica that did not `what` what it computed. */
+static void count_missing(struct host *h, int stage, int replica, const char *what) {
     const int slot = strait_coordinator_replica(&h->coordinator, stage, replica);
-    strait_host_note(h, "%s, stage %d: did not state what it computed", name_of(h, slot), stage);
+    strait_host_note(h, "%s, stage %d: did not %s what it computed", name_of(h, slot), stage, what);
     if (slot >= 0)
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
-    return again(h);
 }
 
 /* Owners that are the only ones of their stages are handled like neighbours that reject each
@@ -169,8 +169,10 @@ static strait_err merge(struct host *h, int64_t step, int stage, struct host_wor
     out->owners[stage] = h->work.queue[first].gradients.owners[STRAIT_SIDE_SAME];
     for (int k = 0; k < plan->replicas[stage]; k++) {
         const struct stated *stated = stated_by(h, stage, k);
-        if (stated->step != step || stated->generation != h->coordinator.generation)
-            return missing(h, stage, k);
+        if (stated->step != step || stated->generation != h->coordinator.generation) {
+            count_missing(h, stage, k, "state");
+            return again(h);
+        }
         strait_work_merge(shape, &out->owners[stage], k, stated->row, out->rows[stage]);
     }
     return strait_commitment_add_report(&out->rows[stage][strait_work_report(shape)], step,
@@ -260,13 +262,8 @@ strait_err strait_host_audit_compare(struct host *h, int64_t step) {
 static int have_committed(struct host *h, int64_t to) {
     for (int i = 0; i < h->executor->plan.n_stages; i++)
         for (int k = 0; k < h->executor->plan.replicas[i]; k++) {
-            const int slot = strait_coordinator_replica(&h->coordinator, i, k);
             if (h->audits->work->ends[i][k].to == to) continue;
-            strait_host_note(h, "%s, stage %d: did not commit to what it computed",
-                             name_of(h, slot), i);
-            if (slot >= 0)
-                strait_host_feed_coordinator(
-                    h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
+            count_missing(h, i, k, "commit to");
             return 0;
         }
     return 1;
