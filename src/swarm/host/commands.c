@@ -136,13 +136,12 @@ static strait_err send_all_ids(struct host *h, const strait_swarm_action *a,
 }
 
 /* A basis update follows the optimizer's update and changes the weights again, so a snapshot
- * between the two would belong to no step. The last steps of a run are audited, too. */
+ * between the two would belong to no step. */
 static int must_take_snapshot(const struct host *h, int64_t step) {
     /* A stage that computes alone holds no snapshot that the others have too, until the last. */
     const int is_alone = step < h->coordinator.replay.until;
-    const int is_last = h->audits != NULL && step == h->run.train.steps;
     if (strait_run_plan_has_outer(&h->executor->plan)) return strait_host_average_snapshot(h, step);
-    return !is_alone && (step % h->pace.snapshot_every == 0 || is_last) &&
+    return !is_alone && (step % h->pace.snapshot_every == 0 || strait_host_audit_is_due(h, step)) &&
            !strait_run_plan_updates_basis(&h->executor->plan, step);
 }
 

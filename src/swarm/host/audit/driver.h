@@ -15,6 +15,7 @@ struct connection;
 
 enum {
     STRAIT_AUDIT_STEPS = 4096,  // whose updates are remembered: longer intervals are not audited
+    STRAIT_AUDIT_ROWS = 256,    // the same of steps whose rows are kept, where stages have replicas
     STRAIT_AUDIT_WITHHELD = 16, // workers whose refusals are counted
     STRAIT_AUDIT_REFUSALS = 3,  // in a row, after which a stage moves to another worker
     STRAIT_AUDIT_SPARES = 2     // that do not become replicas: as many as contradict an owner
@@ -94,6 +95,9 @@ void strait_host_close_audits(struct host *h);
 void strait_host_audit_restored(struct host *h, int64_t step);
 /* The gradients of a step were accepted; the replies are still there. */
 strait_err strait_host_audit_gradients(struct host *h, int64_t step);
+/* Whether a snapshot must end the interval at `step`: workers keep what audits need of so many
+ * steps, and who is slow to copy snapshots must not put audits off. */
+int strait_host_audit_is_due(const struct host *h, int64_t step);
 /* The step ended: with an update or, is_skipped, without. has_snapshot: an interval ends with it.
  */
 void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_skipped,

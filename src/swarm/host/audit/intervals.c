@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "stage/boundary/crossing_log.h"
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
 
@@ -10,6 +11,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum {
+    /* Neighbours keep so many crossings, and have the time of a third more to give them. */
+    CROSSINGS_MAX = STRAIT_CROSSING_STEPS_MAX * 3 / 4
+};
 
 static const int64_t gather_ns = 120 * INT64_C(1000000000);
 static const int64_t wait_ns = 600 * INT64_C(1000000000);
@@ -145,11 +151,28 @@ static void tell_probabilities(struct host *h, int64_t n_steps) {
         strait_audit_detection(share, 100), strait_audit_detection(share, 500));
 }
 
+/* Most steps of an interval of which the host keeps what audits need. */
+static int64_t kept_steps(const struct host *h) {
+    return strait_host_work_is_shared(h) ? STRAIT_AUDIT_ROWS : STRAIT_AUDIT_STEPS - 1;
+}
+
+int strait_host_audit_is_due(const struct host *h, int64_t step) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (h->audits == NULL) return 0;
+    const int64_t from = h->audits->machine.from >= 0
+                             ? h->audits->machine.from
+                             : c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
+    const int64_t kept = kept_steps(h);
+    const int64_t most = c->config.n_stages > 1 && CROSSINGS_MAX < kept ? CROSSINGS_MAX : kept;
+    /* The last steps of a run are audited, too. */
+    return step == h->run.train.steps || step - from >= most;
+}
+
 /* Basis updates change the weights outside of what an auditor computes. */
 static int is_auditable(const struct host *h, int64_t from, int64_t to) {
     for (int64_t step = from + 1; step <= to; step++)
         if (strait_run_plan_updates_basis(&h->executor->plan, step)) return 0;
-    return to - from < STRAIT_AUDIT_STEPS;
+    return to - from <= kept_steps(h);
 }
 
 /* Collects what the host knows of each stage. Returns 0 if it does not know where one began, or an
@@ -195,6 +218,10 @@ static void end_interval(struct host *h, int64_t to) {
     strait_interval_end end;
     if (from >= 0 && (!is_auditable(h, from, to) || !describe_stages(h, from, stages) ||
                       !strait_host_work_end(h, to, stages))) {
+        if (to - from > kept_steps(h))
+            strait_host_note(
+                h, "audits: steps %lld to %lld are not audited: an interval has at most %lld",
+                (long long)from, (long long)to, (long long)kept_steps(h));
         begin(h, to);
         strait_host_work_next(h, to);
         return;

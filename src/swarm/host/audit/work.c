@@ -11,10 +11,6 @@
 
 #include <string.h>
 
-enum {
-    STEPS_MAX = 256 // of an interval, whose rows are kept: workers keep no more crossings
-};
-
 /* What one worker stated last. */
 struct stated {
     int64_t step; // -1: nothing
@@ -29,7 +25,7 @@ struct host_statements {
     int64_t n_steps;                           // that all have stated
     strait_commitment sums[STRAIT_RUN_STAGES]; // of the crossings in them
     strait_audit_result results[STRAIT_RUN_STAGES];
-    struct host_work_step steps[STEPS_MAX]; // where stages have replicas
+    struct host_work_step steps[STRAIT_AUDIT_ROWS]; // where stages have replicas
     /* Whether all replicas had the same state when it began. Who computes from another one could
      * not be told from a liar. */
     int is_agreed;
@@ -238,7 +234,7 @@ static strait_err keep(struct host *h, int64_t step, struct host_work_step *work
     for (int i = 0; i < h->executor->plan.n_stages; i++)
         STRAIT_TRY(
             strait_work_extend(shape_of(h, i), work->rows[i], &all->sums[i], &all->results[i]));
-    if (strait_host_work_is_shared(h) && all->n_steps < STEPS_MAX) {
+    if (strait_host_work_is_shared(h) && all->n_steps < STRAIT_AUDIT_ROWS) {
         all->steps[all->n_steps] = *work;
         *work = (struct host_work_step){0};
     }
@@ -309,11 +305,10 @@ void strait_host_work_next(struct host *h, int64_t to) {
 }
 
 void strait_host_work_begin(struct host *h, int is_agreed) {
+    if (open_work(h) != STRAIT_OK) return;
     struct host_statements *work = h->audits->work;
-    if (work == NULL && open_work(h) != STRAIT_OK) return;
-    work = h->audits->work;
     work->is_agreed = is_agreed;
-    for (int i = 0; i < STEPS_MAX && i < work->n_steps; i++)
+    for (int i = 0; i < STRAIT_AUDIT_ROWS && i < work->n_steps; i++)
         free_step(&work->steps[i], h->coordinator.config.n_stages);
     work->n_steps = 0;
     memset(work->sums, 0, sizeof work->sums);
@@ -341,7 +336,7 @@ int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stag
     const struct host_statements *work = h->audits->work;
     const int is_shared = strait_host_work_is_shared(h);
     if (work == NULL || !work->is_agreed || work->n_steps != to - h->audits->machine.from ||
-        (is_shared && work->n_steps > STEPS_MAX))
+        (is_shared && work->n_steps > STRAIT_AUDIT_ROWS))
         return 0;
     for (int i = 0; i < h->executor->plan.n_stages; i++) {
         if (is_shared && !list_replicas(h, to, i, &stages[i])) return 0;

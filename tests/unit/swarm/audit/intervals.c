@@ -1,4 +1,6 @@
-/* How a host ends the intervals that audits are of: workers that do not commit, or are gone. */
+/* How a host ends the intervals that audits are of: how long they are, and workers that do not
+ * commit, or are gone. */
+#include "stage/boundary/crossing_log.h"
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
 #include "unit/config/run_plan_rig.h"
@@ -110,12 +112,48 @@ static void nobody_is_judged_after_a_violation(void **state) {
     strait_host_work_close(&h);
 }
 
+/* However rare snapshots are otherwise, also if it is not known where the interval began. */
+static void an_interval_ends_while_its_crossings_are_kept(void **state) {
+    (void)state;
+    start("stages.replicas=1", 1000);
+    h.pace.snapshot_every = 1000000;
+    assert_false(strait_host_audit_is_due(&h, 1095));
+    assert_true(strait_host_audit_is_due(&h, 1096));
+    assert_true(strait_host_audit_is_due(&h, 1200));
+    assert_true(1096 - 1000 < STRAIT_CROSSING_STEPS_MAX);
+    strait_audits_begin(&audits.machine, -1, 0);
+    h.coordinator.start_steps[0] = 1010;
+    assert_false(strait_host_audit_is_due(&h, 1105));
+    assert_true(strait_host_audit_is_due(&h, 1106));
+    assert_true(strait_host_audit_is_due(&h, run.train.steps));
+    h.coordinator.config.n_stages = 1; // nothing crosses
+    assert_false(strait_host_audit_is_due(&h, 1010 + STRAIT_AUDIT_STEPS - 2));
+    assert_true(strait_host_audit_is_due(&h, 1010 + STRAIT_AUDIT_STEPS - 1));
+    strait_host_work_close(&h);
+    h.audits = NULL;
+    assert_false(strait_host_audit_is_due(&h, run.train.steps));
+}
+
+static void an_interval_that_was_too_long_is_logged(void **state) {
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        start("stages.replicas=2", 1);
+        strait_host_audit_step(&h, STRAIT_AUDIT_ROWS + more, 1.0f, 0, 1);
+        assert_int_equal(
+            strstr(noted, "steps 1 to 258 are not audited: an interval has at most 256") != NULL,
+            more);
+        strait_host_work_close(&h);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_owner_that_is_gone_is_not_looked_at),
         cmocka_unit_test(not_to_commit_counts_against_nobody_else),
         cmocka_unit_test(different_snapshots_count_against_both),
         cmocka_unit_test(nobody_is_judged_after_a_violation),
+        cmocka_unit_test(an_interval_ends_while_its_crossings_are_kept),
+        cmocka_unit_test(an_interval_that_was_too_long_is_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
