@@ -37,6 +37,7 @@
 enum {
     STRAIT_MSG_OUTER = STRAIT_MSG_FIRST + 22, // between replicas of a stage
     STRAIT_OUTER_CHUNK = 65536,               // most values of a message
+    STRAIT_OUTER_SLOWEST = 62500,             // bytes/s in each direction that a swarm waits for
     STRAIT_OUTER_MOST = 8 // times the usual norm that a difference may have; a result twice that
 };
 
@@ -108,6 +109,10 @@ uint64_t strait_outer_rejected(const struct strait_outer *outer);
 int strait_outer_is_settled(const struct strait_outer *outer);
 /* Messages of exchanges that were taken so far: it rises while something moves. */
 uint64_t strait_outer_delivered(const struct strait_outer *outer);
+/* How long a wary replica waits in all, whatever moves: a sender could let one chunk cross per
+ * deadline. Twice as long once no parts are missing, so that owners which got theirs at the last
+ * moment can still send the results. INT64_MAX: one that is not wary. */
+int64_t strait_outer_limit_ns(const struct strait_outer *outer, int64_t deadline_ns);
 /* The peer of a replica; -1: there is no such link. */
 int strait_outer_peer(const struct strait_outer *outer, int replica);
 

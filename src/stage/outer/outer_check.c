@@ -139,6 +139,22 @@ uint64_t strait_outer_withheld(const struct strait_outer *o) {
     return withheld;
 }
 
+int64_t strait_outer_limit_ns(const struct strait_outer *o, int64_t deadline_ns) {
+    const int self = o->spec.replica, n_alive = strait_outer_count_bits(o->exchange.alive);
+    const uint64_t own = UINT64_C(1) << self, members = o->exchange.members;
+    const int n_parts = strait_outer_count_bits(members & ~own);
+    double bytes = 0.0; // that this replica sends and receives
+    if (!o->spec.is_wary) return INT64_MAX;
+    for (int i = 0; i < o->n_chunks; i++) {
+        const int n = strait_outer_owner(o, i) == self ? n_parts + n_alive - 1
+                                                       : strait_outer_has(members, self) + 1;
+        const int bits = o->chunks[i].is_state ? 32 : o->spec.params.bits;
+        bytes += n * (double)strait_quantized_bytes(bits, o->chunks[i].n);
+    }
+    const int64_t limit_ns = deadline_ns + (int64_t)(bytes / 2.0 / STRAIT_OUTER_SLOWEST * 1e9);
+    return strait_outer_missing(o) != 0 ? limit_ns : 2 * limit_ns;
+}
+
 int strait_outer_is_settled(const struct strait_outer *o) {
     const uint64_t missing = strait_outer_missing(o);
     const uint64_t awaited = missing != 0 ? missing : strait_outer_withheld(o);

@@ -33,7 +33,8 @@ static int is_any_up(const struct strait_runner *runner, uint64_t missing) {
 
 static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
     struct strait_outer *outer = runner->outer;
-    int64_t moved = strait_clock_ns(), up = moved;
+    const int64_t began = strait_clock_ns(), deadline = (int64_t)runner->deadline_ms * 1000000;
+    int64_t moved = began, up = began;
     uint64_t n_delivered = strait_outer_delivered(outer);
     for (;;) {
         int is_blocked = 0;
@@ -51,8 +52,8 @@ static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
         }
         n_delivered = strait_outer_delivered(outer);
         if (is_any_up(runner, reply->outer.missing | reply->outer.withheld)) up = now;
-        if (now - moved > (int64_t)runner->deadline_ms * 1000000 ||
-            now - up > LOST_MS * INT64_C(1000000))
+        if (now - moved > deadline || now - up > LOST_MS * INT64_C(1000000) ||
+            now - began > strait_outer_limit_ns(outer, deadline))
             return STRAIT_OK;
         const strait_err err = strait_runner_drain(runner, SLICE_MS);
         if (err != STRAIT_ETIMEDOUT) STRAIT_TRY(err);

@@ -309,8 +309,8 @@ static strait_err keep_early(struct strait_outer *o, int from, struct strait_msg
 }
 
 static strait_err take_nothing(struct strait_outer *o, int from, struct strait_msg **msg) {
+    o->n_delivered += !strait_outer_has(o->given_up, from); // once: repeating it moves nothing
     o->given_up |= UINT64_C(1) << from;
-    o->n_delivered++;
     strait_msg_close(msg);
     return STRAIT_OK;
 }

@@ -1,7 +1,10 @@
 /* What a replica of a swarm takes from another in an exchange of weights: usual differences, those
  * of newcomers and of replicas that were late; no value that is not finite, no difference or
  * average that is far too large, and no more messages ahead of time than one sender may have. */
+#include "base/clock.h"
 #include "outer_rig.h"
+#include "stage/outer/outer_command.h"
+#include "stage/outer/outer_state.h"
 
 enum {
     SYNC_EVERY = 20 // of the rig
@@ -259,6 +262,77 @@ static void sends_results_despite_a_repeated_part(void **state) {
     close_both();
 }
 
+/* Replica 1 sends no part, but at every poll of replica 0 something else. */
+enum {
+    STALLS_MS = 100000 // then it gives up
+};
+static int64_t stalls_until;
+static int has_parts; // as many of them as there are polls
+
+static strait_err stall(void *user) {
+    (void)user;
+    struct strait_msg *msg = NULL;
+    if (strait_clock_ns() > stalls_until) return STRAIT_OK;
+    if (has_parts) {
+        sides[0].outer->n_delivered++; // a model of thousands of chunks has a part for every poll
+        return STRAIT_OK;
+    }
+    CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[1]), STRAIT_MSG_OUTER, 0, &msg));
+    msg->flags = HOLDS_NOTHING;
+    msg->boundary = 4;
+    msg->step = 1;
+    CHECK_OK(strait_mesh_send(pair.meshes[1], pair.peers[1], &msg));
+    return STRAIT_OK;
+}
+
+static strait_err ignore(void *user, struct strait_msg **msg) {
+    (void)user;
+    strait_msg_close(msg);
+    return STRAIT_OK;
+}
+
+static void a_stalling_sender_does_not_extend_the_wait(void **state) {
+    (void)state;
+    for (has_parts = 0; has_parts < 2; has_parts++) {
+        struct strait_runner runner = {.deadline_ms = 500, .on_poll = stall, .on_message = ignore};
+        const strait_stage_command command = {.kind = STRAIT_COMMAND_OUTER,
+                                              .outer = {.phase = STRAIT_OUTER_SUM}};
+        strait_stage_reply reply = {0};
+        is_wary = has_parts; // in a local run the wait has no limit but the deadline
+        open_both(2, 1, 0);
+        runner.outer = sides[0].outer;
+        runner.mesh = pair.meshes[0];
+        begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+        stalls_until = strait_clock_ns() + STALLS_MS * INT64_C(1000000);
+        CHECK_OK(strait_runner_outer(&runner, &command, &reply));
+        CHECK(strait_clock_ns() < stalls_until);
+        CHECK(!reply.outer.is_complete && reply.outer.missing == 2);
+        close_both();
+    }
+    is_wary = 1;
+}
+
+/* The time follows from the bytes, and is longer for those that only wait for results. */
+static void waits_as_long_as_the_bytes_take_on_a_slow_link(void **state) {
+    (void)state;
+    const int64_t second = INT64_C(1000000000);
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    const double bytes = (double)VALUES * sizeof(float); // half as parts, half as results
+    const int64_t limit = strait_outer_limit_ns(sides[0].outer, 5 * second);
+    CHECK_NEAR((double)limit / 1e9, 5.0 + bytes / STRAIT_OUTER_SLOWEST, 1e-3);
+    for (int chunk = 0; chunk < 4; chunk += 2)
+        deliver(make_message(0, chunk, 1, STRAIT_OUTER_CHUNK * sizeof(float)));
+    CHECK(strait_outer_limit_ns(sides[0].outer, 5 * second) == 2 * limit);
+    close_both();
+    is_wary = 0;
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    CHECK(strait_outer_limit_ns(sides[0].outer, 5 * second) == INT64_MAX);
+    close_both();
+    is_wary = 1;
+}
+
 int main(void) {
     is_wary = 1;
     const struct CMUnitTest tests[] = {
@@ -270,6 +344,8 @@ int main(void) {
         cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk),
         cmocka_unit_test(limits_the_sum_over_chunks_of_a_sender),
         cmocka_unit_test(drops_messages_that_cannot_be),
-        cmocka_unit_test(sends_results_despite_a_repeated_part)};
+        cmocka_unit_test(sends_results_despite_a_repeated_part),
+        cmocka_unit_test(a_stalling_sender_does_not_extend_the_wait),
+        cmocka_unit_test(waits_as_long_as_the_bytes_take_on_a_slow_link)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
