@@ -181,13 +181,13 @@ static void writable(void *user, struct strait_link *link) {
 
 /* The rate limit of a connection. What a checkpoint or an audit asked for is exempt: there is as
  * much as it takes. Everything else is a reply or a heartbeat. */
-static int is_within_rate(const struct host *h, struct connection *connection,
+static int is_within_rate(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
     const int64_t now = strait_clock_ns();
     const int is_saving = h->work.kind == STRAIT_COMMAND_SEND_SNAPSHOT;
     const int is_given = msg->type == STRAIT_MSG_SNAPSHOT || msg->type == STRAIT_MSG_CROSSING;
     if (msg->type == STRAIT_MSG_SNAPSHOT && is_saving) return 1;
-    if (is_given && strait_host_audit_expects(h, connection)) return 1;
+    if (is_given && strait_host_audit_expects(h, connection, msg)) return 1;
     connection->allowance += (double)(now - connection->received_ns) * 1e-9 * MESSAGES_PER_S;
     connection->received_ns = now;
     if (connection->allowance > BURST_MAX) connection->allowance = BURST_MAX;

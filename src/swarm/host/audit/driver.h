@@ -49,6 +49,10 @@ struct host_audit {
     uint32_t id; // 0: none
     struct strait_evidence evidence;
     struct host_givers givers[STRAIT_EVIDENCE_PARTS];
+    /* Messages that each giver may still send without regard to its rate limit, and those with
+     * pieces of `ends`. */
+    int64_t n_due[STRAIT_EVIDENCE_PARTS][STRAIT_WORK_REPLICAS];
+    int64_t n_due_ends;
     struct host_audit_step *steps;
     /* Where stages have replicas: what they stated of each step. NULL: none has. */
     struct host_work_step *work;
@@ -145,8 +149,10 @@ int strait_host_audit_piece(struct host *h, struct connection *connection,
                             const strait_piece *piece);
 /* Returns whether one of the givers of a part still has to give something of it. */
 int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part part, int giver);
-/* Returns whether this worker is giving something: as many messages as that takes are expected. */
-int strait_host_audit_expects(const struct host *h, const struct connection *connection);
+/* Returns whether a message may be part of what this worker was asked for, and counts it: as many
+ * as that takes are expected, and as many of an audit that was given up meanwhile. */
+int strait_host_audit_expects(struct host *h, const struct connection *connection,
+                              const struct strait_msg *msg);
 /* Opens the file for a snapshot at the end of the interval, of vote `i`. */
 strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int i);
 struct host_audit *strait_host_audit_find(struct host *h, uint32_t id);

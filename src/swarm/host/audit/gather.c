@@ -7,6 +7,14 @@
 
 #include <string.h>
 
+enum {
+    PER_MESSAGE = 2 // that is needed: others may be under way when their audit is given up
+};
+
+static int64_t n_pieces(size_t bytes) {
+    return PER_MESSAGE * (int64_t)((bytes + STRAIT_PIECE_BYTES - 1) / STRAIT_PIECE_BYTES);
+}
+
 static strait_err on_commitment(struct host *h, struct connection *connection,
                                 const struct strait_msg *msg) {
     const int stage = strait_coordinator_stage_of(&h->coordinator, connection->worker);
@@ -62,6 +70,7 @@ strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int 
     STRAIT_TRY(
         strait_snapshot_expected_bytes(&h->executor->plan, spec.stage, &spec.snapshot_bytes));
     strait_evidence_fini(&a->ends[i]); // of an attempt that failed
+    a->n_due_ends = n_pieces(spec.snapshot_bytes);
     return strait_evidence_init(&a->ends[i], &spec);
 }
 
@@ -125,6 +134,16 @@ static void list_givers(const struct strait_coordinator *c, int stage, int is_au
         out->keys[i] = c->workers[strait_coordinator_replica(c, stage, i)].key;
 }
 
+static void expect_messages(struct host_audit *a) {
+    const strait_evidence_spec *spec = &a->evidence.spec;
+    a->n_due[STRAIT_EVIDENCE_SNAPSHOT][0] = n_pieces(spec->snapshot_bytes);
+    for (int part = 0; part < STRAIT_EVIDENCE_SNAPSHOT; part++)
+        for (int64_t step = spec->from; spec->crossing_bytes[part] > 0 && step < spec->to; step++)
+            for (int m = 0; m < spec->groups.n_microbatches; m++)
+                a->n_due[part][strait_host_work_giver(a, (strait_evidence_part)part, step, m)] +=
+                    PER_MESSAGE;
+}
+
 static strait_err open_audit(struct host *h, const strait_audit *audit, struct host_audit *a) {
     const struct strait_coordinator *c = &h->coordinator;
     const int stage = audit->stage;
@@ -137,6 +156,7 @@ static strait_err open_audit(struct host *h, const strait_audit *audit, struct h
     STRAIT_TRY(describe(h, audit, &spec));
     STRAIT_TRY(strait_evidence_init(&a->evidence, &spec));
     STRAIT_TRY(strait_host_work_copy(h, a));
+    expect_messages(a);
     if (is_tolerant(a)) STRAIT_TRY(strait_host_audit_open_end(h, a, 0));
     return copy_steps(h, a);
 }
@@ -199,20 +219,34 @@ static int is_open(const struct strait_evidence *end) {
     return end->fd > 0 && !strait_evidence_has(end, STRAIT_EVIDENCE_SNAPSHOT);
 }
 
+/* The owner's end comes first. */
 static int expects_end(const struct host *h, const struct connection *connection,
                        const struct host_audit *a) {
     int is_any = 0;
-    for (int i = 0; i < STRAIT_AUDIT_VOTES; i++)
+    if (is_open(&a->ends[0])) return is_owner(h, connection, a);
+    for (int i = 1; i < STRAIT_AUDIT_VOTES; i++)
         is_any |= is_open(&a->ends[i]);
-    return is_any && (a->auditor == connection->worker || is_owner(h, connection, a));
+    return is_any && a->auditor == connection->worker;
 }
 
-int strait_host_audit_expects(const struct host *h, const struct connection *connection) {
+static int take_one(int64_t *n) {
+    return *n > 0 && (*n)-- > 0;
+}
+
+int strait_host_audit_expects(struct host *h, const struct connection *connection,
+                              const struct strait_msg *msg) {
+    const int is_piece = msg->type == STRAIT_MSG_SNAPSHOT;
     if (h->audits == NULL || connection->worker < 0) return 0;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        if (h->audits->open[i].id != 0 && expects_end(h, connection, &h->audits->open[i])) return 1;
-        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
-            if (is_giver(h, connection, &h->audits->open[i], (strait_evidence_part)part)) return 1;
+        struct host_audit *a = &h->audits->open[i];
+        if (a->id == 0) continue;
+        if (is_piece && expects_end(h, connection, a) && take_one(&a->n_due_ends)) return 1;
+        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++) {
+            const int giver = giver_of(h, connection, a, (strait_evidence_part)part);
+            if (giver >= 0 && (part == STRAIT_EVIDENCE_SNAPSHOT) == is_piece &&
+                take_one(&a->n_due[part][giver]))
+                return 1;
+        }
     }
     return 0;
 }
