@@ -234,7 +234,7 @@ strait_err strait_host_judge_pipelines(struct host *h, int64_t step, const int *
         strait_host_note(h, "step %lld, pipeline %d: %s, stage %d reported %s", (long long)step,
                          h->averages.pipelines[r], c->workers[slot].report.name, stages[r],
                          is_nonfinite[r] ? "non-finite values; the pipeline skips the step"
-                                         : "a loss or squares far from before");
+                                         : "a loss or squares far from before, or from others");
         if (!is_nonfinite[r] || count_unusable(h, slot, step)) guilty[n_guilty++] = slot;
     }
     for (int i = 0; i < n_guilty; i++) // numbers of replicas change with the first

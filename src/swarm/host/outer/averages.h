@@ -5,10 +5,20 @@
 
 #include "stage/commands.h"
 #include "swarm/coordinator/coordinator.h"
+#include "swarm/host/verify/claims.h"
 
 struct host;
 struct strait_executor;
 struct strait_executor_report;
+
+/* What a worker of a pipeline reported lately (verify/pipeline_levels.h). Another key or stage has
+ * another history. */
+struct host_worker_level {
+    strait_fingerprint key;
+    int stage;
+    int64_t step; // of the newest value
+    strait_claims_level loss, squares;
+};
 
 struct host_averages {
     int pipelines[STRAIT_SWARM_REPLICAS]; // number of the pipeline that each replica is in
@@ -31,6 +41,7 @@ struct host_averages {
         int64_t step;
         float factor;
     } updates[STRAIT_SWARM_WORKERS];
+    struct host_worker_level levels[STRAIT_SWARM_WORKERS];
 };
 
 /* The generation is ready: notes its pipelines. */
@@ -58,9 +69,10 @@ strait_err strait_host_average(struct strait_executor *executor, int64_t done,
 strait_err strait_host_average_once(struct host *h, int64_t done);
 
 /* The gradients of a step: stages[r] is the first stage of pipeline r whose values cannot be used
- * (-1: all can), for non-finite ones, or because they are far from those of other steps. The first
- * kind skips the step with its pipeline, and the third time within 32 steps the pipeline is left
- * out for a while; the second kind is at once. STRAIT_EAGAIN: the others compute the step again. */
+ * (-1: all can), for non-finite ones, or because they are far from those of other steps or
+ * pipelines. The first kind skips the step with its pipeline, and the third time within 32 steps
+ * the pipeline is left out for a while; the second kind is at once. STRAIT_EAGAIN: the others
+ * compute the step again. */
 strait_err strait_host_judge_pipelines(struct host *h, int64_t step, const int *stages,
                                        const int *is_nonfinite);
 

@@ -18,6 +18,7 @@ static const double most_device = 1e15;     // bytes
 static const double most_flops = 1e18;      // per second: above any machine of one worker
 static const double most_count = 1e15;
 static const double basis_slack = 1e-2;
+static const double most_loss = 4.0;   // times that of a uniform guess
 static const double loss_slack = 1e-3; // per token: rounding of a loss that is almost 0
 
 /* Honest runs jump: of 80 tiny ones with batches of 16 to 512 tokens, which differed in seed, size,
@@ -292,6 +293,10 @@ void strait_claims_accept(strait_claims_level *level, double value) {
 }
 
 /* ---- losses and squares ---- */
+
+int strait_claims_is_loss_possible(int64_t vocab, double loss) {
+    return loss <= most_loss * log((double)vocab);
+}
 
 int strait_claims_is_loss_plausible(const strait_claims_level *level, double loss) {
     return strait_claims_is_plausible(level, loss_octaves, loss + loss_offset);

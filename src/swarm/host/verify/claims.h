@@ -62,8 +62,12 @@ int strait_claims_is_plausible(const strait_claims_level *level, double octaves,
  * again. */
 void strait_claims_accept(strait_claims_level *level, double value);
 
-/* The same for a loss per token. Small runs are noisy, so these rules find only what is far off: a
- * false alarm costs an honest run a move to a spare. */
+/* Returns whether a loss per token is one that a run can have at all: not far above that of a
+ * uniform guess. */
+int strait_claims_is_loss_possible(int64_t vocab, double loss);
+
+/* As is_plausible and accept, for a loss per token. Small runs are noisy, so these rules find only
+ * what is far off: a false alarm costs an honest run a move to a spare. */
 int strait_claims_is_loss_plausible(const strait_claims_level *level, double loss);
 void strait_claims_accept_loss(strait_claims_level *level, double loss);
 /* The same for a validation: close to earlier ones, or to the training losses of recent steps,

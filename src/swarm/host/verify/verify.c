@@ -4,9 +4,9 @@
  * moves the stage to a spare, the step is recomputed, and the two results decide. */
 #include "base/clock.h"
 #include "swarm/host/state.h"
+#include "swarm/host/verify/pipeline_levels.h"
 #include "train/pipeline.h"
 
-#include <math.h>
 #include <string.h>
 
 enum {
@@ -19,7 +19,6 @@ enum {
 };
 
 static const double speed_slack = 8.0; // between claimed and timed speeds
-static const double most_loss = 4.0;   // times that of a uniform guess
 
 strait_err strait_host_open_claims(struct host *h) {
     const strait_run_plan *plan = &h->executor->plan;
@@ -198,10 +197,6 @@ static const strait_floats *squares_of(const struct host *h, int stage) {
     return &first_reply(h, stage)->gradients.squares;
 }
 
-static int is_below_most_loss(const struct host *h, double loss) {
-    return loss <= most_loss * log((double)h->executor->plan.shape.vocab);
-}
-
 /* Replicas that train on their own report the losses of their own microbatches. */
 static double step_loss(const struct host *h) {
     const strait_run_plan *plan = &h->executor->plan;
@@ -216,8 +211,9 @@ static double step_loss(const struct host *h) {
 static int is_plausible(const struct host *h, int stage) {
     const int is_last = stage == h->executor->plan.n_stages - 1;
     return strait_claims_are_squares_plausible(&h->claims.squares[stage], squares_of(h, stage)) &&
-           (!is_last || (is_below_most_loss(h, step_loss(h)) &&
-                         strait_claims_is_loss_plausible(&h->claims.loss, step_loss(h))));
+           (!is_last ||
+            (strait_claims_is_loss_possible(h->executor->plan.shape.vocab, step_loss(h)) &&
+             strait_claims_is_loss_plausible(&h->claims.loss, step_loss(h))));
 }
 
 /* Replicas compute the squares from the same sum of gradients, with the same kernels. Returns
@@ -251,47 +247,41 @@ static int do_replicas_differ(struct host *h, int64_t step) {
 
 /* ---- pipelines that train on their own ---- */
 
-/* Of the microbatches of one replica, per token. */
-static double replica_loss(const struct host *h, int replica) {
-    const strait_run_plan *plan = &h->executor->plan;
-    const int last = plan->n_stages - 1;
-    const double n = strait_pipeline_count_microbatches(h->pipeline, last, replica);
-    const double share = n / plan->groups.n_microbatches;
-    return first_reply(h, last)[replica].gradients.loss_sum / share /
-           (double)h->run.train.batch_tokens;
-}
-
 /* Returns the first stage of a replica whose values cannot be used; -1: all can. */
-static int find_unusable(const struct host *h, int replica, int is_replay, int *is_nonfinite) {
-    const int n = h->executor->plan.n_stages;
+static int find_unusable(struct host *h, int64_t step, int replica, int is_replay,
+                         int *is_nonfinite) {
     const int stage = strait_pipeline_nonfinite_in(h->pipeline, replica);
-    const double loss = replica_loss(h, replica);
     *is_nonfinite = stage >= 0;
-    if (stage >= 0 || is_replay) return stage;
-    for (int i = 0; i < n; i++)
-        if (!strait_claims_are_squares_plausible(&h->claims.squares[i],
-                                                 &first_reply(h, i)[replica].gradients.squares))
-            return i;
-    return is_below_most_loss(h, loss) && strait_claims_is_loss_plausible(&h->claims.loss, loss)
-               ? -1
-               : n - 1;
+    return stage >= 0 || is_replay ? stage : strait_host_find_far(h, step, replica);
 }
 
-/* What one pipeline reports costs that pipeline. *is_settled: some of them can be used, and are the
- * level of later steps; where none can, the step is verified as in any run. */
+/* As many pipelines are far off as are not, such as one of two: nobody knows who is at fault. */
+static strait_err doubt_pipelines(struct host *h, int64_t step, int n_far) {
+    strait_host_note(h,
+                     "step %lld: %d of %d pipelines reported a loss or squares far from before, or "
+                     "from others; too few to tell which are at fault",
+                     (long long)step, n_far, h->executor->plan.replicas[0]);
+    strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_IN_DOUBT});
+    return wait_if_abandoned(h);
+}
+
+/* What one pipeline reports costs that pipeline, if most others can be used: those are the level of
+ * later steps. Not *is_settled: all are non-finite, and the step is verified as in any run. */
 static strait_err verify_pipelines(struct host *h, int64_t step, int is_replay, int *is_settled) {
     const strait_run_plan *plan = &h->executor->plan;
     int stages[STRAIT_SWARM_REPLICAS], is_nonfinite[STRAIT_SWARM_REPLICAS];
     double loss = 0.0;
-    int n_usable = 0, first = 0;
+    int n_usable = 0, n_far = 0, first = 0;
     for (int r = plan->replicas[0] - 1; r >= 0; r--) {
-        stages[r] = find_unusable(h, r, is_replay, &is_nonfinite[r]);
+        stages[r] = find_unusable(h, step, r, is_replay, &is_nonfinite[r]);
+        n_far += stages[r] >= 0 && !is_nonfinite[r];
         if (stages[r] >= 0) continue;
-        loss += replica_loss(h, r);
+        loss += strait_host_replica_loss(h, r);
         first = r;
         n_usable++;
     }
-    *is_settled = n_usable > 0;
+    *is_settled = n_usable + n_far > 0;
+    if (n_far > 0 && n_far >= n_usable) return doubt_pipelines(h, step, n_far);
     if (n_usable == 0) return STRAIT_OK;
     STRAIT_TRY(strait_host_judge_pipelines(h, step, stages, is_nonfinite));
     if (is_replay) return STRAIT_OK;
@@ -299,6 +289,8 @@ static strait_err verify_pipelines(struct host *h, int64_t step, int is_replay, 
     for (int i = 0; i < plan->n_stages; i++)
         strait_claims_accept_squares(&h->claims.squares[i],
                                      &first_reply(h, i)[first].gradients.squares);
+    for (int r = 0; r < plan->replicas[0]; r++)
+        if (stages[r] < 0) strait_host_accept_pipeline(h, step, r);
     return STRAIT_OK;
 }
 
@@ -306,9 +298,10 @@ static strait_err verify_pipelines(struct host *h, int64_t step, int is_replay, 
 
 strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_stage,
                                    int is_replay) {
-    const int n = h->executor->plan.n_stages;
+    const strait_run_plan *plan = &h->executor->plan;
+    const int n = plan->n_stages;
     int is_settled = 0;
-    if (strait_run_plan_has_outer(&h->executor->plan) && h->work.channel.n_members > n)
+    if (strait_run_plan_has_outer(plan) && h->work.channel.n_members > n)
         STRAIT_TRY(verify_pipelines(h, step, is_replay, &is_settled));
     if (is_settled) return STRAIT_OK;
     if (do_replicas_differ(h, step)) {
@@ -326,6 +319,7 @@ strait_err strait_host_verify_step(struct host *h, int64_t step, int nonfinite_s
     strait_claims_accept_loss(&h->claims.loss, step_loss(h));
     for (int i = 0; i < n; i++)
         strait_claims_accept_squares(&h->claims.squares[i], squares_of(h, i));
+    if (strait_run_plan_has_outer(plan)) strait_host_accept_pipeline(h, step, 0); // it is alone
     return STRAIT_OK;
 }
 
@@ -338,7 +332,7 @@ strait_err strait_host_verify_validation(struct host *h, int64_t step, double lo
     strait_claims_level *level = &h->claims.valid_loss;
     if (level->n_seen == 0) *level = h->claims.loss;
     const double loss = loss_sum / n_tokens;
-    const int is_believed = is_below_most_loss(h, loss) &&
+    const int is_believed = strait_claims_is_loss_possible(h->executor->plan.shape.vocab, loss) &&
                             strait_claims_is_valid_loss_plausible(level, &h->claims.loss, loss);
     STRAIT_TRY(verify(h, &what, !is_believed));
     strait_claims_accept_loss(level, loss);
