@@ -181,7 +181,7 @@ static void put_runs(const writer *w) {
     }
 }
 
-/* What someone needs to repeat a row by hand. */
+/* What someone needs to repeat a row by hand, without where the data lies on this machine. */
 static void put_settings(const writer *w) {
     static const char *const heads[] = {"variant", "options, later ones win"};
     strait_document_heading(w->document, "Options of each variant");
@@ -191,7 +191,8 @@ static void put_settings(const writer *w) {
         char text[3800] = "";
         size_t used = 0;
         for (int i = 0; i < sets->n && used + 1 < sizeof text; i++) {
-            const int n = snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? " " : "",
+            if (strstr(sets->items[i], "=/") != NULL) continue;
+            const int n = snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? " " : "",
                                    sets->items[i]);
             used += n > 0 ? (size_t)n : 0;
         }

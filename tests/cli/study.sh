@@ -85,6 +85,7 @@ head -n 1 out/table.csv >head.csv
 says head.csv "^variant,seeds,parameters,MFLOP/token,bytes/token forward,backward,ratio forward" \
     "s/step,seconds,learning rate,valid loss,\+/-,control,difference,\+/-,percent,\+/-,test loss,\+/-$"
 says out/table.md "^\| int8 \| 2 \| 0.0[0-9]M \| 0\.[0-9] \| 3[0-9.]+ \| 3[0-9.]+ \| [0-9.]+x"
+! grep -q "$SCRATCH" out/table.md || fail "the table names a folder of this machine"
 says out/report.html "<svg" "<td>int8</td>" "95% confidence" "Every run"
 grep -E '(src|href|url)[ ="(]*http' out/report.html && fail "report.html loads from elsewhere"
 for file in curves seconds pareto time-80mbit-50ms time-200mbit-50ms-meter; do
