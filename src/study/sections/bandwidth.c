@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "study/sections/planned.h"
 
-#include <math.h>
 #include <stdio.h>
 
 enum {
@@ -69,13 +68,8 @@ static strait_err put_plot(const sweep *s, int delay, int rate, struct strait_do
     STRAIT_TRY(strait_alloc(1, sizeof(points), "plot", &memory));
     points *p = memory;
     for (int i = 0; i < s->n; i++) {
-        const json_t *curve = json_object_get(s->jobs[i]->record, "curve");
-        int n = 0;
-        for (size_t k = 0; k < json_array_size(curve) && n < POINTS_MAX; k++, n++) {
-            const json_t *point = json_array_get(curve, k);
-            p->x[i][n] = json_number_value(json_array_get(point, 0)) * s->seconds[i][delay][rate];
-            p->y[i][n] = json_number_value(json_array_get(point, 1));
-        }
+        const int n = strait_planned_curve(s->jobs[i]->record, s->seconds[i][delay][rate],
+                                           POINTS_MAX, p->x[i], p->y[i]);
         p->lines[i] = (strait_plot_line){s->study->rows[s->jobs[i]->row].name, p->x[i], p->y[i], n};
     }
     (void)snprintf(title, sizeof title, "loss against planned time at %s, %d ms one way",

@@ -59,3 +59,14 @@ strait_err strait_planned_step(const strait_run *run, const strait_planned_case 
     strait_alloc_free(a);
     return err;
 }
+
+int strait_planned_curve(const json_t *record, double seconds, int max, double *x, double *y) {
+    const json_t *curve = json_object_get(record, "curve");
+    int n = 0;
+    for (size_t k = 0; k < json_array_size(curve) && n < max; k++, n++) {
+        const json_t *point = json_array_get(curve, k), *loss = json_array_get(point, 1);
+        x[n] = json_number_value(json_array_get(point, 0)) * seconds;
+        y[n] = json_is_number(loss) ? json_number_value(loss) : (double)NAN;
+    }
+    return n;
+}

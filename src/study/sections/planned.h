@@ -4,6 +4,8 @@
 
 #include "config/run.h"
 
+#include <jansson.h>
+
 typedef struct strait_planned_case {
     double bps, delay_s; // of every link, in each direction
     double flops_per_s;  // of every stage, which is a machine of its own
@@ -20,3 +22,7 @@ typedef struct strait_planned {
  * model.vocab is 0. STRAIT_ECONFIG: the run cannot be cut into so many stages. */
 strait_err strait_planned_step(const strait_run *run, const strait_planned_case *at,
                                strait_planned *out);
+
+/* The validation curve of a run's record over planned time: x has steps times `seconds`, y losses,
+ * NaN where there is none. Returns the number of points, at most `max`. */
+int strait_planned_curve(const json_t *record, double seconds, int max, double *x, double *y);

@@ -219,14 +219,9 @@ static strait_err put_plot(const section *s, int cell, link_kind kind) {
     points *p = memory;
     for (int i = 0; i < s->n_rows; i++) {
         if (!s->rows[i].is_drawn || s->rows[i].job == NULL) continue;
-        const json_t *curve = json_object_get(s->rows[i].job->record, "curve");
-        int n = 0;
-        for (size_t k = 0; k < json_array_size(curve) && n < POINTS_MAX; k++, n++) {
-            const json_t *point = json_array_get(curve, k), *loss = json_array_get(point, 1);
-            p->x[p->n][n] = json_number_value(json_array_get(point, 0)) *
-                            s->rows[i].seconds[cell][kind] / 60.0;
-            p->y[p->n][n] = json_is_number(loss) ? json_number_value(loss) : (double)NAN;
-        }
+        const int n = strait_planned_curve(s->rows[i].job->record,
+                                           s->rows[i].seconds[cell][kind] / 60.0, POINTS_MAX,
+                                           p->x[p->n], p->y[p->n]);
         p->lines[p->n] = (strait_plot_line){s->rows[i].name, p->x[p->n], p->y[p->n], n};
         p->n++;
     }

@@ -13,14 +13,7 @@ enum {
 /* Delivers until neither side waits for anything: all is there, or known not to come. */
 static void settle(void) {
     while (!strait_outer_is_settled(sides[0].outer) || !strait_outer_is_settled(sides[1].outer))
-        for (int r = 0; r < 2; r++) {
-            struct strait_msg *msg = NULL;
-            int is_blocked = 0;
-            CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
-            if (strait_mesh_receive(pair.meshes[r], 1, &msg) != STRAIT_OK) continue;
-            if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[r].outer, &msg));
-            strait_msg_close(&msg);
-        }
+        pass_messages();
 }
 
 static void begin_both(int64_t step) {

@@ -94,17 +94,22 @@ static void begin(int r, strait_outer_exchange e) {
     CHECK_OK(strait_outer_begin(sides[r].outer, &sides[r].stream, &e));
 }
 
+/* Both sides send what they can and take a message each. */
+static void pass_messages(void) {
+    for (int r = 0; r < 2; r++) {
+        struct strait_msg *msg = NULL;
+        int is_blocked = 0;
+        CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
+        if (strait_mesh_receive(pair.meshes[r], 1, &msg) != STRAIT_OK) continue;
+        if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[r].outer, &msg));
+        strait_msg_close(&msg);
+    }
+}
+
 /* Exchanges until both have all results. */
 static void exchange(void) {
     while (!strait_outer_is_complete(sides[0].outer) || !strait_outer_is_complete(sides[1].outer))
-        for (int r = 0; r < 2; r++) {
-            struct strait_msg *msg = NULL;
-            int is_blocked = 0;
-            CHECK_OK(strait_outer_progress(sides[r].outer, &is_blocked));
-            if (strait_mesh_receive(pair.meshes[r], 1, &msg) != STRAIT_OK) continue;
-            if (msg->type == STRAIT_MSG_OUTER) CHECK_OK(strait_outer_deliver(sides[r].outer, &msg));
-            strait_msg_close(&msg);
-        }
+        pass_messages();
 }
 
 static void apply(void) {
