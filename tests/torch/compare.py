@@ -32,8 +32,11 @@ EARLY_STEPS, EARLY_TOLERANCE = 5, 1e-5
 DEFAULTS = {
     "family": "yardstick", "init": "yardstick", "width": 64, "layers": 4, "heads": 4, "vocab": 300,
     "context": 32, "seed": 1, "steps": 20, "sequences": 16, "microbatch": 4, "split": [1, 2, 1],
+    "local_every": 1,
     "optimizer": "muon", "codec": "none", "variant": "", "keep": 0, "bits": 32, "tile": 64,
+    "basis_every": 0,  # link.codec.grassmann_every
     "set_bits": 0,  # link.codec.bits, where it is not the codec's default
+    "ratio": 0,  # link.codec.ratio of strait: the rule of new runs; 0: the rule of earlier ones
 }
 
 CASES = {
@@ -49,6 +52,11 @@ CASES = {
     "lowrank": {"codec": "lowrank", "set_bits": 32},
     "subspace": {"codec": "subspace", "variant": "full", "keep": 32, "bits": 16,
                  "optimizer": "adamw-rows"},
+    "subspace-factored": {"codec": "subspace", "variant": "factored", "keep": 32, "bits": 16},
+    "subspace-updates": {"codec": "subspace", "variant": "full", "keep": 8, "bits": 16,
+                         "optimizer": "adamw-rows", "basis_every": 2},
+    "subspace-factored-updates": {"codec": "subspace", "variant": "factored", "keep": 8, "bits": 16,
+                                  "basis_every": 2},
     "resbm-a": {"codec": "resbm", "variant": "a", "keep": 32, "bits": 16},
     "resbm-b": {"codec": "resbm", "variant": "b", "keep": 32, "bits": 16},
     "strait-tied": {"codec": "strait", "variant": "tied", "keep": 32, "bits": 4},
@@ -56,6 +64,11 @@ CASES = {
     "strait-context": {"codec": "strait", "variant": "context", "keep": 31, "bits": 4},
     "context-one-microbatch": {"codec": "strait", "variant": "context", "keep": 31, "bits": 4,
                                "microbatch": 16},
+    "strait-2x": {"codec": "int8", "bits": 8, "ratio": 2},
+    "strait-8x": {"codec": "strait", "variant": "context", "keep": 31, "bits": 4, "ratio": 8},
+    "strait-64x-two-layers": {"codec": "strait", "variant": "context", "keep": 7, "bits": 4,
+                              "ratio": 64, "width": 128, "layers": 6, "split": [2, 2, 2],
+                              "local_every": 2},
     "llama-adamw": {"variant": "fp32", "family": "llama", "init": "llama", "optimizer": "adamw"},
 }
 
@@ -65,8 +78,15 @@ MUON_RATES = {"matrix": 0.02, "out": 0.02, "out-last": 0.02, "boundary": 0.02, "
 CONTEXT_RATES = {"matrix": 0.045, "out": 0.0045, "out-last": 0.045, "boundary": 0.004,
                  "basis": 0.004, "embedding": 0.3, "table": 0.3, "head": 0.003, "values": 0.03,
                  "gain": 0.01, "conv": 0.02, "mixing": 0.001}
-MATRICES = "matrix", "out", "out-last", "boundary", "basis"
+MATRICES = "matrix", "out", "out-last", "boundary", "basis", "gate"
 TABLES = "embedding", "table", "head", "values"
+
+
+def rates_by_ratio(ratio):
+    """The learning rates of strait by its ratio."""
+    out = float(f"{0.06 * math.sqrt(min(1, 4 / ratio)):.1e}")  # two digits
+    return {**CONTEXT_RATES, "matrix": 0.06, "out": out, "out-last": 0.06, "basis": 0, "mixing": 0,
+            "gate": 0.04}
 
 
 class Optimizer:
@@ -77,6 +97,8 @@ class Optimizer:
         self.is_muon = model.optimizer == "muon"
         if self.is_muon:
             self.rates = CONTEXT_RATES if model.is_context else MUON_RATES
+            if model.ratio:
+                self.rates = rates_by_ratio(model.ratio)
             self.decay, self.table_decay, self.betas, self.epsilon = 0.05, 0.001, (0.8, 0.95), 1e-10
         else:
             self.rates = dict.fromkeys(MUON_RATES, 0.001)
@@ -95,7 +117,7 @@ class Optimizer:
     def gradients(self):
         """Summed over microbatches, then projected (subspace), then clipped (not with Muon)."""
         grads = {name: p.grad for name, p in self.model.params.items()}
-        if self.model.codec == "subspace":
+        if self.model.is_confined:
             u = self.model.basis
             for name in self.model.confined():
                 grads[name] = u @ (u.T @ grads[name])
@@ -111,6 +133,8 @@ class Optimizer:
         for name, g in self.gradients().items():
             role, w = self.model.roles[name], self.model.params[name]
             rate = self.rates[role]
+            if rate == 0:
+                continue
             decay = self.decay * self.rates["matrix"] if role in MATRICES else 0
             if role in TABLES:
                 decay = self.table_decay * rate
@@ -119,8 +143,10 @@ class Optimizer:
             else:
                 update = self.adamw(name, role, g, n)
             w.copy_((1 - decay * f) * w - rate * f * update)
-        if self.model.codec == "subspace":
+        if self.model.is_confined:
             self.model.confine()
+        if self.model.basis_every and (n + 1) % self.model.basis_every == 0:
+            self.model.update_basis(self.states)
 
     def muon(self, name, g, n):
         mu = 0.85 + 0.10 * min(1, n / 300)
@@ -169,17 +195,20 @@ def train(case, ids):
 
 def train_strait(strait, folder, case):
     """The losses that the program writes."""
+    codec = (f'{{name: {case["codec"]}, variant: "{case["variant"]}", bits: {case["set_bits"]}, '
+             f'keep: {case["keep"]}, grassmann_every: {case["basis_every"]}, rule: 1}}')
+    if case["ratio"]:
+        codec = f'{{name: strait, ratio: {case["ratio"]}}}'
     with open(f"{folder}/run.yaml", "w", encoding="utf-8") as f:
         f.write(f"""
 model: {{family: {case["family"]}, init: {case["init"]}, width: {case["width"]},
         layers: {case["layers"]}, heads: {case["heads"]}, context: {case["context"]},
-        vocab: {case["vocab"]}}}
+        vocab: {case["vocab"]}, local_every: {case["local_every"]}}}
 data: {{train: train.bin}}
 train: {{steps: {case["steps"]}, batch_tokens: {case["sequences"] * case["context"]},
         optimizer: {case["optimizer"]}, seed: {case["seed"]}, save_every: -1}}
 stages: {{count: {len(case["split"])}, split: {case["split"]}, microbatch: {case["microbatch"]}}}
-link: {{transport: inproc, codec: {{name: {case["codec"]}, variant: "{case["variant"]}",
-        bits: {case["set_bits"]}, rule: 1}}}}
+link: {{transport: inproc, codec: {codec}}}
 device: {{kind: cpu, threads: 1, precision: fp32}}
 """)
     out = tempfile.mkdtemp(dir=folder) + "/run"

@@ -44,11 +44,15 @@ class Model:
     def __init__(self, case):
         self.__dict__.update(case)
         self.is_context = self.variant == "context"
+        self.has_additions = self.is_context or self.ratio > 0
+        self.is_factored = self.variant == "factored"
+        self.is_confined = self.codec == "subspace" and not self.is_factored
         self.is_llama = self.family == "llama"
         self.params, self.roles, self.starts = {}, {}, {}
         self.firsts = [sum(self.split[:s]) for s in range(len(self.split))]
         self.ends = [sum(self.split[:s + 1]) - 1 for s in range(len(self.split))]
-        self.add_normal("embed.table", "embedding", self.vocab, self.width)
+        self.add_normal("embed.table", "embedding", self.vocab,
+                        self.keep if self.is_factored else self.width)
         for i in range(self.layers):
             self.add_block(i)
         self.add("head.norm", "gain", np.ones(self.width))
@@ -59,6 +63,8 @@ class Model:
             self.basis = torch.from_numpy(self.draw_basis("subspace.basis"))
             fixed = wire.normal(self.seed, "subspace.fixed", (self.vocab, self.width), 1)
             self.fixed = torch.from_numpy(fixed)
+            self.gram = torch.zeros_like(self.basis)
+        if self.is_confined:
             self.confine()
 
     # Parameters and their initial values.
@@ -92,16 +98,19 @@ class Model:
             self.add(b + part + ".norm", "gain", np.ones(d))
         for part in "qkv":
             self.add_normal(b + "attention." + part, "matrix", d, d)
-        self.add_normal(b + "attention.out", out, d, d)
+        written = self.keep if self.is_factored and out == "out" else d
+        self.add_normal(b + "attention.out", out, written, d)
         for part in ("gate", "up") if self.is_llama else ("up",):
             self.add_normal(b + "mlp." + part, "matrix", ffn, d)
-        self.add_normal(b + "mlp.down", out, d, ffn)
-        if self.is_context:
-            for part in "conv", "attention.conv", "mlp.conv":
+        self.add_normal(b + "mlp.down", out, written, ffn)
+        if self.has_additions:
+            is_local = i % self.local_every == 0
+            for part in ("conv",) * is_local + ("attention.conv", "mlp.conv"):
                 self.add(b + part, "conv", np.zeros((4, d)))
             self.add(b + "attention.qkv_conv", "conv", np.zeros((4, 3 * d)))
-            self.add(b + "attention.values", "values", np.zeros((self.vocab, d)))
-            if i > 0:
+            if is_local:
+                self.add(b + "attention.values", "values", np.zeros((self.vocab, d)))
+            if is_local and i > 0:
                 self.add_normal(b + "anchor", "table", self.vocab, d, stream="embed.table")
         if self.codec == "resbm" and self.variant == "b":
             draw = lambda name, rows, cols: self.add(name, "matrix", wire.normal(
@@ -139,10 +148,20 @@ class Model:
             self.params[receiver + "D"][:, k:] = 0
         self.add_drawn(sender + "A", "boundary", 256, d, e_deviation)
         self.add(sender + "B", "boundary", np.zeros((k, 256)))
+        if self.ratio:
+            basis = self.draw_basis("strait.frame")
+            self.add(sender + "E", "basis", basis.T)
+            with torch.no_grad():
+                self.params[receiver + "D"][:, :k] = torch.from_numpy(basis)
         if i > 0:
             self.add(sender + "M", "mixing", np.eye(k))
         for side in sender, receiver:
-            self.add(side + "G", "values", np.zeros((self.vocab, d)))
+            if self.ratio:
+                r = math.ceil(d / 64) * 8
+                self.add_drawn(side + "P", "gate", r, d, e_deviation)
+                self.add(side + "Q", "gate", np.zeros((d, r)))
+            else:
+                self.add(side + "G", "values", np.zeros((self.vocab, d)))
 
     # Codec subspace.
 
@@ -156,6 +175,35 @@ class Model:
         for name in self.confined():
             self.params[name].copy_(u @ (u.T @ self.params[name]))
         table.copy_(self.fixed + (table - self.fixed) @ u @ u.T)
+
+    def collect(self, g):
+        """What a basis update needs of a gradient at the receiver of the last boundary."""
+        g = g.flatten(0, 1)
+        self.gram += g.T @ (g @ self.basis)
+
+    @torch.no_grad()
+    def update_basis(self, states):
+        """Moves the basis; carries weights and the optimizer's states over to it."""
+        u, a = self.basis.double(), self.gram.double()
+        step = 0.1 * self.keep / torch.trace(u.T @ a) * (a - u @ (u.T @ a))
+        self.basis = torch.from_numpy(wire.gram_schmidt((u + step).numpy()))
+        self.gram.zero_()
+        if self.is_confined:
+            self.confine()
+            for name in self.confined():
+                m, v = states[name]
+                states[name] = self.basis @ (self.basis.T @ m), v
+            m, v = states["embed.table"]
+            states["embed.table"] = m @ self.basis @ self.basis.T, v
+            return
+        turn = (u.T @ self.basis.double()).float()
+        for name in self.confined():  # with Muon
+            self.params[name].copy_(turn.T @ self.params[name])
+            states[name] = turn.T @ states[name]
+        table = self.params["embed.table"]
+        table.copy_(table @ turn)
+        m, v = states["embed.table"]
+        states["embed.table"] = m @ turn, v @ turn.square()
 
     # Payloads.
 
@@ -208,11 +256,12 @@ class Model:
     def attention(self, i, x, t):
         p, b = self.params, f"blocks.{i}.attention."
         h = self.norm(x, b + "norm")
-        if self.is_context:
+        if self.has_additions:
             h = conv(h, p[b + "conv"])
         qkv = [h @ p[b + name].T for name in "qkv"]
-        if self.is_context:
-            qkv[2] = qkv[2] + p[b + "values"][t]
+        if self.has_additions:
+            if b + "values" in p:
+                qkv[2] = qkv[2] + p[b + "values"][t]
             qkv = conv(torch.cat(qkv, -1), p[b + "qkv_conv"]).chunk(3, -1)
         split = lambda a: a.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         query, key, value = (split(a) for a in qkv)
@@ -222,20 +271,27 @@ class Model:
         scores = scale * self.rotated(query) @ self.rotated(key).transpose(-1, -2)
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         out = scores.masked_fill(later, -math.inf).softmax(-1) @ value
-        return out.transpose(1, 2).flatten(-2) @ p[b + "out"].T
+        return self.output(out.transpose(1, 2).flatten(-2), b + "out")
 
     def mlp(self, i, a):
         p, b = self.params, f"blocks.{i}.mlp."
         h = self.norm(a, b + "norm")
-        if self.is_context:
+        if self.has_additions:
             h = conv(h, p[b + "conv"])
         up = h @ p[b + "up"].T
         h = F.silu(h @ p[b + "gate"].T) * up if self.is_llama else up.relu().square()
-        return h @ p[b + "down"].T
+        return self.output(h, b + "down")
+
+    def output(self, h, name):
+        """What a residual output projection writes to the stream."""
+        y = h @ self.params[name].T
+        return y @ self.basis.T if self.is_factored and self.roles[name] == "out" else y
 
     def logits(self, t, step, microbatch):
         """t [sequences x context]."""
         p, x, z = self.params, self.params["embed.table"][t], None
+        if self.is_factored:
+            x = self.fixed[t] + x @ self.basis.T
         for s, first in enumerate(self.firsts):
             skip = None
             if s > 0:
@@ -258,6 +314,14 @@ class Model:
         l = self.norm(x, "head.norm") @ p["head.out"].T
         return l if self.is_llama else l / torch.sqrt(1 + (l / 15).square())
 
+    def gates(self, stage, side, t):
+        """1 + G[t] or 1 + H[t]: of a table, or computed from the token table of the stage."""
+        get = lambda name: self.params[side + name]
+        if not self.ratio:
+            return 1 + get("G")[t]
+        table = self.params[f"blocks.{self.firsts[stage]}.anchor" if stage else "embed.table"]
+        return 1 + F.silu(rms(table.detach()[t]) @ get("P").T) @ get("Q").T
+
     def send(self, i, z, x, y, t, parts):
         get = lambda name: self.params[f"boundary.{i}.head.{name}"]
         if self.codec == "subspace":
@@ -271,7 +335,8 @@ class Model:
             return y
         if not self.is_context:
             return (y - x) @ get("E").T + (0 if z is None else z)
-        u = ((1 + get("G")[t]) * (y - x)) @ get("E").T + F.silu(rms(y) @ get("A").T) @ get("B").T
+        gated = self.gates(i, f"boundary.{i}.head.", t) * (y - x)
+        u = gated @ get("E").T + F.silu(rms(y) @ get("A").T) @ get("B").T
         return u if z is None else u + z @ get("M").T
 
     def receive(self, i, z, t):
@@ -279,7 +344,10 @@ class Model:
         get = lambda name: self.params[f"boundary.{i}.tail.{name}"]
         padded = F.pad(z, (0, self.width - z.shape[-1]))
         if self.codec == "subspace":
-            return z @ self.basis.T + self.fixed[t], None
+            x = z @ self.basis.T + self.fixed[t]
+            if i == len(self.split) - 2 and self.basis_every:
+                x.register_hook(self.collect)
+            return x, None
         if self.codec == "resbm" and self.variant == "a":
             return padded + F.silu(z @ get("W1").T) @ get("W2").T, None
         if self.codec == "resbm":
@@ -290,4 +358,4 @@ class Model:
             decoded = z @ get("D").T + F.silu(rms(z) @ get("V").T) @ get("W").T
             return decoded + get("T")[t] @ get("P").T, None
         v = last(z) @ get("D").T + F.silu(last(rms(z)) @ get("V").T) @ get("W").T
-        return (1 + get("G")[t]) * v, None
+        return self.gates(i + 1, f"boundary.{i}.tail.", t) * v, None
