@@ -114,8 +114,9 @@ static strait_err leave_out(struct strait_stage_channel *channel, uint64_t repli
         if ((replicas >> r & 1) != 0)
             slots[n++] = strait_coordinator_replica(&h->coordinator, 0, r);
     for (int i = 0; i < n; i++)
-        strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = slots[i]});
+        if (slots[i] >= 0) // else it was banned since
+            strait_host_feed_coordinator(
+                h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = slots[i]});
     STRAIT_TRY(strait_host_wait_ready(h));
     return STRAIT_EAGAIN;
 }

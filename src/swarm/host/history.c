@@ -1,7 +1,7 @@
 #include "swarm/host/history.h"
 
 #include "base/alloc.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,8 +27,7 @@ static double sum_squares(const strait_stage_reply *reply) {
 }
 
 static void kernels_of(const struct host *h, int stage, char out[STRAIT_REPLAY_KERNELS]) {
-    const struct strait_coordinator *c = &h->coordinator;
-    strait_replay_kernels(c->workers[c->owner[stage]].report.device, out);
+    strait_replay_kernels(strait_host_owner(h, stage)->report.device, out);
 }
 
 /* A step that was skipped applies no update; the trainer decides by the same values. */

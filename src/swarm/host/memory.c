@@ -1,7 +1,7 @@
 /* memory.c - how much memory each stage takes, compared with what its worker lends. */
 #include "base/machine.h"
 #include "swarm/budget.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 #include "train/fit.h"
 
 enum {
@@ -49,8 +49,7 @@ strait_err strait_host_plan_memory(struct host *h, const struct strait_executor 
 /* More slots than these only make a pipeline faster, so memory decides. */
 strait_err strait_host_fit_windows(struct host *h, struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
-        const int owner = h->coordinator.owner[i];
-        const double lent = owner >= 0 ? h->coordinator.workers[owner].report.memory_bytes : 0.0;
+        const double lent = strait_host_owner(h, i)->report.memory_bytes;
         const int least = strait_budget_least_slots(&executor->plan, i);
         double need = 0.0;
         STRAIT_TRY(stage_need(executor, i, executor->windows[i], &need));

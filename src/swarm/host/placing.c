@@ -131,7 +131,7 @@ static int can_reach_replicas(struct host *h, int spare, int stage) {
 /* Replicas must compute the same bits: on CPUs with the same kernels, on GPUs of one model. */
 static int computes_alike(const struct host *h, int spare, int stage) {
     const struct strait_coordinator *c = &h->coordinator;
-    const char *own = c->workers[c->owner[stage]].report.device;
+    const char *own = strait_host_owner(h, stage)->report.device;
     char kernels[2][STRAIT_REPLAY_KERNELS];
     strait_replay_kernels(c->workers[spare].report.device, kernels[0]);
     strait_replay_kernels(own, kernels[1]);

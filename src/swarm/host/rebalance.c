@@ -2,7 +2,7 @@
 #include "swarm/coordinator/rebalance.h"
 
 #include "base/clock.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 
 /* A spare with any fault so far gets a stage only when it is needed, not to save time. */
 static int may_take_over(const strait_swarm_worker *worker) {
@@ -45,7 +45,7 @@ void strait_host_rebalance(struct host *h, int64_t step) {
                                                          worker->report.flops};
     }
     for (int i = 0; i < spec.n_stages; i++)
-        speeds[i] = c->workers[c->owner[i]].report.flops;
+        speeds[i] = strait_host_owner(h, i)->report.flops;
     /* Speeds are what workers measured when they joined: a benchmark alike for all, whatever stage
      * they serve. */
     const double gain = strait_rebalance(&spec, successors);

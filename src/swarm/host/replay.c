@@ -3,7 +3,7 @@
  * When a step that all have computed again gives another loss or norm than before, the stages go
  * back once more, to other workers, other snapshots, and in the end to the checkpoint. When a stage
  * that computes alone gives something else, all stages are rolled back. */
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,9 +16,8 @@ enum {
 /* Names the kernels of all owners if they are CPUs that use the same ones. */
 static void common_kernels(const struct host *h, char out[STRAIT_REPLAY_KERNELS]) {
     char kernels[STRAIT_REPLAY_KERNELS];
-    const struct strait_coordinator *c = &h->coordinator;
-    for (int i = 0; i < c->config.n_stages; i++) {
-        strait_replay_kernels(c->workers[c->owner[i]].report.device, kernels);
+    for (int i = 0; i < h->coordinator.config.n_stages; i++) {
+        strait_replay_kernels(strait_host_owner(h, i)->report.device, kernels);
         if (i == 0) memcpy(out, kernels, sizeof kernels);
         if (strcmp(out, kernels) != 0) out[0] = '\0';
     }
@@ -122,8 +121,7 @@ static strait_err propose(struct host *h, int64_t step) {
     STRAIT_TRY(strait_stage_channel_command_one(&h->work.channel, member, &command));
     const strait_floats *basis = &h->work.channel.replies.items[member].propose_basis.basis;
     if (known == NULL) return strait_host_note_basis(h, (uint32_t)step, basis);
-    strait_replay_kernels(h->coordinator.workers[h->coordinator.owner[last]].report.device,
-                          kernels);
+    strait_replay_kernels(strait_host_owner(h, last)->report.device, kernels);
     const int is_exact = kernels[0] != '\0' && first != NULL &&
                          strcmp(kernels, first->kernels[last]) == 0;
     if (!is_exact || (known->n == basis->n &&

@@ -12,6 +12,12 @@ enum {
     SPEED_SHARE = 4 // how much a new measurement counts: one part of so many
 };
 
+const strait_swarm_worker *strait_host_owner(const struct host *h, int stage) {
+    static const strait_swarm_worker nobody = {.report = {.name = "a worker that has left"}};
+    const int slot = h->coordinator.owner[stage];
+    return slot >= 0 ? &h->coordinator.workers[slot] : &nobody;
+}
+
 /* ---- how many there may be ---- */
 
 static int choose_limit(const strait_run_plan *plan) {
@@ -147,7 +153,7 @@ double strait_host_down_bps(const struct host *h, int worker, int stage) {
 double strait_host_relative_speed(const struct host *h, int worker, int stage) {
     const struct strait_coordinator *c = &h->coordinator;
     const double own = c->workers[worker].report.flops;
-    const double owner = c->workers[c->owner[stage]].report.flops;
+    const double owner = strait_host_owner(h, stage)->report.flops;
     return own > 0.0 && owner > 0.0 ? fmin(fmax(own / owner, 0.1), 10.0) : 1.0;
 }
 

@@ -4,6 +4,11 @@
 
 #include "swarm/host/state.h"
 
+/* Returns the owner of a stage. It may have been banned since the replies came that the caller
+ * handles: then a worker that is nobody, without keys, speed and device. Use this instead of the
+ * slot wherever the coordinator's phase may be WAITING: between two barriers every stage has an
+ * owner. */
+const strait_swarm_worker *strait_host_owner(const struct host *h, int stage);
 /* Refuses what replicas in a swarm cannot be combined with: STRAIT_ECONFIG. */
 strait_err strait_host_check_replicas(const struct host *h, const strait_run_plan *plan);
 /* Chooses how many replicas a stage may have at most, and makes the plan one for any number up to

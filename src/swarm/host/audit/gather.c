@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "stage/boundary/boundary.h"
 #include "swarm/host/audit/driver.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 
 #include <string.h>
 
@@ -149,7 +149,7 @@ static strait_err open_audit(struct host *h, const strait_audit *audit, struct h
     const int stage = audit->stage;
     strait_evidence_spec spec;
     *a = (struct host_audit){.id = audit->id, .auditor = -1};
-    strait_replay_kernels(c->workers[c->owner[stage]].report.device, a->kernels);
+    strait_replay_kernels(strait_host_owner(h, stage)->report.device, a->kernels);
     list_givers(c, stage, 1, &a->givers[STRAIT_EVIDENCE_SNAPSHOT]);
     list_givers(c, stage - 1, 0, &a->givers[STRAIT_EVIDENCE_PREV]);
     list_givers(c, stage + 1, 0, &a->givers[STRAIT_EVIDENCE_NEXT]);

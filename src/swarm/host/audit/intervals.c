@@ -192,8 +192,10 @@ static int describe_stages(const struct host *h, int64_t from, strait_interval_s
     return is_known;
 }
 
-/* An owner that does not commit, or commits to another snapshot than it reported, avoids audits. */
-static void check_commitments(struct host *h, const strait_interval_end *end, int64_t to) {
+/* An owner that does not commit, or commits to another snapshot than it reported, avoids audits. By
+ * key: an audit that was dropped at once may have moved the stage. */
+static void check_commitments(struct host *h, const strait_interval_end *end,
+                              const strait_interval_stage *stages, int64_t to) {
     const struct strait_coordinator *c = &h->coordinator;
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[i], to);
@@ -201,11 +203,13 @@ static void check_commitments(struct host *h, const strait_interval_end *end, in
         const int differs = !end->is_missing[i] && end->is_complete && record != NULL &&
                             !strait_digest_equal(&record->digest, snapshot);
         if (!end->is_missing[i] && !differs) continue;
-        strait_host_note(h, "%s, stage %d: %s", c->workers[c->owner[i]].report.name, i,
+        const int slot = strait_coordinator_find(c, &stages[i].owner);
+        if (slot < 0) return;
+        strait_host_note(h, "%s, stage %d: %s", c->workers[slot].report.name, i,
                          differs ? "committed to another snapshot than it took"
                                  : "did not commit to what it computed");
         strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = c->owner[i]});
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
         return; // the generation has ended
     }
 }
@@ -234,7 +238,7 @@ static void end_interval(struct host *h, int64_t to) {
                          end.n_skipped, (long long)from, (long long)to, STRAIT_AUDITS_OPEN);
     for (uint32_t id = n_before + 1; id <= machine->n_opened; id++)
         strait_host_audit_gather(h, strait_audits_find(machine, id));
-    check_commitments(h, &end, to);
+    check_commitments(h, &end, stages, to);
     strait_host_work_next(h, to);
 }
 

@@ -43,7 +43,8 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
      * which was asked for nothing. */
     if (connection == NULL || h->coordinator.phase != STRAIT_PHASE_READY || h->work.has_rolled_back)
         return STRAIT_EAGAIN;
-    const int owner = h->coordinator.owner[stage];
+    /* While it is written the owner may leave, and another worker take its slot. */
+    const strait_fingerprint owner = h->coordinator.workers[h->coordinator.owner[stage]].key;
     const strait_snapshot_record *record = strait_snapshot_records_find(
         &h->coordinator.records[stage], step);
     struct writing w = {
@@ -57,8 +58,10 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
     /* A snapshot comes from the owner of the stage directly, so no one else can be at fault. */
     if (err == STRAIT_ENONFINITE || err == STRAIT_EDATA || err == STRAIT_EPROTO) {
         strait_host_note(h, "%s", strait_err_detail());
-        strait_host_feed_coordinator(
-            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = owner});
+        const int slot = strait_coordinator_find(&h->coordinator, &owner);
+        if (slot >= 0)
+            strait_host_feed_coordinator(
+                h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
         err = STRAIT_EAGAIN;
     }
     strait_snapshot_fini(&w.snapshot);

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "config/run_auto.h"
 #include "swarm/host/codec/codec.h"
+#include "swarm/host/replicas.h"
 #include "train/outlook/choose.h"
 #include "train/pipeline.h"
 
@@ -29,7 +30,6 @@ static strait_err measure_once(struct host *h) {
 
 /* "link 0-1: 1980kbit forward, 2010kbit backward, 25 ms (w1 and w2)" */
 static void note_link(struct host *h, int i) {
-    const struct strait_coordinator *c = &h->coordinator;
     const strait_measured *m = &h->probes.measured;
     const char *differ = (h->probes.differ >> i & 1) != 0
                              ? "; the two contradict each other, and the larger rate counts"
@@ -38,8 +38,8 @@ static void note_link(struct host *h, int i) {
     strait_run_show_rate(m->forward_bps[i], forward, sizeof forward);
     strait_run_show_rate(m->backward_bps[i], backward, sizeof backward);
     strait_host_note(h, "link %d-%d: %s forward, %s backward, %.1f ms (%s and %s%s)", i, i + 1,
-                     forward, backward, 1e3 * m->delay_s[i], c->workers[c->owner[i]].report.name,
-                     c->workers[c->owner[i + 1]].report.name, differ);
+                     forward, backward, 1e3 * m->delay_s[i], strait_host_owner(h, i)->report.name,
+                     strait_host_owner(h, i + 1)->report.name, differ);
 }
 
 strait_err strait_host_measure(struct host *h) {
@@ -61,14 +61,15 @@ strait_err strait_host_measure(struct host *h) {
 /* ---- in a running session ---- */
 
 /* Only a choice that a measurement was made for is compared with another one, until all of its
- * links were warned of. A run that continues is looked at as soon as its stages have been timed. */
+ * links were warned of. A run that continues is looked at as soon as its stages have been timed.
+ * Steps that were replayed may have ended the generation. */
 static int is_due(const struct host *h) {
     const struct host_probes *p = &h->probes;
     const uint64_t all = (UINT64_C(1) << (h->executor->plan.n_stages - 1)) - 1;
     const double since_s = (double)(strait_clock_ns() - p->checked_ns) * 1e-9;
     if (h->spec->probe_s <= 0.0 || h->run.link.codec.chosen_for[0] == '\0' ||
         strait_run_has_limits(&h->run) || h->executor->plan.staleness > 0 || h->pace.n_steps < 2 ||
-        p->told == all)
+        p->told == all || h->coordinator.phase != STRAIT_PHASE_READY)
         return 0;
     return p->checked_ns == 0 || since_s >= h->spec->probe_s;
 }

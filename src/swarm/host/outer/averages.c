@@ -266,7 +266,8 @@ strait_err strait_host_repeat_updates(struct host *h, int64_t step) {
         int stage, replica;
         strait_run_plan_locate(&h->executor->plan, i, &stage, &replica);
         const int slot = strait_coordinator_replica(&h->coordinator, stage, replica);
-        const int is_known = h->averages.updates[slot].step == step; // else it has the state after
+        /* Else it has the state after, or was banned since. */
+        const int is_known = slot >= 0 && h->averages.updates[slot].step == step;
         const strait_stage_command command = {
             .kind = STRAIT_COMMAND_UPDATE,
             .update = {.step = step, .factor = is_known ? h->averages.updates[slot].factor : NAN}};

@@ -3,7 +3,7 @@
  * An impossible report is a violation at once. An implausible one is verified: the coordinator
  * moves the stage to a spare, the step is recomputed, and the two results decide. */
 #include "base/clock.h"
-#include "swarm/host/state.h"
+#include "swarm/host/replicas.h"
 #include "swarm/host/verify/pipeline_levels.h"
 #include "train/pipeline.h"
 
@@ -99,7 +99,7 @@ static double claimed_work(const struct host *h, int stage) {
     const strait_step_times *t = &first_reply(h, stage)->time_passes.times;
     const double layers = plan->stage_layers[stage].last - plan->stage_layers[stage].first +
                           (stage == plan->n_stages - 1);
-    const double flops = h->coordinator.workers[h->coordinator.owner[stage]].report.flops;
+    const double flops = strait_host_owner(h, stage)->report.flops;
     return layers > 0.0 ? flops * (t->forward + t->input + t->weights) / layers : 0.0;
 }
 
@@ -118,8 +118,8 @@ void strait_host_correct_speeds(struct host *h) {
     }
     for (int i = 0; i < n && n_known >= SPEEDS_MIN; i++) {
         const double excess = claimed_work(h, i) / known[n_known / 2];
+        if (!(excess > speed_slack)) continue; // so is the speed of nobody
         strait_swarm_report *report = &h->coordinator.workers[h->coordinator.owner[i]].report;
-        if (!(excess > speed_slack)) continue;
         strait_host_note(h,
                          "%s, stage %d: claims %.3g FLOP/s, but is %.3g times slower; using that",
                          report->name, i, report->flops, excess);
@@ -147,6 +147,7 @@ static strait_err wait_if_abandoned(struct host *h) {
 
 static strait_err suspect(struct host *h, const struct host_suspicion *what) {
     const int owner = h->coordinator.owner[what->stage];
+    if (owner < 0) return wait_if_abandoned(h); // it was banned since, and is not asked again
     if (h->work.channel.n_members > h->executor->plan.n_stages) {
         strait_host_note(h, "step %lld, stage %d: values that are non-finite or far from before",
                          (long long)what->step, what->stage);
@@ -223,9 +224,7 @@ static int do_replicas_differ(struct host *h, int64_t step) {
     for (int i = 0; i < plan->n_stages && !strait_run_plan_has_outer(plan); i++) {
         const strait_floats *first = squares_of(h, i);
         char kernels[STRAIT_REPLAY_KERNELS];
-        const int owner = h->coordinator.owner[i];
-        if (owner < 0) continue; // it was banned since
-        strait_replay_kernels(h->coordinator.workers[owner].report.device, kernels);
+        strait_replay_kernels(strait_host_owner(h, i)->report.device, kernels);
         for (int k = 1; k < plan->replicas[i] && kernels[0] != '\0'; k++) {
             const strait_floats *other = &h->work.channel.replies
                                               .items[strait_run_plan_member(plan, i, k)]

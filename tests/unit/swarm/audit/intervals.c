@@ -32,9 +32,12 @@ static void start(const char *replicas, int64_t step) {
         h.coordinator.n_helpers[i] = plan.replicas[i] - 1;
         h.coordinator.helper[i][0] = 2 + i;
     }
-    for (int i = 0; i < 4; i++)
-        (void)snprintf(h.coordinator.workers[i].report.name,
-                       sizeof h.coordinator.workers[i].report.name, "w%d", i);
+    for (int i = 0; i < 4; i++) {
+        strait_swarm_worker *worker = &h.coordinator.workers[i];
+        (void)snprintf(worker->report.name, sizeof worker->report.name, "w%d", i);
+        worker->key.bytes[0] = (unsigned char)(1 + i);
+        worker->is_known = 1;
+    }
     memset(&audits, 0, sizeof audits);
     audits.machine.n_stages = plan.n_stages;
     audits.rewind_to = -1;
