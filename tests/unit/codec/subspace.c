@@ -154,6 +154,8 @@ static double leak_after(const char *optimizer, int steps, strait_codec_spec spe
     CHECK(f32(free_one)[0] != before); // NOLINT: it trains too
     const double leak = leak_of(&toy);
     *out_corrections = corrections_of(toy.p.sender);
+    CHECK_OK(strait_codec_read_metrics(toy.p.sender, &toy.p.stream, &metrics));
+    assert_int_equal(metrics.basis.corrections, *out_corrections); // what metrics.jsonl shows
     toy_close(&toy);
     return leak;
 }
