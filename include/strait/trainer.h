@@ -72,6 +72,7 @@ typedef struct strait_trainer_info {
     strait_trainer_memory memory;
     int n_stages;
     int staleness; // steps that updates are late
+    int n_late;    // stages, from the first, whose updates are late
     strait_trainer_stage stages[STRAIT_RUN_STAGES];
     int64_t table_rows; // of token and value tables; 0: one per token id
 } strait_trainer_info;

@@ -81,7 +81,8 @@ static void print_plan(const run_facts *run, const strait_trainer_info *info) {
            strait_progress_plural(info->microbatch),
            info->flops_per_token * (double)run->batch_tokens / 1e9);
     printf("precision    %s\n", info->precision);
-    if (info->staleness > 0) printf("updates      one step late (train.staleness)\n");
+    if (info->staleness > 0)
+        printf("updates      one step late (train.staleness), stages 0 to %d\n", info->n_late - 1);
     print_memory(&info->memory);
     for (int i = 0; i < info->n_stages; i++) {
         char text[32];

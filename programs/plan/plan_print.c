@@ -168,10 +168,15 @@ static void print_limit(const strait_outlook *o) {
 
 void strait_plan_print(const char *path, const strait_run *run, const strait_outlook *o) {
     const strait_run_plan *r = &o->plan;
+    char late[64] = "";
+    if (r->n_late == r->n_stages)
+        (void)snprintf(late, sizeof late, ", updates one step late");
+    else if (r->n_late > 0)
+        (void)snprintf(late, sizeof late, ", updates of the first %d one step late", r->n_late);
     printf("%s: %d stage%s, %s, %lld microbatch%s of %.0f tokens%s\n", path, r->n_stages,
            strait_progress_plural(r->n_stages), strait_schedule_name(r->schedule),
            (long long)r->n_microbatches, r->n_microbatches == 1 ? "" : "es",
-           o->pipe.microbatch_tokens, r->staleness > 0 ? ", updates one step late" : "");
+           o->pipe.microbatch_tokens, late);
     printf("each %s on a device of its own: %s\n\n",
            r->n_members > r->n_stages ? "replica of a stage" : "stage", o->times.device);
     print_stages(run, o);

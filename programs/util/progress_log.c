@@ -67,7 +67,9 @@ static void on_opened(void *user, const strait_trainer_info *info, int64_t step)
     if (info->sources[0] != '\0')
         strait_progress_say(&log->progress, "training data: %s", info->sources);
     if (info->staleness > 0)
-        strait_progress_say(&log->progress, "updates are one step late (train.staleness)");
+        strait_progress_say(&log->progress,
+                            "updates of stages 0 to %d are one step late (train.staleness)",
+                            info->n_late - 1);
     if (step > 0) strait_progress_say(&log->progress, "resuming after step %lld", (long long)step);
     log->began = strait_files_seconds();
     log->first_step = step;

@@ -239,6 +239,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     STRAIT_TRY(make_pipeline(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_emulate(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_lora(run, &plan));
+    STRAIT_TRY(strait_run_plan_fit_late(run, &plan));
     STRAIT_TRY(strait_run_plan_check_late(&plan));
     *out = plan;
     return STRAIT_OK;

@@ -48,6 +48,7 @@ typedef struct strait_run_plan {
         down_bps[STRAIT_RUN_MEMBERS]; // of each replica; 0: unlimited
     double meter_bps, meter_delay_s;  // meter of Protocol NanoGPT; 0: not wanted
     int staleness;                    // steps that updates are late: 0 or 1
+    int n_late;                       // stages, from the first, whose updates are late
     float extrapolation;              // of late weights, in updates
     int packs;                        // documents share rows; data.pack
     int recomputes;
@@ -140,6 +141,10 @@ strait_emulate_spec strait_run_plan_emulate(const strait_run_plan *plan, int sta
 /* Fills in the adapters of train.lora. strait_run_plan_init does so itself. STRAIT_ECONFIG for
  * targets that the model does not have, and for a codec that would have to be trained. */
 strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan);
+
+/* Fills in which stages have late updates. strait_run_plan_init does so itself. STRAIT_ECONFIG:
+ * some stages shall update at once, and gradients are clipped by the norm of all. */
+strait_err strait_run_plan_fit_late(const strait_run *run, strait_run_plan *plan);
 
 /* Refuses what late updates (train.staleness) cannot be combined with. strait_run_plan_init does so
  * itself. */

@@ -2,6 +2,20 @@
  * cannot compute. */
 #include "config/run_plan.h"
 
+/* A stage that updates at once does so before the first stages have their gradients, let alone the
+ * norm of all. */
+strait_err strait_run_plan_fit_late(const strait_run *run, strait_run_plan *plan) {
+    const int wanted = (int)run->train.late_stages;
+    if (plan->staleness == 0) return STRAIT_OK;
+    plan->n_late = wanted > 0 && wanted < plan->n_stages ? wanted : plan->n_stages;
+    if (plan->n_late < plan->n_stages && run->train.clip > 0.0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.late_stages %d: the other stages update before the norm of all "
+                           "gradients is known; set train.clip or train.late_stages to 0",
+                           wanted);
+    return STRAIT_OK;
+}
+
 /* What each refusal is about would happen between two steps, and late updates leave no time
  * between them in which a stage has all updates and no crossing is under way. */
 strait_err strait_run_plan_check_late(const strait_run_plan *plan) {

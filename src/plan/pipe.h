@@ -38,6 +38,7 @@ typedef struct strait_pipe {
     int clips;                // updates wait for the norm of the gradients of all stages
     double control_s;         // one-way delay between a stage and the coordinator
     int staleness;            // 1: updates are one step late, so that a step begins without them
+    int n_prompt;             // stages at the end whose updates are not late for all that
     double microbatch_tokens; // 0: tokens per second are not wanted
 } strait_pipe;
 

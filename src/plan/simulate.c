@@ -80,6 +80,11 @@ static void note_end(struct simulation *sim, const struct stage *p) {
     if (sim->now > sim->last_end) sim->last_end = sim->now;
 }
 
+/* Stages at the end may update as soon as their own gradients are complete. */
+static int is_prompt(const struct simulation *sim, const struct stage *p) {
+    return p - sim->stages >= sim->pipe->n_stages - sim->pipe->n_prompt;
+}
+
 /* With late updates the next step goes on; its first forward passes may be done. */
 static void finish_late(struct simulation *sim, struct stage *p) {
     note_end(sim, p);
@@ -239,18 +244,17 @@ static void count_messages(struct simulation *sim) {
     }
 }
 
-/* Late updates: which ones a stage can apply, and whether it may begin the step after its own. */
+/* Late updates wait until the coordinator has the norms of all stages, but for those at the end. */
 static int can_update(const struct simulation *sim, const struct stage *p) {
     const int n = sim->n_allowed - (sim->known_s > sim->now);
-    return sim->pipe->staleness > 0 && p->n_updates < n;
+    if (sim->pipe->staleness == 0) return p->is_waiting && p->allowed_s <= sim->now;
+    return p->n_updates < (is_prompt(sim, p) ? p->step : n);
 }
 
 static void look_ahead(const struct simulation *sim, int stage, struct stage *p) {
-    const int is_last = stage == sim->pipe->n_stages - 1;
-    const int has_next = p->step + 1 < sim->params->n_steps;
-    p->spec.n_ahead = sim->pipe->staleness > 0 && has_next && !is_last && p->n_updates >= p->step
-                          ? sim->pipe->n_microbatches
-                          : 0;
+    const int is_last = stage == sim->pipe->n_stages - 1 || is_prompt(sim, p);
+    const int can = p->step + 1 < sim->params->n_steps && !is_last && p->n_updates >= p->step;
+    p->spec.n_ahead = sim->pipe->staleness > 0 && can ? sim->pipe->n_microbatches : 0;
 }
 
 /* Starts the next action or update of an idle stage. Returns 0 when there is none to start. */
@@ -258,19 +262,14 @@ static int begin(struct simulation *sim, int stage) {
     struct stage *p = &sim->stages[stage];
     if (isfinite(p->ends_s) || p->step == sim->params->n_steps) return 0;
     if (can_update(sim, p)) {
-        p->is_updating = 1;
-        occupy(sim, stage, sim->pipe->stages[stage].update_s, STRAIT_SIM_UPDATE);
-        return 1;
-    }
-    if (sim->pipe->staleness > 0 && p->n_updates < p->step - 1) return 0; // its weights are missing
-    look_ahead(sim, stage, p);
-    if (p->is_waiting) {
-        if (p->allowed_s > sim->now) return 0;
         p->is_waiting = 0;
         p->is_updating = 1;
         occupy(sim, stage, sim->pipe->stages[stage].update_s, STRAIT_SIM_UPDATE);
         return 1;
     }
+    if (p->is_waiting || (sim->pipe->staleness > 0 && p->n_updates < p->step - 1))
+        return 0; // its weights are missing
+    look_ahead(sim, stage, p);
     p->state.n_inputs = of_step(sim, p->n_inputs, p->step, p->spec.n_ahead);
     p->state.n_gradients = of_step(sim, p->n_gradients, p->step, 0);
     p->action = strait_schedule_next(&p->spec, &p->state);

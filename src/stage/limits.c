@@ -90,6 +90,7 @@ void strait_limits_pipeline(const strait_run_plan *plan, const strait_step_times
         .links = out->links,
         .clips = 1,
         .staleness = plan->staleness,
+        .n_prompt = plan->n_stages - plan->n_late,
         .microbatch_tokens = (double)(plan->microbatch * plan->shape.context)};
 }
 

@@ -315,7 +315,7 @@ strait_err strait_runner_update(struct strait_runner *runner, int64_t step, floa
         strait_runner_note_update(runner, step);
         return STRAIT_OK;
     }
-    if (runner->late != NULL) {
+    if (runner->plan.staleness > 0) {
         STRAIT_TRY(strait_runner_update_late(runner, step, factor));
     } else {
         /* The kernels read the factor from device memory, so that both kinds of update are one

@@ -237,7 +237,8 @@ strait_err strait_runner_update_by_scale(struct strait_runner *runner, int64_t s
 /* ---- late/late_steps.c: updates that are one step late; nothing to do where they are not ---- */
 
 /* Bytes that late updates add to a stage, given its parameters. */
-strait_err strait_runner_late_memory(const strait_run_plan *plan, const strait_param *params, int n,
+strait_err strait_runner_late_memory(const strait_run_plan *plan, int stage,
+                                     const strait_param *params, int n,
                                      strait_runner_memory *memory);
 
 /* Opens the late weights. Before the optimizer, which takes strait_late_params then. */
@@ -254,8 +255,12 @@ strait_err strait_runner_look_ahead(struct strait_runner *runner, int64_t step);
 strait_err strait_runner_enter(struct strait_runner *runner, int *microbatch, int64_t *step);
 strait_err strait_runner_end_late(struct strait_runner *runner, int64_t step, int n_forward);
 
-/* strait_runner_update of a runner with late updates. */
+/* strait_runner_update of a runner with late updates. Does nothing where it was applied. */
 strait_err strait_runner_update_late(struct strait_runner *runner, int64_t step, float factor);
+
+/* The update of a stage that is not late in a run whose first stages are (train.late_stages), after
+ * the gradients of `step`. Skipped if its gradients are not finite, or with is_usable 0. */
+strait_err strait_runner_update_at_once(struct strait_runner *runner, int64_t step, int is_usable);
 
 /* ---- replicas/share.c: the part of a step that this replica computes ---- */
 

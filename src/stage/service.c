@@ -199,7 +199,9 @@ static strait_err execute_gradients(struct strait_service *s, const strait_stage
     reply->gradients.residual_forward = sent.residual;
     reply->gradients.basis = sent.basis;
     strait_runner_end_live(s->runner, command->gradients.step);
-    return STRAIT_OK;
+    const strait_stage_faults *faults = &reply->gradients.faults;
+    const double n_faults = faults->nonfinite + faults->rejected_prev + faults->rejected_next;
+    return strait_runner_update_at_once(s->runner, command->gradients.step, n_faults == 0.0);
 }
 
 static strait_err execute_validate(struct strait_service *s, int64_t step,

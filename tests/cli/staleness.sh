@@ -41,6 +41,29 @@ runs train run.yaml --out code-split $code --set stages.schedule=1f1b-split $slo
 same_metrics code-drain code-split
 same_weights code-drain code-split
 
+# Only the first stages are late: the same bits under every schedule, neither those of late nor of prompt updates.
+some="$late --set stages.count=4 --set train.clip=0"
+runs train run.yaml --out all $some
+runs train run.yaml --out none $some --set train.staleness=0
+runs train run.yaml --out some-drain $some --set train.late_stages=2 --set stages.schedule=fill-drain
+runs train run.yaml --out some-split $some --set train.late_stages=2 --set stages.schedule=1f1b-split $slow
+same_metrics some-drain some-split
+same_weights some-drain some-split
+for other in all none; do
+    [ "$(losses_of some-drain 14)" != "$(losses_of $other 14)" ] || fail "train.late_stages: the losses of $other"
+done
+[ "$(losses_of some-drain 1)" = "$(losses_of none 1)" ] || fail "the first step has another loss"
+begin train run.yaml --out some-ended --resume $some --set train.late_stages=2 $slow
+wait_lines some-ended 5
+kill -KILL "$STARTED" 2>/dev/null
+reap
+wait_all_exited
+runs train run.yaml --out some-ended --resume $some --set train.late_stages=2 --set link.transport=inproc
+same_metrics some-drain some-ended
+same_weights some-drain some-ended
+refuses 2 "train.late_stages 2: the other stages" train run.yaml --out no $late --set stages.count=4 --set train.clip=1 \
+    --set train.late_stages=2
+
 # Stopped and killed in the middle, then continued, also on another number of stages.
 for signal in TERM KILL; do
     for lines in 3 7; do

@@ -3,20 +3,31 @@
  * While a step is computed, the command of the next one may come, and with it the update of the
  * step before. The runner then applies that update and, where it would wait, runs forward passes of
  * the next step. The gradients of a step are put aside when they are complete, because those of the
- * next step may be added before the coordinator knows the norm. */
+ * next step may be added before the coordinator knows the norm.
+ *
+ * Stages behind the late ones update at the end of every step, before the coordinator knows whether
+ * the gradients of the others are finite. */
 #include "stage/runner.h"
+
+#include <math.h>
+
+/* Only the first stages may be late (train.late_stages). */
+static int is_late(const strait_run_plan *plan, int stage) {
+    return stage < plan->n_late;
+}
 
 /* A single stage applies an update before it begins the next step. */
 static int keeps_gradients(const strait_run_plan *plan) {
     return plan->n_stages > 1;
 }
 
-strait_err strait_runner_late_memory(const strait_run_plan *plan, const strait_param *params, int n,
+strait_err strait_runner_late_memory(const strait_run_plan *plan, int stage,
+                                     const strait_param *params, int n,
                                      strait_runner_memory *memory) {
     strait_late_memory late = {0, 0};
     const strait_late_spec spec = {
         .params = params, .n_params = n, .keeps_gradients = keeps_gradients(plan)};
-    if (plan->staleness == 0) return STRAIT_OK;
+    if (!is_late(plan, stage)) return STRAIT_OK;
     STRAIT_TRY(strait_late_plan(&spec, &late));
     memory->weights += late.weights;
     memory->gradients += late.gradients;
@@ -36,7 +47,7 @@ strait_err strait_runner_open_late(struct strait_runner *runner) {
                                    .extrapolation = runner->plan.extrapolation,
                                    .keeps_gradients = keeps_gradients(&runner->plan)};
     runner->ahead = (struct strait_runner_ahead){.complete = -1, .kept = -1};
-    if (runner->plan.staleness == 0) return STRAIT_OK;
+    if (!is_late(&runner->plan, runner->stage)) return STRAIT_OK;
     return strait_late_open(&spec, runner->backend, &runner->late);
 }
 
@@ -103,7 +114,7 @@ strait_err strait_runner_end_late(struct strait_runner *runner, int64_t step, in
 strait_err strait_runner_update_late(struct strait_runner *runner, int64_t step, float factor) {
     struct strait_stream *stream = strait_stage_stream(runner->model);
     const strait_tensor scale = strait_optimizer_scale(runner->optimizer);
-    if (runner->late != NULL && step < runner->ahead.n_updates) return STRAIT_OK;
+    if (step < runner->ahead.n_updates) return STRAIT_OK;
     if (runner->late != NULL) STRAIT_TRY(keep_gradients(runner));
     if (runner->late == NULL || (keeps_gradients(&runner->plan) && runner->ahead.kept != step))
         return STRAIT_FAIL(STRAIT_EPROTO, "stage %d: an update of step %lld, expected %lld",
@@ -118,4 +129,17 @@ strait_err strait_runner_update_late(struct strait_runner *runner, int64_t step,
     runner->ahead.n_updates = step + 1;
     runner->ahead.kept = -1;
     return keep_gradients(runner);
+}
+
+/* The coordinator's command for the same update comes later, and is ignored then. */
+strait_err strait_runner_update_at_once(struct strait_runner *runner, int64_t step, int is_usable) {
+    struct strait_stream *stream = strait_stage_stream(runner->model);
+    if (runner->plan.staleness == 0 || runner->late != NULL) return STRAIT_OK;
+    for (int i = 0; i < runner->n_params; i++)
+        is_usable = is_usable && isfinite(runner->squares[i]);
+    runner->ahead.n_updates = step + 1;
+    if (!is_usable) return STRAIT_OK;
+    STRAIT_TRY(
+        runner->backend->kernels->fill(stream, strait_optimizer_scale(runner->optimizer), 1));
+    return strait_runner_update_by_scale(runner, step);
 }

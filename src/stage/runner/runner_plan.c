@@ -44,7 +44,8 @@ static strait_err plan_optimizer(const strait_run_plan *plan, int stage, strait_
     const strait_err err = strait_gradient_sums_bytes(
         dry_run.params, dry_run.n_params, strait_gradient_sums_buffers(plan, stage), &m->sums);
     m->sums += strait_reduction_residual_bytes(plan, stage, n_values);
-    const strait_err late = strait_runner_late_memory(plan, dry_run.params, dry_run.n_params, m);
+    const strait_err late = strait_runner_late_memory(plan, stage, dry_run.params, dry_run.n_params,
+                                                      m);
     plan_outer(plan, stage, &dry_run, m);
     strait_dry_run_fini(&dry_run);
     return err == STRAIT_OK ? late : err;

@@ -244,13 +244,15 @@ static strait_err load_params(struct strait_checkpoint *checkpoint, struct strai
     return STRAIT_OK;
 }
 
-/* Whether late weights were saved: a run whose updates were not late has none, and before the first
- * step they are the weights, which an import may have replaced. */
+/* Whether late weights were saved: layers whose updates were not late have none, and before the
+ * first step they are the weights, which an import may have replaced. */
 static int has_late(const struct strait_checkpoint *checkpoint, const struct strait_late *late) {
-    strait_late_state first;
-    if (late == NULL || strait_checkpoint_step(checkpoint) == 0) return 0;
-    strait_late_get_state(late, 0, &first);
-    return strait_checkpoint_has(checkpoint, first.name);
+    strait_late_state state;
+    for (int i = 0; i < strait_late_n_states(late); i++) {
+        strait_late_get_state(late, i, &state);
+        if (!strait_checkpoint_has(checkpoint, state.name)) return 0;
+    }
+    return late != NULL && strait_checkpoint_step(checkpoint) > 0;
 }
 
 /* Reads what the checkpoint has; the weights were read before, as the averaged ones. */

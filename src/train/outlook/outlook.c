@@ -119,6 +119,7 @@ static void describe(strait_outlook *o) {
                             .links = o->links,
                             .clips = 1,
                             .staleness = r->staleness,
+                            .n_prompt = r->n_stages - r->n_late,
                             .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
 }
 

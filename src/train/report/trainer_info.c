@@ -51,6 +51,7 @@ strait_err strait_trainer_info_fill(const strait_run *run, const strait_run_plan
     *out = (strait_trainer_info){
         .n_stages = plan->n_stages,
         .staleness = plan->staleness,
+        .n_late = plan->n_late,
         .parameters = parameters,
         .vocab = plan->shape.vocab,
         .table_rows = plan->shape.table_rows,

@@ -193,6 +193,21 @@ static void late_updates_hide_the_drain(void **state) {
     CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), drained / 2 + 500, 10);
 }
 
+/* The last stages need no late updates: their gradients are back before the next step arrives. */
+static void last_stages_update_at_once_for_free(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 4, 2, (strait_pipe_stage){1, 1, 1, 0}, (strait_pipe_link){.delay_s = 1000});
+    const double late = long_run(&r, STRAIT_SCHEDULE_WINDOW, 1);
+    r.pipe.n_prompt = 2; // 2,000 there and back, and a step takes 3,000
+    CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), late, 1);
+    r.pipe.n_prompt = 3;
+    CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), 4000, 20);
+    r.pipe.n_prompt = 4;
+    const double drained = long_run(&r, STRAIT_SCHEDULE_WINDOW, 1);
+    CHECK_NEAR(drained, long_run(&r, STRAIT_SCHEDULE_WINDOW, 0), 20);
+}
+
 static void late_updates_never_take_longer(void **state) {
     (void)state;
     dice d = {7, 0};
@@ -238,6 +253,7 @@ int main(void) {
         cmocka_unit_test(updates_wait_for_clipping),
         cmocka_unit_test(overlaps_consecutive_steps),
         cmocka_unit_test(late_updates_hide_the_drain),
+        cmocka_unit_test(last_stages_update_at_once_for_free),
         cmocka_unit_test(late_updates_never_take_longer),
         cmocka_unit_test(rejects_invalid_numbers),
         cmocka_unit_test(survives_failing_allocations),
