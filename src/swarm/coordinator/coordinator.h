@@ -39,6 +39,7 @@ enum {
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
+    STRAIT_SWARM_RETURNS = 3,      // by contradictions with others, before a worker is put aside
     STRAIT_SWARM_UNUSABLE = 32,    // snapshots that were rejected and are remembered
     STRAIT_SWARM_FAILURES = 2,     // at a boundary, before one of its ends is replaced
     STRAIT_SWARM_CALM_STEPS = 32,  // committed without a failure, after which suspicion is dropped
@@ -78,6 +79,9 @@ typedef struct strait_swarm_worker {
     int64_t unverified_step;
     int n_disputes; // workers that it blamed for invalid data, or that blamed it: chosen last
     strait_fingerprint disputes[STRAIT_SWARM_DISPUTES];
+    /* With whom it made the run go back, unless those were banned: nothing else clears it. */
+    int n_returns;
+    strait_fingerprint returns[STRAIT_SWARM_RETURNS];
     int has_beside;            // a neighbour reported values that a spare did not find
     strait_fingerprint beside; // the last such neighbour
     int stage;                 // it owns; -1: a spare
@@ -369,18 +373,14 @@ int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, i
 
 /* Returns the number of connected workers that own no stage and may be given one. */
 int strait_coordinator_count_spares(const struct strait_coordinator *c);
-
 /* Returns whether any stage has further replicas in this generation. */
 int strait_coordinator_has_replicas(const struct strait_coordinator *c);
 /* Returns how many replicas a stage has in this generation, its owner included. */
 int strait_coordinator_n_replicas(const struct strait_coordinator *c, int stage);
-
 /* Returns the slot of a replica of a stage; 0 is the owner. */
 int strait_coordinator_replica(const struct strait_coordinator *c, int stage, int replica);
-
 /* Returns the stage that a worker takes part in, as its owner or as a further replica; -1: none. */
 int strait_coordinator_stage_of(const struct strait_coordinator *c, int slot);
-
 /* Returns whether a reply of the worker is outstanding in this phase. */
 int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
 

@@ -8,7 +8,9 @@
 
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
     const strait_swarm_worker *gone = &c->workers[worker];
-    c->workers[worker].is_known = gone->n_violations + gone->n_penalties + gone->n_disputes > 0;
+    c->workers[worker].is_known = gone->n_violations + gone->n_penalties + gone->n_disputes +
+                                      gone->n_returns >
+                                  0;
 }
 
 void strait_coordinator_abandon(struct strait_coordinator *c, int64_t now_ns, int64_t delay_ns) {
@@ -64,7 +66,8 @@ static double score(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
     const int n_penalties = worker->n_penalties < 100 ? worker->n_penalties : 100;
-    const int is_last = worker->is_suspect || worker->n_disputes > 0;
+    const int is_last = worker->is_suspect || worker->n_disputes > 0 ||
+                        worker->n_returns >= STRAIT_SWARM_RETURNS;
     double score = claims(c, slot, stage) - 8.0 * n_penalties - 1e4 * is_last;
     if (worker->helps >= 0) score -= 2.0; // idle spares first
     /* With its state no step is lost. If it fails as an owner, it is not asked for it again. */

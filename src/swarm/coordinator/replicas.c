@@ -46,7 +46,7 @@ int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, in
     return !c->is_replay_blocked && strait_coordinator_can_own(c, slot) && worker->stage < 0 &&
            worker->helps < 0 && worker->will_help < 0 && !worker->is_suspect &&
            worker->n_violations == 0 && worker->n_disputes == 0 &&
-           c->now_ns >= worker->away_until_ns &&
+           worker->n_returns < STRAIT_SWARM_RETURNS && c->now_ns >= worker->away_until_ns &&
            (memory <= 0.0 || memory >= c->config.need_bytes[stage]) &&
            strait_coordinator_count_bad(c, slot, stage) == 0;
 }

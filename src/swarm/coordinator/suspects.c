@@ -11,11 +11,10 @@ enum {
 
 /* ---- invalid values ---- */
 
-/* Takes `key` off the list of workers that contradict this one. */
-static void drop_dispute(strait_swarm_worker *worker, const strait_fingerprint *key) {
-    for (int i = worker->n_disputes - 1; i >= 0; i--)
-        if (strait_fingerprint_equal(&worker->disputes[i], key))
-            worker->disputes[i] = worker->disputes[--worker->n_disputes];
+/* Takes `key` off a list. */
+static void drop_key(strait_fingerprint *keys, int *n, const strait_fingerprint *key) {
+    for (int i = *n - 1; i >= 0; i--)
+        if (strait_fingerprint_equal(&keys[i], key)) keys[i] = keys[--*n];
 }
 
 /* What a worker that was at fault said of others, and others of it, no longer counts against them.
@@ -23,7 +22,7 @@ static void drop_dispute(strait_swarm_worker *worker, const strait_fingerprint *
 static void clear_marks(struct strait_coordinator *c, const strait_fingerprint *key) {
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         strait_swarm_worker *worker = &c->workers[i];
-        drop_dispute(worker, key);
+        drop_key(worker->disputes, &worker->n_disputes, key);
         if (strait_fingerprint_equal(&worker->beside, key)) worker->has_beside = 0;
     }
 }
@@ -36,6 +35,8 @@ void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *
         "banned from this run: this key sent non-finite values or invalid snapshots, reported "
         "them falsely of others, or computed something else than it was asked to";
     clear_marks(c, &worker->key);
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) // it was the one at fault
+        drop_key(c->workers[i].returns, &c->workers[i].n_returns, &worker->key);
     strait_coordinator_end_help(c, slot);
     if (worker->stage >= 0) c->owner[worker->stage] = -1;
     worker->stage = -1;
@@ -124,12 +125,22 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
     return has_moved;
 }
 
+/* Each of these costs the steps since a snapshot. Two accomplices can clear each other, since a
+ * worker that both contradict counts as the liar. So this is kept apart from who contradicts whom:
+ * of every such pair one is at fault, and nobody takes part in more of them than the limit. */
+static void count_return(strait_swarm_worker *worker, const strait_fingerprint *key) {
+    if (worker->n_returns < STRAIT_SWARM_RETURNS) worker->returns[worker->n_returns++] = *key;
+}
+
 /* Neither helps again while it is contradicted. One that two others contradict loses its stage: it
  * could otherwise drive all replicas of its stage away. */
 void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
                                 strait_swarm_actions *out) {
     strait_coordinator_contradict(c, a, b);
-    (void)strait_coordinator_log(c, out, b, "contradicts another worker about what they exchanged");
+    count_return(&c->workers[a], &c->workers[b].key);
+    count_return(&c->workers[b], &c->workers[a].key);
+    (void)strait_coordinator_log(c, out, b,
+                                 "contradicts another worker, and one of the two is at fault");
     const int liar = find_liar(c, a, b);
     if (liar < 0) return;
     if (c->workers[liar].stage >= 0) (void)move_to_spare(c, liar, "two workers contradict it", out);

@@ -115,6 +115,44 @@ static void replaces_one_of_two_that_contradict_each_other(void **state) {
     assert_int_equal(c.owner[1], 2);
 }
 
+/* A worker that two contradict counts as the liar, and what they said of it is forgotten. Two that
+ * lie could do so to every owner: each time the run goes back. */
+static void puts_accomplices_aside_that_clear_each_other(void **state) {
+    (void)state;
+    enum {
+        N_WORKERS = 6
+    };
+    const int liars[2] = {2, 3};
+    int n_returns = 0;
+    begin_with_stages(STAGES, N_WORKERS);
+    c.config.replicas_limit = 8;
+    applied = 0;
+    step_once();
+    for (int i = 0; i < 20; i++) {
+        const int liar = liars[i % 2], owner = c.owner[1];
+        now += 10000 * S; // they are no longer away
+        for (int slot = 0; slot < N_WORKERS; slot++)
+            beat(slot, 0);
+        if (liar == owner || !strait_coordinator_may_help(&c, liar, 1)) continue;
+        feed((strait_swarm_event){
+            .kind = STRAIT_SWARM_CONTRADICTION, .worker = owner, .successor = liar});
+        n_returns++;
+        settle();
+        assert_true(c.workers[owner].is_known); // nobody is banned for it
+        step_once();
+    }
+    assert_in_range(n_returns, 2, 2 * STRAIT_SWARM_RETURNS);
+    for (int i = 0; i < 2; i++) {
+        assert_false(strait_coordinator_may_help(&c, liars[i], 1));
+        assert_int_equal(c.workers[liars[i]].n_returns, STRAIT_SWARM_RETURNS);
+    }
+    /* Those beside them are cleared when they are banned. */
+    for (int i = 0; i < 2; i++)
+        convict(liars[i], -1);
+    for (int slot = 0; slot < N_WORKERS; slot++)
+        assert_true(!c.workers[slot].is_known || c.workers[slot].n_returns == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(returns_to_before_the_lie),
@@ -124,6 +162,7 @@ int main(void) {
         cmocka_unit_test(moves_a_stage_whose_owner_gives_nothing),
         cmocka_unit_test(sends_a_replica_away_that_gives_nothing),
         cmocka_unit_test(keeps_it_where_there_is_no_spare),
-        cmocka_unit_test(replaces_one_of_two_that_contradict_each_other)};
+        cmocka_unit_test(replaces_one_of_two_that_contradict_each_other),
+        cmocka_unit_test(puts_accomplices_aside_that_clear_each_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
