@@ -253,10 +253,11 @@ static strait_err save(struct session *s) {
     return STRAIT_OK;
 }
 
-/* A checkpoint that could not be written is no reason to end a run that still owns its folder. */
+/* A checkpoint that could not be written is no reason to end a run that still owns its folder.
+ * STRAIT_EAGAIN: the executor returns to an earlier step, and the session begins again there. */
 static strait_err save_if_possible(struct session *s) {
     const strait_err err = save(s);
-    if (err == STRAIT_EDEPOSED) return err;
+    if (err == STRAIT_EDEPOSED || err == STRAIT_EAGAIN) return err;
     note_fault(s, err);
     return STRAIT_OK;
 }

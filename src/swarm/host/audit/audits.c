@@ -192,13 +192,16 @@ static void close_audit(strait_audits *a, strait_audit *audit, strait_verdict_ki
     audit->phase = STRAIT_AUDIT_CLOSED;
 }
 
+void strait_audit_contested(const strait_audit *audit, strait_fingerprint out[2]) {
+    out[0] = audit->replicas[0].key;
+    out[1] = audit->replicas[find_differing(audit->replicas, audit->n_replicas)].key;
+}
+
 static void drop(strait_audits *a, strait_audit *audit, const char *reason, strait_verdict *out) {
     close_audit(a, audit, STRAIT_VERDICT_DROPPED, out);
     out->reason = reason;
     out->is_contested = audit->is_contested;
-    if (!audit->is_contested) return;
-    out->contested[0] = audit->replicas[0].key;
-    out->contested[1] = audit->replicas[find_differing(audit->replicas, audit->n_replicas)].key;
+    if (audit->is_contested) strait_audit_contested(audit, out->contested);
 }
 
 /* A spare that computes nothing has the digest of the snapshot that it was given, like all others
@@ -235,7 +238,9 @@ static void add_replicas(const strait_audit *audit, const strait_audit_vote *rig
         const int is_wrong = right->blamed != 0 ? (right->blamed >> i & 1) != 0
                                                 : !strait_digest_equal(&replica->snapshot,
                                                                        &right->result.snapshot);
-        if (is_wrong) add_guilty(out, &replica->key, 1);
+        if (!is_wrong) continue;
+        add_guilty(out, &replica->key, 1);
+        out->at_fault |= 1u << i;
     }
 }
 
@@ -244,8 +249,9 @@ static void find_guilty(const strait_audit *audit, int agreed, strait_verdict *o
     const strait_audit_vote *right = &audit->votes[agreed];
     for (int i = 0; i < audit->n_votes; i++) {
         const int is_right = strait_audit_result_equal(&audit->votes[i].result, &right->result);
-        if (!is_right && (i > 0 || audit->n_replicas <= 1))
-            add_guilty(out, &audit->votes[i].key, i == 0);
+        if (is_right || (i == 0 && audit->n_replicas > 1)) continue;
+        add_guilty(out, &audit->votes[i].key, i == 0);
+        out->at_fault |= i == 0;
     }
     if (audit->n_replicas > 1) add_replicas(audit, right, out);
 }

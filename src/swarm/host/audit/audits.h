@@ -115,7 +115,8 @@ typedef struct strait_verdict {
     strait_fingerprint contested[2];
     int is_run_affected; // an owner or a replica is among them: what was computed from `from` on is
                          // not trusted
-    const char *reason;  // of DROPPED; static text
+    unsigned at_fault;  // which replicas of the stage are among them, as bits; the first: its owner
+    const char *reason; // of DROPPED; static text
 } strait_verdict;
 
 /* What the host itself knows about one stage at the end of an interval. */
@@ -184,6 +185,10 @@ void strait_audits_lost(strait_audits *audits, uint32_t id, int64_t now_ns, stra
 
 /* The host itself interrupted it: anyone may compute it later, the same spare included. */
 void strait_audits_release(strait_audits *audits, uint32_t id, int64_t now_ns);
+
+/* Writes two replicas of a contested audit that committed to different snapshots, the owner first.
+ */
+void strait_audit_contested(const strait_audit *audit, strait_fingerprint out[2]);
 
 /* Gives an audit up. `reason` is static text. */
 void strait_audits_drop(strait_audits *audits, uint32_t id, const char *reason,

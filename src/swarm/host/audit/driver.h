@@ -66,6 +66,10 @@ struct host_audit {
     /* Of devices that round differently: the snapshots at the end, by vote. Zeroed: digests are
      * compared. */
     struct strait_evidence ends[STRAIT_AUDIT_VOTES];
+    /* The run went back to before the interval, for its replicas that contradict each other or for
+     * another audit; and which of its replicas have had a stage since, as bits. */
+    int has_returned;
+    unsigned took_part;
     int auditor;       // slot of the spare; -1: none
     int awaited;       // strait_task_kind of its next reply
     uint32_t sequence; // of all tasks of this attempt
@@ -169,12 +173,16 @@ void strait_host_audit_interrupt(struct host *h);
 void strait_host_audit_tick(struct host *h, int64_t now_ns);
 
 /* ---- verdicts.c ---- */
+/* Returns an open audit of replicas that committed to different snapshots, if the run has not gone
+ * back for it; NULL: there is none. */
+const strait_audit *strait_host_audit_contested(struct host *h);
 void strait_host_audit_judge(struct host *h, const strait_verdict *verdict);
 /* Gives an audit up because of what a worker did or did not do. */
 void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprint *worker,
                             const char *reason);
-/* Before a step: STRAIT_EAGAIN if the run returns to an earlier one. The caller ends the session,
- * and begins it again as after a restart. */
+/* Before a step or a checkpoint: STRAIT_EAGAIN if the run returns to an earlier step. The caller
+ * ends the session, and begins it again as after a restart. Where replicas committed to different
+ * snapshots it first waits until what their audit needs is here, for as long as any audit does. */
 strait_err strait_host_audit_check(struct host *h);
 /* At the end of the run: waits some time for the audits that are open. The same error. */
 strait_err strait_host_audit_finish(struct host *h);

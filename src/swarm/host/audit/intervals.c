@@ -111,6 +111,22 @@ static int is_kept(const struct strait_coordinator *c, int64_t step) {
     return 1;
 }
 
+/* Where the run went back to before an interval: which of its replicas have a stage again. If one
+ * of them is found to be at fault, what they computed since is not trusted either. */
+static void note_parts(struct host *h) {
+    const struct strait_coordinator *c = &h->coordinator;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase == STRAIT_AUDIT_CLOSED || a == NULL || !a->has_returned) continue;
+        for (int k = 0; k < audit->n_replicas || k == 0; k++) {
+            const int slot = strait_coordinator_find(c, k == 0 ? &audit->votes[0].key
+                                                               : &audit->replicas[k].key);
+            if (slot >= 0 && strait_coordinator_stage_of(c, slot) >= 0) a->took_part |= 1u << k;
+        }
+    }
+}
+
 /* After stages kept another state, or one was computed again, no snapshot begins the interval. */
 void strait_host_audit_restored(struct host *h, int64_t step) {
     int is_restored = 1;
@@ -120,6 +136,7 @@ void strait_host_audit_restored(struct host *h, int64_t step) {
     const int is_known = is_restored || is_kept(&h->coordinator, step);
     begin(h, is_known ? step : -1);
     strait_host_work_begin(h, is_known);
+    note_parts(h);
 }
 
 strait_err strait_host_audit_gradients(struct host *h, int64_t step) {

@@ -1,5 +1,9 @@
 /* verdicts.c - what follows from audits: workers are banned, and if an owner is among them the run
- * returns to a step before its lie, as after a restart of the host. */
+ * returns to a step before its lie, as after a restart of the host.
+ *
+ * Replicas that committed to different snapshots do not go on together: the run returns to before
+ * the interval as soon as what their audit needs is here, and whoever is at fault is banned when
+ * the audit has found it. Until then neither of the two is a further replica. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -30,6 +34,10 @@ static const char *name_of(const struct host *h, const strait_fingerprint *key) 
     return slot >= 0 ? h->coordinator.workers[slot].report.name : "a worker that has left";
 }
 
+static void return_to(struct host *h, int64_t step) {
+    if (h->audits->rewind_to < 0 || step < h->audits->rewind_to) h->audits->rewind_to = step;
+}
+
 static void ban(struct host *h, const strait_fingerprint *key, int64_t limit) {
     const int slot = strait_coordinator_find(&h->coordinator, key);
     const strait_err err = slot < 0 ? strait_host_ban(h, key) : STRAIT_OK;
@@ -40,31 +48,47 @@ static void ban(struct host *h, const strait_fingerprint *key, int64_t limit) {
                                                               .goal = {.step = limit}});
 }
 
+/* Returns whether steps that count may come from the guilty. A run that went back for them has none
+ * unless they had a stage since. */
+static int is_affected(struct host *h, const strait_verdict *v) {
+    const struct host_audit *a = strait_host_audit_find(h, v->id);
+    return v->is_run_affected &&
+           (a == NULL || !a->has_returned || (a->took_part & v->at_fault) != 0);
+}
+
 /* Owners are banned when the run returns to before what they did, so that it happens at once. */
 static void convict(struct host *h, const strait_verdict *v) {
+    const int must_return = is_affected(h, v);
     for (int i = 0; i < v->n_guilty; i++) {
+        const struct host_key *known = strait_host_find_key(h, &v->guilty[i]);
+        if (known != NULL && known->is_banned) continue; // for another interval
         strait_host_note(h,
                          "audit of stage %d, steps %lld to %lld: %s gave a result that two others "
                          "contradict",
                          v->stage, (long long)v->from, (long long)v->to, name_of(h, &v->guilty[i]));
-        if (!v->is_run_affected)
+        if (!must_return)
             ban(h, &v->guilty[i], -1);
         else if (h->audits->n_guilty < STRAIT_AUDIT_GUILTY)
             h->audits->guilty[h->audits->n_guilty++] = v->guilty[i];
     }
-    if (v->is_run_affected && (h->audits->rewind_to < 0 || v->from < h->audits->rewind_to))
-        h->audits->rewind_to = v->from;
+    if (must_return) return_to(h, v->from);
 }
 
-/* Nobody could tell which of two replicas is at fault. */
-static void contradict(struct host *h, const strait_verdict *v) {
-    const int a = strait_coordinator_find(&h->coordinator, &v->contested[0]);
-    const int b = strait_coordinator_find(&h->coordinator, &v->contested[1]);
+/* One of two replicas is at fault, and nobody can tell which, or not yet. */
+static void contradict(struct host *h, const strait_fingerprint pair[2], int64_t from) {
+    const int a = strait_coordinator_find(&h->coordinator, &pair[0]);
+    const int b = strait_coordinator_find(&h->coordinator, &pair[1]);
     if (a >= 0 && b >= 0)
         strait_host_feed_coordinator(
             h,
             &(strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});
-    if (h->audits->rewind_to < 0 || v->from < h->audits->rewind_to) h->audits->rewind_to = v->from;
+    return_to(h, from);
+}
+
+/* The run went back for it before. */
+static int has_returned(struct host *h, uint32_t id) {
+    const struct host_audit *a = strait_host_audit_find(h, id);
+    return a != NULL && a->has_returned;
 }
 
 void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
@@ -77,7 +101,7 @@ void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
     case STRAIT_VERDICT_DROPPED:
         strait_host_note(h, "audit of stage %d, steps %lld to %lld dropped: %s", v->stage,
                          (long long)v->from, (long long)v->to, v->reason);
-        if (v->is_contested) contradict(h, v);
+        if (v->is_contested && !has_returned(h, v->id)) contradict(h, v->contested, v->from);
         break;
     case STRAIT_VERDICT_GUILTY: convict(h, v); break;
     }
@@ -110,6 +134,74 @@ void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprin
     strait_host_audit_judge(h, &verdict);
 }
 
+/* ---- replicas that differ ---- */
+
+const strait_audit *strait_host_audit_contested(struct host *h) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        const struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase != STRAIT_AUDIT_CLOSED && audit->is_contested && a != NULL &&
+            !a->has_returned)
+            return audit;
+    }
+    return NULL;
+}
+
+/* Returns an audit of steps after `limit` whose evidence is not all here; NULL: there is none. */
+static const strait_audit *find_gathering(const struct host *h, int64_t limit) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        if (audit->phase == STRAIT_AUDIT_GATHERING && audit->commitment.to > limit) return audit;
+    }
+    return NULL;
+}
+
+/* What workers keep of the interval is overwritten when it is computed again, so they give it
+ * first; steps that were computed meanwhile would be lost. All of it: other stages may have been
+ * drawn. */
+static strait_err wait_for_evidence(struct host *h) {
+    while (strait_host_audit_contested(h) != NULL && find_gathering(h, -1) != NULL &&
+           !h->spec->session.must_stop(h->spec->session.user))
+        STRAIT_TRY(strait_host_pump(h, PUMP_MS));
+    return STRAIT_OK;
+}
+
+static void go_back(struct host *h) {
+    const strait_audit *audit;
+    while ((audit = strait_host_audit_contested(h)) != NULL) {
+        struct host_audit *a = strait_host_audit_find(h, audit->id);
+        strait_fingerprint pair[2];
+        strait_audit_contested(audit, pair);
+        strait_host_note(h,
+                         "stage %d, steps %lld to %lld: %s and %s hold different states; the run "
+                         "goes back, and the audit will tell which of them is at fault",
+                         audit->stage, (long long)audit->commitment.from,
+                         (long long)audit->commitment.to, name_of(h, &pair[0]),
+                         name_of(h, &pair[1]));
+        a->has_returned = 1;
+        contradict(h, pair, audit->commitment.from);
+    }
+}
+
+/* Once the steps are computed again, what workers keep of them may have other bytes than they
+ * stated the first time: nobody is to blame for that. */
+static void drop_gathering(struct host *h, int64_t limit) {
+    const strait_audit *audit;
+    while ((audit = find_gathering(h, limit)) != NULL)
+        strait_host_audit_drop(h, audit->id, NULL, "the run returns to before it");
+}
+
+/* What audits find in steps that do not count any more costs no steps that do. */
+static void note_return(struct host *h, int64_t limit) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        struct host_audit *a = &h->audits->open[i];
+        const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+        if (audit == NULL || audit->commitment.from < limit) continue;
+        a->has_returned = 1;
+        a->took_part = 0;
+    }
+}
+
 /* ---- returning ---- */
 
 /* Renames the checkpoints after `limit`, and writes the step of the newest before it; -1: there is
@@ -139,7 +231,10 @@ static strait_err distrust_checkpoints(struct host *h, int64_t limit, int64_t *n
 strait_err strait_host_audit_check(struct host *h) {
     struct host_audits *audits = h->audits;
     int64_t newest = -1;
-    if (audits == NULL || audits->rewind_to < 0) return STRAIT_OK;
+    if (audits == NULL) return STRAIT_OK;
+    STRAIT_TRY(wait_for_evidence(h));
+    go_back(h);
+    if (audits->rewind_to < 0) return STRAIT_OK;
     const int64_t limit = audits->rewind_to;
     STRAIT_TRY(strait_host_check_folder(h));
     STRAIT_TRY(distrust_checkpoints(h, limit, &newest));
@@ -147,6 +242,8 @@ strait_err strait_host_audit_check(struct host *h) {
                      "step %lld: returning to step %lld or before, since when a worker "
                      "computed something else",
                      (long long)h->work.step, (long long)limit);
+    drop_gathering(h, limit);
+    note_return(h, limit);
     audits->rewind_to = -1;
     h->coordinator.checkpoint = newest;
     h->checkpoint.saving = -1;
@@ -180,6 +277,7 @@ static int is_active(struct host *h, int64_t now_ns) {
 strait_err strait_host_audit_finish(struct host *h) {
     const int64_t until = strait_clock_ns() + FINISH_MS * INT64_C(1000000);
     if (h->audits == NULL) return STRAIT_OK;
+    STRAIT_TRY(strait_host_audit_check(h));
     if (is_active(h, strait_clock_ns()))
         strait_host_note(h, "waiting for the audits that are open");
     for (int64_t now = 0;

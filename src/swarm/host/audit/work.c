@@ -275,14 +275,6 @@ static int find_differing(const struct host *h, int *replica) {
     return -1;
 }
 
-static int is_contested(const struct host *h) {
-    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
-        if (h->audits->machine.items[i].phase != STRAIT_AUDIT_CLOSED &&
-            h->audits->machine.items[i].is_contested)
-            return 1;
-    return 0;
-}
-
 void strait_host_work_next(struct host *h, int64_t to) {
     const struct strait_coordinator *c = &h->coordinator;
     int replica = 0;
@@ -291,7 +283,7 @@ void strait_host_work_next(struct host *h, int64_t to) {
                          (!strait_host_work_is_shared(h) || have_committed(h, to));
     const int stage = is_known ? find_differing(h, &replica) : -1;
     strait_host_work_begin(h, is_known && stage < 0);
-    if (stage < 0 || is_contested(h)) return;
+    if (stage < 0 || strait_host_audit_contested(h) != NULL) return;
     const int a = c->owner[stage], b = strait_coordinator_replica(c, stage, replica);
     if (a < 0 || b < 0) return; // the generation has ended
     strait_host_audit_judge(

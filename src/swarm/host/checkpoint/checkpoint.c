@@ -70,7 +70,8 @@ static strait_err write_stage(struct strait_executor *executor, int stage, const
 
 strait_err strait_host_write(struct strait_executor *executor, const char *folder, int64_t step) {
     struct host *h = executor->user;
-    if (step >= executor->run.train.steps) STRAIT_TRY(strait_host_audit_finish(h));
+    STRAIT_TRY(step >= executor->run.train.steps ? strait_host_audit_finish(h)
+                                                 : strait_host_audit_check(h));
     /* After a rollback all stages are collected again: snapshots of one step belong together. */
     for (int i = 0; i < executor->plan.n_stages;) {
         STRAIT_TRY(strait_host_replay_to(executor, step));

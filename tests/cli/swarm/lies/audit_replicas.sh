@@ -65,6 +65,14 @@ names() {
         fail "$1: others are accused: $(grep -E 'contradict|banned|violation' "$1/events.log")"
 }
 
+# goes_back FOLDER N: replicas that hold different states do not go on until the audit has ended: the run goes back
+# first, and N times in all, once more if the owner is at fault.
+goes_back() {
+    awk '/hold different states; the run goes back/ { is_back = 1 } /returning to step/ { n++ }
+        /gave a result that two others contradict/ && (!is_back || n != 1) { exit 1 }
+        END { if (n != '"$2"') exit 1 }' "$1/events.log" || fail "$1: $(cat "$1/events.log")"
+}
+
 try honest '' none
 says "$name/events.log" 'audit of stage .*: the result is right' 'at least 2 workers stay spares'
 ! grep -qE 'contradict|violation|did not' "$name/events.log" || fail "an honest worker is accused: $(cat "$name/events.log")"
@@ -74,10 +82,12 @@ for what in crossing:5 sum:1 state:5; do
     try "${what%:*}" '' $what
     names "$name" third
 done
+goes_back "$name" 1 # the last of them
 
 # The owner has another state than the replica beside it.
 try owner weights:40 none
 names "$name" second
+goes_back "$name" 2
 
 # What two state about the same bytes must be equal: the step is computed again, and nobody is banned.
 try statement '' statement:5

@@ -1,0 +1,301 @@
+/* Replicas that committed to different snapshots: the run goes back when what their audit needs is
+ * here, once, and whoever is at fault is banned when the audit has found it. */
+#include "check.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+#include "unit/config/run_plan_rig.h"
+
+enum {
+    OWNER = 1, // of stage 1; the further replica of it is HELPER
+    HELPER = 3,
+    WORKERS = 4,
+    FROM = 8,
+    TO = 16
+};
+
+static struct host h; // large, and zeroed
+static struct host_audits audits;
+static struct strait_executor executor;
+static char noted[2048]; // all log lines
+static int n_pumped, gathered_after, must_stop;
+
+/* What the coordinator was told. */
+static int n_contradictions, n_limits, n_banned, n_violations, banned;
+static int64_t limit; // of the last return
+
+void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event);
+void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event) {
+    (void)host;
+    n_contradictions += event->kind == STRAIT_SWARM_CONTRADICTION;
+    n_violations += event->kind == STRAIT_SWARM_INVALID_DATA;
+    if (event->kind == STRAIT_SWARM_CONTRADICTION) {
+        assert_int_equal(event->worker, OWNER);
+        assert_int_equal(event->successor, HELPER);
+    }
+    if (event->kind != STRAIT_SWARM_GUILTY) return;
+    n_limits += event->goal.step >= 0;
+    n_banned += event->worker >= 0;
+    if (event->goal.step >= 0) limit = event->goal.step;
+    if (event->worker >= 0) banned = event->worker;
+}
+
+strait_err __wrap_strait_host_pump(struct host *host, int timeout_ms);
+strait_err __wrap_strait_host_pump(struct host *host, int timeout_ms) {
+    (void)timeout_ms;
+    assert_in_range(++n_pumped, 1, 1000); // it does not wait for anything else
+    for (int i = 0; n_pumped >= gathered_after && i < STRAIT_AUDITS_OPEN; i++)
+        if (audits.machine.items[i].phase == STRAIT_AUDIT_GATHERING)
+            strait_audits_gathered(&host->audits->machine, audits.machine.items[i].id, 0);
+    return STRAIT_OK;
+}
+
+static void on_noted(void *user, const char *text) {
+    const size_t used = strlen(noted);
+    (void)user;
+    (void)snprintf(noted + used, sizeof noted - used, "%s\n", text);
+}
+
+static int on_must_stop(void *user) {
+    (void)user;
+    return must_stop;
+}
+
+static const strait_host_spec spec = {
+    .folder = "nowhere", .events = {.noted = on_noted}, .session = {.must_stop = on_must_stop}};
+
+static strait_audit *open_audit(int id, int64_t from, int is_contested) {
+    strait_audit *audit = &audits.machine.items[id];
+    *audit = (strait_audit){.phase = STRAIT_AUDIT_GATHERING,
+                            .id = (uint32_t)id,
+                            .stage = 1,
+                            .commitment = {.from = from, .to = from + TO - FROM},
+                            .n_votes = 1,
+                            .n_replicas = 2,
+                            .is_contested = is_contested};
+    audit->votes[0].key = audit->replicas[0].key = h.coordinator.workers[OWNER].key;
+    audit->replicas[1].key = h.coordinator.workers[HELPER].key;
+    audit->replicas[1].snapshot.bytes[0] = (unsigned char)is_contested;
+    audits.open[id] = (struct host_audit){.id = (uint32_t)id, .auditor = -1};
+    return audit;
+}
+
+/* Two stages with two replicas each; those of the second committed to different snapshots, and
+ * there is another audit of the same interval. */
+static void begin(void) {
+    CHECK_OK(make("stages.count=2", "stages.replicas=2", NULL));
+    executor = (struct strait_executor){.run = run, .plan = plan};
+    h = (struct host){.spec = &spec, .run = run, .executor = &executor, .audits = &audits};
+    memset(&audits, 0, sizeof audits);
+    audits.machine.n_stages = plan.n_stages;
+    audits.rewind_to = -1;
+    h.coordinator.config.n_stages = plan.n_stages;
+    h.coordinator.phase = STRAIT_PHASE_READY;
+    for (int i = 0; i < WORKERS; i++) {
+        strait_swarm_worker *worker = &h.coordinator.workers[i];
+        (void)snprintf(worker->report.name, sizeof worker->report.name, "w%d", i);
+        worker->key.bytes[0] = (unsigned char)(1 + i);
+        worker->is_known = worker->is_connected = 1;
+        worker->stage = i < 2 ? i : -1;
+        worker->helps = worker->will_help = -1;
+    }
+    for (int i = 0; i < 2; i++) {
+        h.coordinator.owner[i] = i;
+        h.coordinator.n_helpers[i] = 1;
+        h.coordinator.helper[i][0] = 2 + i;
+    }
+    open_audit(1, FROM, 1);
+    open_audit(2, FROM, 0);
+    n_pumped = n_contradictions = n_limits = n_banned = n_violations = must_stop = 0;
+    gathered_after = 3;
+    noted[0] = '\0';
+}
+
+static void end(void) {
+    strait_host_work_close(&h);
+}
+
+static void begin_returned(void) {
+    begin();
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    /* The stages are ready again, with their owners alone. */
+    for (int i = 0; i < 2; i++)
+        h.coordinator.n_helpers[i] = 0;
+    strait_host_audit_restored(&h, FROM);
+    n_contradictions = n_limits = 0;
+    noted[0] = '\0';
+}
+
+static void judge_one(int id, strait_verdict_kind kind, int at_fault) {
+    strait_verdict verdict = {.kind = kind, .id = (uint32_t)id, .stage = 1, .from = FROM, .to = TO};
+    if (kind == STRAIT_VERDICT_GUILTY) {
+        verdict.guilty[verdict.n_guilty++] = h.coordinator.workers[at_fault].key;
+        verdict.is_run_affected = 1;
+        verdict.at_fault = at_fault == OWNER ? 1 : 2;
+    } else {
+        verdict.reason = "for a test";
+        verdict.is_contested = 1;
+        strait_audit_contested(&audits.machine.items[id], verdict.contested);
+    }
+    audits.machine.items[id].phase = STRAIT_AUDIT_CLOSED; // as the machine leaves it
+    strait_host_audit_judge(&h, &verdict);
+}
+
+static void judge(strait_verdict_kind kind, int at_fault) {
+    judge_one(1, kind, at_fault);
+}
+
+/* Its evidence, and that of other audits, is gathered first; the verdict is not waited for. */
+static void goes_back_when_the_evidence_is_here(void **state) {
+    (void)state;
+    begin();
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_int_equal(n_pumped, gathered_after);
+    assert_true(n_contradictions == 1 && n_limits == 1 && n_banned == 0 && n_violations == 0);
+    assert_int_equal(limit, FROM);
+    assert_non_null(strstr(noted, "steps 8 to 16: w1 and w3 hold different states"));
+    assert_int_equal(audits.machine.items[1].phase, STRAIT_AUDIT_WAITING);
+    assert_int_equal(audits.machine.items[2].phase, STRAIT_AUDIT_WAITING);
+    /* Only once. */
+    CHECK_OK(strait_host_audit_check(&h));
+    assert_int_equal(n_pumped, gathered_after);
+    end();
+}
+
+/* The steps since are those of others. */
+static void bans_a_replica_that_took_no_part_since(void **state) {
+    (void)state;
+    begin_returned();
+    judge(STRAIT_VERDICT_GUILTY, HELPER);
+    assert_true(n_banned == 1 && banned == HELPER && n_limits == 0);
+    CHECK_OK(strait_host_audit_check(&h));
+    assert_true(n_contradictions == 0 && n_limits == 0);
+    end();
+}
+
+static void returns_once_more_if_the_owner_lied(void **state) {
+    (void)state;
+    begin_returned();
+    judge(STRAIT_VERDICT_GUILTY, OWNER);
+    assert_int_equal(n_banned, 0); // before the next step
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_banned == 1 && banned == OWNER && n_limits == 1 && limit == FROM);
+    assert_int_equal(n_contradictions, 0);
+    end();
+}
+
+/* It got another stage meanwhile: its owner may have been lost. */
+static void returns_once_more_if_the_replica_had_a_stage(void **state) {
+    (void)state;
+    begin_returned();
+    h.coordinator.workers[HELPER].stage = 0;
+    strait_host_audit_restored(&h, TO + 1);
+    h.coordinator.workers[HELPER].stage = -1;
+    judge(STRAIT_VERDICT_GUILTY, HELPER);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_banned == 1 && banned == HELPER && limit == FROM);
+    end();
+}
+
+/* Nobody can tell: they still contradict each other, and the run has gone back. */
+static void does_not_return_again_for_an_audit_that_is_dropped(void **state) {
+    (void)state;
+    begin_returned();
+    judge(STRAIT_VERDICT_DROPPED, -1);
+    CHECK_OK(strait_host_audit_check(&h));
+    assert_true(n_contradictions == 0 && n_limits == 0 && n_banned == 0);
+    end();
+}
+
+/* A withheld snapshot drops the audit while it is waited for. */
+static void goes_back_without_evidence_if_it_is_not_given(void **state) {
+    (void)state;
+    begin();
+    judge(STRAIT_VERDICT_DROPPED, -1);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_contradictions == 1 && n_limits == 1 && n_banned == 0 && limit == FROM);
+    end();
+}
+
+/* Ctrl-C: the state that replicas disagree about is not saved, and nobody is blamed for evidence
+ * that is gone. */
+static void does_not_wait_when_the_host_stops(void **state) {
+    (void)state;
+    begin();
+    must_stop = 1;
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_pumped == 0 && n_contradictions == 1 && n_limits == 1 && limit == FROM);
+    assert_null(strait_host_audit_find(&h, 1));
+    assert_null(strait_host_audit_find(&h, 2));
+    assert_true(n_violations == 0 && audits.n_withheld == 0);
+    end();
+}
+
+/* What workers keep of later steps is overwritten: they would be blamed for other bytes. */
+static void drops_audits_of_steps_that_are_computed_again(void **state) {
+    (void)state;
+    begin_returned();
+    open_audit(3, FROM + 100, 0);
+    open_audit(4, 0, 0); // it ends where the run returns to
+    judge(STRAIT_VERDICT_GUILTY, OWNER);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_null(strait_host_audit_find(&h, 3));
+    assert_non_null(strait_host_audit_find(&h, 4));
+    assert_non_null(strait_host_audit_find(&h, 2)); // it has all that it needs
+    assert_true(n_violations == 0 && audits.n_withheld == 0);
+    end();
+}
+
+/* Two audits find the same worker: the run has gone back to before both. */
+static void returns_once_for_one_lie(void **state) {
+    (void)state;
+    begin_returned();
+    judge(STRAIT_VERDICT_GUILTY, OWNER);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_int_equal(n_limits, 1);
+    h.coordinator.workers[OWNER].is_known = 0; // as the coordinator bans it
+    h.coordinator.workers[OWNER].stage = -1;
+    h.admission.keys[0] = (struct host_key){.key = h.coordinator.workers[OWNER].key,
+                                            .is_banned = 1};
+    h.admission.n_keys = 1;
+    strait_host_audit_restored(&h, FROM);
+    noted[0] = '\0';
+    judge_one(2, STRAIT_VERDICT_GUILTY, OWNER);
+    CHECK_OK(strait_host_audit_check(&h));
+    assert_true(n_limits == 1 && n_banned == 1);
+    assert_string_equal(noted, "");
+    end();
+}
+
+/* Others differ before the audit has ended, in an interval that cannot be audited. */
+static void goes_back_for_others_meanwhile(void **state) {
+    (void)state;
+    begin_returned();
+    for (int i = 0; i < 2; i++)
+        h.coordinator.n_helpers[i] = 1;
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++) {
+            strait_commitment_message message = {.stage = i, .interval = {.to = 24}};
+            message.interval.snapshot.bytes[0] = (unsigned char)(i == 1 && k == 1);
+            strait_host_audit_replica(&h, i, k, &message);
+        }
+    strait_host_work_next(&h, 24);
+    assert_int_equal(n_contradictions, 1);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_int_equal(limit, 23);
+    end();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_back_when_the_evidence_is_here),
+        cmocka_unit_test(bans_a_replica_that_took_no_part_since),
+        cmocka_unit_test(returns_once_more_if_the_owner_lied),
+        cmocka_unit_test(returns_once_more_if_the_replica_had_a_stage),
+        cmocka_unit_test(does_not_return_again_for_an_audit_that_is_dropped),
+        cmocka_unit_test(goes_back_without_evidence_if_it_is_not_given),
+        cmocka_unit_test(does_not_wait_when_the_host_stops),
+        cmocka_unit_test(drops_audits_of_steps_that_are_computed_again),
+        cmocka_unit_test(returns_once_for_one_lie),
+        cmocka_unit_test(goes_back_for_others_meanwhile)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
