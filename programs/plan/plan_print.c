@@ -61,6 +61,7 @@ static void print_kept(const strait_outlook *o) {
 }
 
 static void print_links(const strait_outlook *o) {
+    const double seconds = o->result.seconds * strait_pipe_steps(&o->pipe, 1); // of all simulated
     if (o->pipe.n_stages < 2) return;
     printf("link  bytes/token forward  backward       ratio      wire busy\n");
     for (int i = 0; i < o->pipe.n_stages - 1; i++) {
@@ -68,8 +69,8 @@ static void print_links(const strait_outlook *o) {
         printf("%d-%-2d  %19.2f  %8.2f  %4.0fx %4.0fx  %4.0f%% %4.0f%%\n", i, i + 1,
                l->forward_bytes / o->pipe.microbatch_tokens,
                l->backward_bytes / o->pipe.microbatch_tokens, ratio(o, l->forward_bytes),
-               ratio(o, l->backward_bytes), 100 * o->seen[i].activations_s / o->result.seconds,
-               100 * o->seen[i + 1].gradients_s / o->result.seconds);
+               ratio(o, l->backward_bytes), 100 * o->seen[i].activations_s / seconds,
+               100 * o->seen[i + 1].gradients_s / seconds);
     }
 }
 

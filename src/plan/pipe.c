@@ -43,8 +43,9 @@ int strait_pipe_steps(const strait_pipe *pipe, int n) {
     return pipe->staleness > 0 ? 5 : n;
 }
 
-int strait_pipe_in_flight(const strait_pipe *pipe) {
-    return pipe->n_microbatches * (1 + pipe->staleness);
+int strait_pipe_in_flight(const strait_pipe *pipe, int stage) {
+    const int is_late = pipe->staleness > 0 && stage < pipe->n_stages - pipe->n_prompt;
+    return pipe->n_microbatches * (1 + is_late);
 }
 
 /* A stage in the middle of the pipeline has a codec on both sides, the first and last on one. */

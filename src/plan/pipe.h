@@ -46,8 +46,8 @@ typedef struct strait_pipe {
  * STRAIT_EINVAL names the stage or link. The functions below expect a pipeline that passed. */
 strait_err strait_pipe_check(const strait_pipe *pipe);
 
-/* The most microbatches that a stage can have in flight: of a step, or of two. */
-int strait_pipe_in_flight(const strait_pipe *pipe);
+/* The most microbatches that a stage can have in flight: of a step, or of two if it is late. */
+int strait_pipe_in_flight(const strait_pipe *pipe, int stage);
 
 /* How many steps to simulate for the seconds of one in a long run: `n`, or with late updates more,
  * because the first ones fill the pipeline and after them every second one takes the same time. */

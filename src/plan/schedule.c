@@ -138,7 +138,7 @@ static void measured_windows(const strait_pipe *pipe, int *windows) {
                                 pace;
             slots += away + (away < 1 ? away : 1) / 2;
         }
-        const double most = strait_pipe_in_flight(pipe);
+        const double most = strait_pipe_in_flight(pipe, i);
         windows[i] = (int)(slots < most ? ceil(slots - 1e-9) : most);
     }
 }
@@ -154,7 +154,8 @@ strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind
     for (int i = 0; i < n; i++) {
         if (kind == STRAIT_SCHEDULE_FILL) windows[i] = i < n - 1 ? pipe->n_microbatches : 1;
         if (kind == STRAIT_SCHEDULE_1F1B)
-            windows[i] = n - i < strait_pipe_in_flight(pipe) ? n - i : strait_pipe_in_flight(pipe);
+            windows[i] = n - i < strait_pipe_in_flight(pipe, i) ? n - i
+                                                                : strait_pipe_in_flight(pipe, i);
         if (caps != NULL && caps[i] < 1)
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "stage %d: its memory does not hold one microbatch; use a smaller "

@@ -22,7 +22,7 @@ static void widen(int *windows, const int *widest, int n_stages, int splits) {
 /* The largest windows that memory, the step and the rule that windows never grow allow. */
 static void find_widest(const strait_pipe *pipe, const int *caps, int *widest) {
     for (int i = 0; i < pipe->n_stages; i++) {
-        widest[i] = strait_pipe_in_flight(pipe);
+        widest[i] = strait_pipe_in_flight(pipe, i);
         if (caps != NULL && caps[i] < widest[i]) widest[i] = caps[i];
         if (i > 0 && widest[i] > widest[i - 1]) widest[i] = widest[i - 1];
     }
@@ -34,7 +34,7 @@ static strait_err fit(const strait_pipe *pipe, strait_schedule_kind kind, const 
                       double slack, int *windows) {
     double best = 0, now = 0;
     STRAIT_TRY(seconds(pipe, kind, widest, &best));
-    for (int n = 0; n < strait_pipe_in_flight(pipe); n++) {
+    for (int n = 0; n < strait_pipe_in_flight(pipe, 0); n++) {
         STRAIT_TRY(seconds(pipe, kind, windows, &now));
         if (now <= best * (1 + slack)) break;
         widen(windows, widest, pipe->n_stages, kind == STRAIT_SCHEDULE_SPLIT);

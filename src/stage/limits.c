@@ -187,10 +187,10 @@ strait_err strait_limits_windows(const strait_run_plan *plan, int wanted,
     STRAIT_TRY(strait_window_fit(&pipeline.pipe, plan->schedule, is_adjustable ? caps : NULL,
                                  max_slowdown, windows));
     if (is_adjustable) strait_limits_widen(plan, caps, windows);
-    const int pipeline_max = strait_pipe_in_flight(&pipeline.pipe);
     for (int i = 0; wanted > 0 && i < plan->n_stages; i++) {
         const int window = plan->schedule == STRAIT_SCHEDULE_FILL ? windows[i] : wanted;
-        windows[i] = window < pipeline_max ? window : pipeline_max;
+        const int most = strait_pipe_in_flight(&pipeline.pipe, i);
+        windows[i] = window < most ? window : most;
     }
     if (strait_limits_needs_members(plan))
         return fit_members(plan, &pipeline.pipe, wanted == 0 && is_adjustable ? caps : NULL,

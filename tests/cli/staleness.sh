@@ -96,9 +96,12 @@ refuses 2 "train.staleness" train run.yaml --out no --set train.staleness=2
 
 # What the plan expects of it: two steps share one way there and back.
 step_of() { sed -n 's/^step *\([0-9.]*\) s.*/\1/p' "$OUT"; }
-runs plan run.yaml --gflops 1000 --set stages.count=4 --set link.emulate.delay=100ms
+runs plan run.yaml --gflops 1000 --set stages.count=4 --set link.emulate.delay=100ms --set link.emulate.rate=50mbit \
+    --set link.codec.name=none
 drained=$(step_of)
-runs plan run.yaml --gflops 1000 --set stages.count=4 --set link.emulate.delay=100ms --set train.staleness=1
+runs plan run.yaml --gflops 1000 --set stages.count=4 --set link.emulate.delay=100ms --set train.staleness=1 \
+    --set link.emulate.rate=50mbit --set link.codec.name=none
+awk '/^[0-9]+-[0-9]+ / && $NF + 0 > 100 { exit 1 }' "$OUT" || fail "a wire is busy for longer than a step takes"
 awk -v a="$drained" -v b="$(step_of)" 'BEGIN { exit !(b > 0.45 * a && b < 0.6 * a) }' ||
     fail "a step takes $(step_of) s with late updates, $drained s without"
 wait_all_exited

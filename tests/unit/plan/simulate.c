@@ -201,6 +201,7 @@ static void last_stages_update_at_once_for_free(void **state) {
     const double late = long_run(&r, STRAIT_SCHEDULE_WINDOW, 1);
     r.pipe.n_prompt = 2; // 2,000 there and back, and a step takes 3,000
     CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), late, 1);
+    CHECK(r.windows[1] > 2 && r.windows[2] <= 2); // they hold microbatches of one step alone
     r.pipe.n_prompt = 3;
     CHECK_NEAR(long_run(&r, STRAIT_SCHEDULE_WINDOW, 1), 4000, 20);
     r.pipe.n_prompt = 4;
