@@ -56,6 +56,9 @@ dense=$(sed -n 's/^dense, seed 1 .* \([0-9.]*\)M parameters.*/\1/p' "$OUT")
 says "$OUT" "^strait-4x, seed 1 +to run +${dense}M" "^strait-256x, seed 1 +to run"
 ! grep -q "^strait-256x.* ${dense}M" "$OUT" || fail "a code without parameters: $(cat "$OUT")"
 
+runs study late --data corpus --dry-run
+says "$OUT" "^late-half, seed 1 +to run" "^late-half-double, seed 1 +to run .* 30 steps"
+
 # Killed in its first run, then again later, and continued: every run ends once, with the steps it needs.
 # waits_for PATTERN: waits until a file of this name is there, or the study in the background has ended.
 waits_for() {
