@@ -267,9 +267,9 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
     STRAIT_TRY(read_text(p, "about", &study->about));
     STRAIT_TRY(read_text(p, "analysis", &study->analysis));
     if (study->analysis != NULL && strcmp(study->analysis, "bandwidth") != 0 &&
-        strcmp(study->analysis, "stable-rank") != 0)
+        strcmp(study->analysis, "stable-rank") != 0 && strcmp(study->analysis, "gap") != 0)
         return strait_study_fail(p, strait_study_pick(p, "analysis"),
-                                 "analysis: expected bandwidth or stable-rank");
+                                 "analysis: expected bandwidth, gap or stable-rank");
     STRAIT_TRY(read_words(p, "columns", &study->columns));
     STRAIT_TRY(read_words(p, "series", &study->series));
     STRAIT_TRY(read_time(p, &study->time));

@@ -55,7 +55,7 @@ typedef struct strait_study_row {
     char control[STRAIT_STUDY_NAME]; // empty: none
     int is_control;                  // another row is compared with it, or the file says so
     int has_one_seed;                // trained after all others, and never with further seeds
-    char curve[STRAIT_STUDY_NAME];   // of the plot of loss against bytes; empty: a point of its own
+    char curve[STRAIT_STUDY_NAME];   // of the plot of loss against bytes or sizes; empty: none
     strait_strings sets;             // options of its runs, "key=value", later ones win
     strait_study_tune tune;          // no choices: not tuned
 } strait_study_row;
@@ -70,7 +70,7 @@ typedef struct strait_study_time {
 typedef struct strait_study {
     char name[STRAIT_STUDY_NAME];
     char *about;
-    char *analysis;         // bandwidth or stable-rank: a section of the report; NULL: none
+    char *analysis;         // bandwidth, gap or stable-rank: a section; NULL: none
     strait_strings columns; // further figures of a run's record, for a second table
     strait_strings series;  // metrics of steps that are drawn over the steps
     strait_study_time time;

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "report/document.h"
 #include "study/sections/bandwidth.h"
+#include "study/sections/gap.h"
 #include "study/sections/pareto.h"
 #include "study/sections/time_to_loss.h"
 #include "study/stable_rank.h"
@@ -357,7 +358,9 @@ strait_err strait_summary_write(const strait_study *study, const struct strait_q
     STRAIT_TRY(strait_document_open(folder, title, &w.document));
     if (study->about != NULL) strait_document_text(w.document, "%s", study->about);
     put_short_table(&w);
-    strait_err err = strait_pareto_write(study, queue, w.document);
+    const int has_gap = strait_study_has(study, "gap"); // its curves join models of other sizes
+    strait_err err = has_gap ? strait_gap_write(study, queue, w.document)
+                             : strait_pareto_write(study, queue, w.document);
     if (err == STRAIT_OK && study->time.against.n > 0)
         err = strait_time_write(study, queue, w.document);
     put_main_table(&w);

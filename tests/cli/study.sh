@@ -58,6 +58,12 @@ says "$OUT" "^strait-4x, seed 1 +to run +${dense}M" "^strait-256x, seed 1 +to ru
 
 runs study late --data corpus --dry-run
 says "$OUT" "^late-half, seed 1 +to run" "^late-half-double, seed 1 +to run .* 30 steps"
+# Scale: a row of every width has a control with the same steps and tokens.
+runs study scale --data corpus --dry-run
+for width in 384 512; do
+    steps=$(sed -n "s/^dense-$width, seed 1 .* \([0-9]*\) steps\$/\1/p" "$OUT")
+    says "$OUT" "^strait-$width, seed 1 +to run .* ${steps:-no} steps\$"
+done
 
 # Killed in its first run, then again later, and continued: every run ends once, with the steps it needs.
 # waits_for PATTERN: waits until a file of this name is there, or the study in the background has ended.
@@ -140,6 +146,21 @@ awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
     fail "no test losses"
 [ "$(sed -n 's/^int8,.*,dense,\([^,]*\),.*/\1/p' out/table.csv)" = "$(cat difference)" ] ||
     fail "the table's difference is not $(cat difference)"
+
+# The gap to the control: of the mean losses at the end, and along the curves of the first seed.
+sed 's/^seeds:/analysis: gap\n&/' tiny.yaml >gap.yaml
+runs study gap.yaml --out gap --merge out/results.jsonl
+jq -s 'map(select(.is_trial == false)) | (map(select(.name[:4] == "int8"))) as $a | (map(select(.name[:4] == "dens"))) as $b
+    | def gap($x; $y): 100 * ($x / $y - 1);
+    "\(gap([$a[].test_loss] | add; [$b[].test_loss] | add)) \(gap($a[0].curve[-1][1]; $b[0].curve[-1][1]))"' \
+    out/results.jsonl | tr -d '"' >gaps
+awk -F , -v wanted="$(cat gaps)" 'NR == 2 { split(wanted, w, " "); for (i = 1; i < 3; i++) d[i] = $(5 + i) - w[i]
+    exit $1 != "int8" || $2 != "dense" || d[1] * d[1] > 1e-6 || d[2] * d[2] > 1e-6 } END { if (NR != 2) exit 1 }' \
+    gap/gap.csv || fail "gaps by hand $(cat gaps), not as $(cat gap/gap.csv)"
+says gap/gap-scale.svg ">integers</text>"
+says gap/gap-tokens.svg ">int8</text>"
+printf 'analysis: gaps\nvariants: {a: {}}\nrun: {data.train: train.bin}\n' >broken.yaml
+refuses 2 "analysis: expected bandwidth, gap or stable-rank" study broken.yaml
 
 # A run that fails is reported; the others are trained, and the failure is not taken for a result.
 cat >>tiny.yaml <<'END'
