@@ -25,6 +25,8 @@ typedef struct totals {
     double recent[2 * AROUND]; // losses of the last steps
     double rise_sum;           // mean loss after an update minus before it, added up
     int64_t n_rises;
+    double average_sum;   // bytes per token of averages (train.outer), times the steps since
+    int64_t last_average; // the step of the last one
     const strait_study *study;
     json_t *figures; // the last and the largest value of each codec metric
     json_t *series;  // by name: [step, value] of the steps that are kept
@@ -66,7 +68,8 @@ static double value_of(const json_t *step, const char *key) {
 
 static void take_figures(totals *t, const json_t *step) {
     static const char *const keys[] = {"residual_forward", "residual_backward", "leak",
-                                       "corrections",      "basis_error",       "bubble"};
+                                       "corrections",      "basis_error",       "bubble",
+                                       "divergence"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char most[48];
         const double value = value_of(step, keys[i]);
@@ -92,6 +95,16 @@ static void take_figures(totals *t, const json_t *step) {
     }
 }
 
+/* An average says its bytes per token since the one before; intervals differ at the end of a run.
+ */
+static void take_average(totals *t, const json_t *step) {
+    const double bytes = value_of(step, "average_bytes_per_token");
+    const int64_t at = (int64_t)number(step, "step");
+    if (!isfinite(bytes)) return;
+    t->average_sum += bytes * (double)(at - t->last_average);
+    t->last_average = at;
+}
+
 static void take_step(totals *t, const json_t *step) {
     const json_t *corrections = json_object_get(step, "corrections");
     const double loss = number(step, "loss");
@@ -108,6 +121,7 @@ static void take_step(totals *t, const json_t *step) {
         t->corrections += json_number_value(json_array_get(corrections, i));
     t->basis_error = fmax(t->basis_error, number(step, "basis_error"));
     take_update(t, step);
+    take_average(t, step);
     take_figures(t, step);
 }
 
@@ -160,6 +174,8 @@ static void set_history(json_t *record, const strait_history *h, const totals *t
     set_real(record, "ratio_forward", h->ratio_forward);
     set_real(record, "ratio_backward", h->ratio_backward);
     (void)json_object_set_new(record, "curve", curve_of(h));
+    if (t->last_average > 0)
+        set_real(record, "average_bytes_per_token", t->average_sum / (double)t->last_average);
     if (t->every == 0) return;
     (void)json_object_set_new(record, "basis_updates", json_integer(t->n_updates));
     set_real(record, "basis_angle", t->largest_angle);

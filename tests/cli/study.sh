@@ -218,6 +218,20 @@ sed 's/.*"name":"\([a-z0-9]*\), seed \([0-9]*\)".*/\1 \2/' more/results.jsonl | 
 [ "$(cat order)" = "dense 1 int8 1 spare 1 slow 1 dense 5 dense 6 int8 5 int8 6 once 1 spare 5 spare 6 " ] ||
     fail "the runs came in the order $(cat order)"
 
+# What averages of replicas send, per token of the whole run: the last interval has one step instead of three.
+sed -e '/^seeds:/d' -e '/^test:/d' -e '/^t[ui][nm]e[_:]/d' -e '/^  [dil][a-z0-9]*: {[cl]/d' -e 's/steps: 30/steps: 4/' \
+    tiny.yaml >apart.yaml
+cat >>apart.yaml <<'END'
+  dense: {stages.count: 1, stages.replicas: 2, train.outer: {sync_every: 3, bits: 8}}
+columns: [average_bytes_per_token, divergence]
+END
+runs study apart.yaml --out apart
+jq -s 'map(select(.average_bytes_per_token)) | (.[0].average_bytes_per_token * 3 + .[1].average_bytes_per_token) / 4' \
+    apart/runs/*/metrics.jsonl >mean
+jq -e --argjson mean "$(cat mean)" '(.average_bytes_per_token / $mean - 1 | fabs) < 1e-6 and .divergence_max >= .divergence and
+    .divergence > 0' apart/results.jsonl >"$OUT" || fail "averages send $(cat mean) bytes per token, not as $(cat apart/results.jsonl)"
+says apart/figures.csv "average_bytes_per_token"
+
 # Broken studies get one line, and leave no folder.
 refuses 2 "no-such: neither a built-in study" study no-such
 refuses 2 "expected 1 to 64" study tiny.yaml --jobs 0
