@@ -31,9 +31,9 @@ int strait_file_raise_limit(void) {
 }
 
 strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == EMFILE && strait_file_raise_limit())
-        fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK; // else a pipe would be waited for
+    int fd = open(path, flags);
+    if (fd < 0 && errno == EMFILE && strait_file_raise_limit()) fd = open(path, flags);
     if (fd < 0) return FAIL_ON(path, "open");
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {

@@ -8,12 +8,32 @@
 #include <string.h>
 
 /* A key that occurs twice is an error: programs disagree on which of them counts. */
+static json_t *parse(const char *text, size_t bytes, json_error_t *error) {
+    return json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
+}
+
+/* The parser would say of NUL which of its own flags allows it. */
+static const char *reason(const json_error_t *error) {
+    return json_error_code(error) == json_error_null_character
+               ? "the character NUL (\\u0000) is not supported"
+               : error->text;
+}
+
 strait_err strait_json_parse(const char *text, size_t bytes, json_t **out) {
     json_error_t error;
-    json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *document = parse(text, bytes, &error);
     if (document == NULL)
         return STRAIT_FAIL(STRAIT_EDATA, "line %d, column %d: %s", error.line, error.column,
-                           error.text);
+                           reason(&error));
+    *out = document;
+    return STRAIT_OK;
+}
+
+strait_err strait_json_parse_line(const char *text, size_t bytes, json_t **out) {
+    json_error_t error;
+    json_t *document = parse(text, bytes, &error);
+    if (document == NULL)
+        return STRAIT_FAIL(STRAIT_EDATA, "column %d: %s", error.column, reason(&error));
     *out = document;
     return STRAIT_OK;
 }

@@ -15,6 +15,9 @@
 strait_err strait_json_load(const char *path, size_t limit, json_t **out);
 strait_err strait_json_parse(const char *text, size_t bytes, json_t **out);
 
+/* The same of one line of a file: the error has the column, and the caller adds the line. */
+strait_err strait_json_parse_line(const char *text, size_t bytes, json_t **out);
+
 /* Replaces `path` with the document atomically; keys are in insertion order. */
 strait_err strait_json_replace(const char *path, const json_t *document);
 /* The same without syncing, for a status (strait_file_publish). */

@@ -76,9 +76,10 @@ static strait_err add_sources(struct strait_mixture *m, strait_corpus_format for
     const int n_weights = count_weights(m->name, &n);
     if (n_weights == 0) return add_source(m, m->name, 1.0, format);
     if (n_weights < n)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "\"%s\": %d of %d sources have a weight; give one to all or to none",
-                           m->name, n_weights, n);
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "\"%s\": %d of %d sources have a weight above 0; give one to all or to none", m->name,
+            n_weights, n);
     if (n > STRAIT_MIXTURE_SOURCES)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%d sources; at most %d can be mixed", n,
                            STRAIT_MIXTURE_SOURCES);

@@ -98,7 +98,8 @@ static strait_err read_choices(struct tasks *t, const json_t *line, const json_t
     for (size_t i = 0; i < (size_t)q->n_choices; i++) {
         const char *text = json_string_value(json_array_get(choices, i));
         if (text == NULL || text[0] == '\0')
-            return STRAIT_FAIL(STRAIT_EDATA, "choice %zu is not a text", i);
+            return STRAIT_FAIL(STRAIT_EDATA, "choice %zu is %s", i,
+                               text == NULL ? "not a text" : "empty");
         t->choices[t->n_choices] = (struct choice){0};
         STRAIT_TRY(encode(t, context, delimiter, text, &t->choices[t->n_choices]));
         t->n_choices++;
@@ -128,7 +129,7 @@ static strait_err read_line(struct tasks *t, const json_t *line) {
 
 static strait_err parse_line(struct tasks *t, const char *text, size_t n) {
     json_t *line = NULL;
-    STRAIT_TRY(strait_json_parse(text, n, &line));
+    STRAIT_TRY(strait_json_parse_line(text, n, &line));
     const strait_err err = read_line(t, line);
     json_decref(line);
     return err;
@@ -137,6 +138,7 @@ static strait_err parse_line(struct tasks *t, const char *text, size_t n) {
 /* Empty lines are skipped, but counted. */
 static strait_err read_lines(struct tasks *t, const char *text, size_t n) {
     const char *end = text + n;
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3; // a byte order mark
     for (int number = 1; text < end; number++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         const size_t length = (size_t)((newline != NULL ? newline : end) - text);

@@ -54,12 +54,13 @@ broken() {
     printf '{"context": "a", "choices": ["b", "c"], "answer": 0}\n%s\n' "$2" >broken.jsonl
     refuses 3 "broken.jsonl: line 2: .*$1" eval one --tasks broken.jsonl
 }
-broken "expected" '{"context": "a", '
+broken "column [0-9]*: .*expected" '{"context": "a", '
 broken "expected an object" '[1]'
 broken '"choices" is missing' '{"context": "a", "answer": 0}'
 broken '"answer" is not an integer' '{"context": "a", "choices": ["b", "c"], "answer": "0"}'
 broken "answer 2: expected 0 to 1" '{"context": "a", "choices": ["b", "c"], "answer": 2}'
 broken "1 choices" '{"context": "a", "choices": ["b"], "answer": 0}'
+broken "choice 1 is empty" '{"context": "a", "choices": ["b", ""], "answer": 0}'
 broken "choice 1 is not a text" '{"context": "a", "choices": ["b", 3], "answer": 0}'
 broken '"context" is missing' '{"choices": ["b", "c"], "answer": 0}'
 : >none.jsonl

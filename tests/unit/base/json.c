@@ -37,6 +37,9 @@ static void reports_position_of_bad_text(void **state) {
     CHECK_FAILS(strait_json_parse("{\"a\": 1, \"a\": 2}", 16, &document), STRAIT_EDATA,
                 "duplicate");
     CHECK_FAILS(strait_json_parse("[1] 2", 5, &document), STRAIT_EDATA, "line 1");
+    CHECK_FAILS(strait_json_parse_line("[1] 2", 5, &document), STRAIT_EDATA, "column 5: ");
+    CHECK_FAILS(strait_json_parse_line("[\"\\u0000\"]", 10, &document), STRAIT_EDATA,
+                "column 9: the character NUL");
     assert_null(document);
 }
 
