@@ -128,12 +128,19 @@ static void print_homes(const strait_outlook *o) {
 }
 
 static void print_more(const strait_outlook *o) {
-    if (o->more.stage >= 0 && o->more.gain >= 1.005)
+    const strait_outlook_more *more = &o->more;
+    const int has_outer = strait_run_plan_has_outer(&o->plan);
+    if (more->gain < 1.005)
+        printf("more   %s brings nothing here\n",
+               has_outer ? "another pipeline" : "one more machine");
+    else if (has_outer)
+        printf("more   another pipeline, of %d machine%s: %.2f times the speed, %.0f tokens/s\n",
+               more->n_machines, strait_progress_plural(more->n_machines), more->gain,
+               more->gain * o->result.tokens_per_s);
+    else
         printf("more   one more machine, as a replica of stage %d: %.2f times the speed, %.0f "
                "tokens/s\n",
-               o->more.stage, o->more.gain, o->more.gain * o->result.tokens_per_s);
-    else
-        printf("more   one more machine brings nothing here\n");
+               more->stage, more->gain, more->gain * o->result.tokens_per_s);
 }
 
 /* Stages that share this machine's cores compute one after the other, however the schedule orders
@@ -200,10 +207,10 @@ void strait_plan_print(const char *path, const strait_run *run, const strait_out
 void strait_plan_print_json(const strait_run *run, const strait_outlook *o) {
     printf("{\"seconds\": %.6g, \"tokens_per_s\": %.6g, \"bubble\": %.4f, \"of_unlimited\": %.4f, "
            "\"limit\": \"%s\", \"where\": %d, \"meter_seconds\": %.6g, "
-           "\"more\": {\"stage\": %d, \"gain\": %.4f}, \"stages\": [",
+           "\"more\": {\"stage\": %d, \"gain\": %.4f, \"machines\": %d}, \"stages\": [",
            o->result.seconds, o->result.tokens_per_s, o->result.bubble,
            o->unlimited_s / o->result.seconds, strait_limit_name(o->limit.kind), o->limit.where,
-           o->metered_s, o->more.stage, o->more.gain);
+           o->metered_s, o->more.stage, o->more.gain, o->more.n_machines);
     for (int i = 0; i < o->pipe.n_stages; i++)
         printf("%s{\"layers\": %d, \"parameters\": %lld, \"table_parameters\": %lld, "
                "\"memory_bytes\": %.0f, \"kept_bytes\": %zu, \"slots\": %d, "

@@ -104,12 +104,13 @@ static strait_lr_schedule make_lr_schedule(const strait_run *run) {
 }
 
 /* The largest divisor of `sequences` that keeps a microbatch within what suits the device and,
- * where it can, gives every stage of a pipeline several to work on. */
+ * where it can, gives every stage of a pipeline several to work on, and every replica one. */
 static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
     const int64_t n_stages = run->stages.count, context = run->model.context;
     const int64_t most = is_on_cpu(run) ? MICROBATCH_TOKENS : DEVICE_MICROBATCH_TOKENS;
-    const int64_t wanted = n_stages > 1 ? MICROBATCHES_PER_STAGE * n_stages : 1;
-    int64_t best = 1;
+    int64_t wanted = n_stages > 1 ? MICROBATCHES_PER_STAGE * n_stages : 1, best = 1;
+    for (int i = 0; i < run->stages.replicas.n; i++)
+        if (run->stages.replicas.items[i] > wanted) wanted = run->stages.replicas.items[i];
     for (int64_t n = 1; n <= sequences && n * context <= most; n++)
         if (sequences % n == 0 && sequences / n >= wanted) best = n;
     return best;

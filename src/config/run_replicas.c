@@ -121,9 +121,13 @@ static strait_err check_replicas(const strait_run *run, const strait_run_plan *p
                            plan->reduce_bits);
     if (most > plan->groups.n_groups)
         return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "stages.replicas: %d replicas of a stage cannot share %d groups (the "
-                           "smaller of stages.groups and the %lld microbatches of a step)",
-                           most, plan->groups.n_groups, (long long)plan->n_microbatches);
+                           "stages.replicas: %d replicas of a stage cannot share %d group%s (the "
+                           "smaller of stages.groups and the %lld microbatch%s of a step): %s",
+                           most, plan->groups.n_groups, plan->groups.n_groups == 1 ? "" : "s",
+                           (long long)plan->n_microbatches, plan->n_microbatches == 1 ? "" : "es",
+                           plan->n_microbatches < most
+                               ? "lower stages.microbatch or raise train.batch_tokens"
+                               : "raise stages.groups");
     if (run->stages.speeds.n > 0 && run->stages.speeds.n != plan->n_members)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.speeds has %d numbers for %d replicas: give one for each",

@@ -94,7 +94,8 @@ done
 runs train run.yaml --out none --dry-run $pair $every --set train.outer.bits=4
 says "$OUT" 'stage 1 .*; 2 replicas, each sends .* per average'
 runs plan run.yaml --gflops 10 $pair $every --set link.emulate.rate=80mbit
-says "$OUT" 'average stage 1: 2 replicas, each sends .* every 4 steps'
+says "$OUT" 'average stage 1: 2 replicas, each sends .* every 4 steps' \
+    'more   another pipeline, of 2 machines: 1\.[0-9]+ times the speed'
 
 # What cannot be is refused before anything starts.
 refuses 2 'stage 0 has 1 replicas and stage 1 has 2' train run.yaml --out bad --set stages.count=2 $every \

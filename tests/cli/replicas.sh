@@ -26,7 +26,8 @@ equal three $four --set link.transport=inproc --set stages.replicas=3 --set stag
 equal shares $four --set link.transport=inproc --set 'stages.replicas=[1,3,1,1]' --set 'stages.speeds=[1,1,5,2,1,1]'
 equal fill $four --set link.transport=inproc --set 'stages.replicas=[2,1,3,2]' --set stages.schedule=fill-drain
 equal data-parallel --set stages.replicas=3 --set link.transport=inproc
-
+# A microbatch that the run file leaves open is small enough for all replicas to have one.
+runs train run.yaml --out automatic --set stages.microbatch=0 --set stages.replicas=2 --set link.transport=inproc
 
 says tls-uneven/metrics.jsonl '"reduce_bytes":[1-9]'
 
@@ -93,7 +94,7 @@ refuses 2 'link.emulate.up has 2 rates for 3 stages' plan run.yaml $homes --set 
 
 # What cannot be is refused before anything starts.
 refuses 2 'stages.replicas has 3 numbers for 4 stages' train run.yaml --out bad $four --set 'stages.replicas=[1,2,1]'
-refuses 2 '9 replicas of a stage cannot share 8 groups' train run.yaml --out bad $four --set stages.replicas=9
+refuses 2 '9 replicas of a stage cannot share 8 groups .*: lower stages.microbatch or raise train.batch_tokens' train run.yaml --out bad $four --set stages.replicas=9
 refuses 2 'stages.speeds has 2 numbers for 8 replicas' train run.yaml --out bad $four --set stages.replicas=2 \
     --set 'stages.speeds=[1,2]'
 refuses 2 'codec lowrank carries state' train run.yaml --out bad $four --set stages.replicas=2 \

@@ -142,16 +142,19 @@ int strait_outlook_members_add(const strait_run_plan *plan, int stage,
     return 1;
 }
 
-strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage,
-                                       const strait_outlook_newcomer *newcomer, double *seconds) {
-    strait_run_plan plan;
+/* Seconds of a step with a newcomer in the stages from `first` to `last`; INFINITY where there can
+ * be none. */
+static strait_err predict_with(const strait_outlook_view *view, int first, int last,
+                               const strait_outlook_newcomer *newcomer, double *seconds) {
+    strait_run_plan plan = *view->plan;
     strait_limits_members members;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];
     strait_pipe pipe = *view->pipe;
     strait_outlook_view wider = *view;
     *seconds = INFINITY;
     memcpy(stages, pipe.stages, (size_t)pipe.n_stages * sizeof *stages);
-    if (!strait_outlook_members_add(view->plan, stage, newcomer, stages, &plan)) return STRAIT_OK;
+    for (int i = first; i <= last; i++)
+        if (!strait_outlook_members_add(&plan, i, newcomer, stages, &plan)) return STRAIT_OK;
     pipe.stages = stages;
     wider.plan = &plan;
     wider.pipe = &pipe;
@@ -161,17 +164,37 @@ strait_err strait_outlook_members_with(const strait_outlook_view *view, int stag
     return simulate(&members, NULL, seconds);
 }
 
+strait_err strait_outlook_members_with(const strait_outlook_view *view, int stage,
+                                       const strait_outlook_newcomer *newcomer, double *seconds) {
+    return predict_with(view, stage, stage, newcomer, seconds);
+}
+
+/* All pipelines have all stages. */
+static strait_err more_pipelines(const strait_outlook_view *view, double now_s,
+                                 strait_outlook_more *out) {
+    const strait_outlook_newcomer alike = {.speed = 1.0};
+    const int n_stages = view->plan->n_stages;
+    double seconds = INFINITY;
+    STRAIT_TRY(predict_with(view, 0, n_stages - 1, &alike, &seconds));
+    if (seconds < now_s)
+        *out = (strait_outlook_more){.stage = -1, .gain = now_s / seconds, .n_machines = n_stages};
+    return STRAIT_OK;
+}
+
 /* A stage that is not among the busiest gains nothing by another replica. */
 strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out) {
     const strait_outlook_newcomer alike = {.speed = 1.0};
     strait_outlook_members now;
     const strait_run_plan *plan = view->plan;
     double best = INFINITY, most = 0.0;
+    const int has_outer = strait_run_plan_has_outer(plan);
     *out = (strait_outlook_more){.stage = -1, .gain = 1.0};
     if (plan->staleness > 0) return STRAIT_OK; // the simulation of members knows no late updates
-    if (plan->n_stages > 1 && (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
+    if (plan->n_stages > 1 && !has_outer &&
+        (strait_codec_traits(&plan->codec) & STRAIT_CODEC_CARRIES) != 0)
         return STRAIT_OK;
     STRAIT_TRY(strait_outlook_members_predict(view, &now));
+    if (has_outer) return more_pipelines(view, now.seconds, out);
     for (int i = 0; i < plan->n_members; i++)
         most = fmax(most, load_of(&now.use[i]));
     for (int i = 0; i < plan->n_stages; i++) {
@@ -180,7 +203,7 @@ strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_o
         STRAIT_TRY(strait_outlook_members_with(view, i, &alike, &seconds));
         if (seconds >= best) continue;
         best = seconds;
-        *out = (strait_outlook_more){.stage = i, .gain = now.seconds / seconds};
+        *out = (strait_outlook_more){.stage = i, .gain = now.seconds / seconds, .n_machines = 1};
     }
     return STRAIT_OK;
 }

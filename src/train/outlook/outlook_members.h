@@ -31,10 +31,11 @@ typedef struct strait_outlook_members {
     strait_members_use use[STRAIT_RUN_MEMBERS]; // by member
 } strait_outlook_members;
 
-/* The stage whose new replica would bring most. */
+/* The stage whose new replica would bring most; with train.outer, another pipeline. */
 typedef struct strait_outlook_more {
-    int stage;   // -1: none can have another replica
-    double gain; // by which the speed is multiplied
+    int stage;      // -1: none can have another replica, or a pipeline of all stages
+    double gain;    // by which the speed is multiplied
+    int n_machines; // that have to come for it
 } strait_outlook_more;
 
 /* Widens the windows of a run with replicas or homes as training does. */
@@ -66,5 +67,5 @@ strait_err strait_outlook_members_with(const strait_outlook_view *view, int stag
 int strait_outlook_members_worth(double now_s, const double *seconds, int n);
 
 /* What one more machine like the first of a stage would bring, as a replica of the stage for which
- * that is most. */
+ * that is most. Pipelines that train on their own (train.outer) need a machine for each stage. */
 strait_err strait_outlook_members_more(const strait_outlook_view *view, strait_outlook_more *out);
