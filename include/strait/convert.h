@@ -3,8 +3,9 @@
  *     strait_import_hf("Qwen3-0.6B", "runs/qwen", NULL, NULL, NULL);
  *     strait_export_hf("runs/mine", "mine-hf", NULL, NULL, NULL);
  *
- * Neither needs more memory than the largest tensor of the model. Both write beside the target and
- * rename at the end: after an error nothing is left. */
+ * Neither needs more memory than the largest tensor of the model. Both write beside the target,
+ * into TARGET.tmp, and rename at the end: after an error nothing is left, and what a killed process
+ * left is removed by the next one. */
 #pragma once
 
 #include <strait/error.h>
@@ -18,8 +19,13 @@ extern "C" {
 /* Called with a message for people: what was converted, and what was not. Valid during the call. */
 typedef void (*strait_convert_note)(void *user, const char *text);
 
+/* Called before each tensor, with the bytes that were written so far and all that will be. A result
+ * other than 0 ends the conversion with STRAIT_EINTERRUPTED. */
+typedef int (*strait_convert_progress)(void *user, int64_t done, int64_t total);
+
 typedef struct strait_import_params {
-    int64_t context; // longest sequence; 0: max_position_embeddings of config.json
+    int64_t context;                  // longest sequence; 0: max_position_embeddings of config.json
+    strait_convert_progress progress; // gets the `user` of the note; may be NULL
 } strait_import_params;
 
 /* Reads the folder of a Llama, Mistral, Qwen2 or Qwen3 model and writes a run's folder with one
@@ -31,8 +37,9 @@ STRAIT_API strait_err strait_import_hf(const char *folder, const char *run,
                                        void *user);
 
 typedef struct strait_export_params {
-    const char *dtype;   // "f32", "bf16" or "f16"; NULL: f32
-    int64_t shard_bytes; // largest file of weights; 0: 5 GB
+    const char *dtype;   // "f32", "bf16" or "f16" (GGUF: also "q8_0"); NULL: f32 (GGUF: f16)
+    int64_t shard_bytes; // largest file of weights; 0: 5 GB. GGUF has one file
+    strait_convert_progress progress; // gets the `user` of the note; may be NULL
 } strait_export_params;
 
 /* Writes the newest undamaged checkpoint of a run, or one checkpoint, as a folder that transformers
@@ -41,10 +48,10 @@ STRAIT_API strait_err strait_export_hf(const char *run, const char *out,
                                        const strait_export_params *params, strait_convert_note note,
                                        void *user);
 
-/* Writes the same as one GGUF file for llama.cpp, with its tokenizer. `dtype` is "f32", "f16",
- * "bf16" or "q8_0"; NULL: f16. `out` must not exist. STRAIT_ENOTSUP: llama.cpp has no architecture
- * for the model, or no such tokenizer. */
-STRAIT_API strait_err strait_export_gguf(const char *run, const char *out, const char *dtype,
+/* Writes the same as one GGUF file for llama.cpp, with its tokenizer. `out` must not exist.
+ * STRAIT_ENOTSUP: llama.cpp has no architecture for the model, or no such tokenizer. */
+STRAIT_API strait_err strait_export_gguf(const char *run, const char *out,
+                                         const strait_export_params *params,
                                          strait_convert_note note, void *user);
 
 /* Writes the adapters of a run that was trained with train.lora as a folder that the Python library

@@ -2,7 +2,7 @@
 #include <strait/convert.h>
 
 #include "commands.h"
-#include "progress.h"
+#include "conversion.h"
 
 #include <string.h>
 
@@ -20,10 +20,6 @@ static const strait_flag flags[] = {
     {0},
 };
 
-static void say(void *user, const char *text) {
-    strait_progress_say(user, "%s", text);
-}
-
 static strait_err run_export(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_export, "run or checkpoint folder",
                                       "name the format and the target with --to hf --out DIR",
@@ -36,12 +32,13 @@ static strait_err run_export(int n_args, const char **args) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--to peft writes f32 and takes no --dtype");
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "export needs --out PATH");
     if (shard_bytes < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--shard-bytes must not be negative");
-    const strait_export_params params = {.dtype = dtype, .shard_bytes = shard_bytes};
-    strait_progress progress;
-    strait_progress_init(&progress);
-    if (is_gguf) return strait_export_gguf(args[0], out, dtype, say, &progress);
-    if (is_peft) return strait_export_peft(args[0], out, say, &progress);
-    return strait_export_hf(args[0], out, &params, say, &progress);
+    const strait_export_params params = {
+        .dtype = dtype, .shard_bytes = shard_bytes, .progress = strait_conversion_show};
+    strait_conversion conversion;
+    strait_conversion_init(&conversion, "export");
+    if (is_peft) return strait_export_peft(args[0], out, strait_conversion_say, &conversion);
+    return (is_gguf ? strait_export_gguf : strait_export_hf)(args[0], out, &params,
+                                                             strait_conversion_say, &conversion);
 }
 
 const strait_command strait_cmd_export = {
@@ -61,5 +58,7 @@ const strait_command strait_cmd_export = {
                                           "Writes a folder for transformers."},
                                          {"strait export runs/tiny --to gguf --out tiny.gguf",
                                           "Writes a file for llama.cpp."},
+                                         {"strait export runs/adapted --to peft --out adapter",
+                                          "Writes the adapters that train.lora trained."},
                                          {0}},
 };

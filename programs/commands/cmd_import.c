@@ -2,7 +2,7 @@
 #include <strait/convert.h>
 
 #include "commands.h"
-#include "progress.h"
+#include "conversion.h"
 
 static const char *out;
 static int64_t context;
@@ -14,19 +14,15 @@ static const strait_flag flags[] = {
     {0},
 };
 
-static void say(void *user, const char *text) {
-    strait_progress_say(user, "%s", text);
-}
-
 static strait_err run_import(int n_args, const char **args) {
     STRAIT_TRY(strait_args_expect_one(&strait_cmd_import, "Hugging Face folder",
                                       "name the run's folder with --out RUN", n_args, args));
     if (out == NULL) return STRAIT_FAIL(STRAIT_ECONFIG, "import needs --out RUN");
     if (context < 0) return STRAIT_FAIL(STRAIT_ECONFIG, "--context must not be negative");
-    strait_progress progress;
-    strait_progress_init(&progress);
-    return strait_import_hf(args[0], out, &(strait_import_params){.context = context}, say,
-                            &progress);
+    strait_conversion conversion;
+    strait_conversion_init(&conversion, "import");
+    const strait_import_params params = {.context = context, .progress = strait_conversion_show};
+    return strait_import_hf(args[0], out, &params, strait_conversion_say, &conversion);
 }
 
 const strait_command strait_cmd_import = {

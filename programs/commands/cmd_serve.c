@@ -85,15 +85,6 @@ static strait_err serve(struct strait_model *model) {
     return err;
 }
 
-/* A folder of Hugging Face's format has a config.json and no checkpoints. */
-static strait_err open_model(const char *folder, struct strait_model **out) {
-    char config[STRAIT_FILES_PATH];
-    const strait_err err = strait_args_device_advice(strait_model_open(folder, &opening, out));
-    if (err == STRAIT_OK) return STRAIT_OK;
-    STRAIT_TRY(strait_files_path(config, "%s/config.json", folder));
-    return strait_files_exists(config) ? strait_args_hint(err, "strait import it first") : err;
-}
-
 static strait_err run_serve(int n_args, const char **args) {
     char name[256];
     char *token = NULL;
@@ -106,7 +97,7 @@ static strait_err run_serve(int n_args, const char **args) {
     if (token_file != NULL) STRAIT_TRY(strait_page_read_token("token", token_file, &token));
     spec.token = token;
     strait_signals_listen(2);
-    strait_err err = open_model(args[0], &model);
+    strait_err err = strait_args_device_advice(strait_model_open(args[0], &opening, &model));
     if (err == STRAIT_OK) err = serve(model);
     strait_model_close(&model);
     strait_alloc_free(token);

@@ -18,7 +18,7 @@
 static const int64_t default_shard = 5000000000; // as transformers has it
 
 struct export {
-    const char *out;
+    char out[STRAIT_PATH_MAX];
     char folder[STRAIT_PATH_MAX]; // where files are written until all are complete
     char run[STRAIT_PATH_MAX];
     strait_convert_notes notes;
@@ -84,6 +84,7 @@ static strait_err load_item(void *user, int i, const void **out) {
     const strait_export_item *item = &ex->list.items[ex->first + i];
     const int64_t n = item->rows * item->cols;
     const float *values = NULL;
+    STRAIT_TRY(strait_convert_advance(&ex->notes, n * (int64_t)strait_dtype_bytes(ex->dtype)));
     if (ex->first + i + 1 < ex->list.n_items)
         strait_checkpoint_prefetch(ex->checkpoint, item[1].source);
     STRAIT_TRY(find_values(ex, item, &values));
@@ -147,11 +148,14 @@ static strait_err write_index(const struct export *ex) {
 
 static strait_err write_weights(struct export *ex, int64_t shard_bytes) {
     strait_safetensors_item *items = NULL;
-    int64_t most = 0;
+    int64_t most = 0, values = 0;
     for (int i = 0; i < ex->list.n_items; i++) {
         const int64_t n = ex->list.items[i].source_rows * ex->list.items[i].source_cols;
         if (n > most) most = n;
+        values += ex->list.items[i].rows * ex->list.items[i].cols;
     }
+    ex->notes.done = 0;
+    ex->notes.total = values * (int64_t)strait_dtype_bytes(ex->dtype);
     strait_export_list_split(&ex->list, strait_dtype_bytes(ex->dtype), (size_t)shard_bytes);
     STRAIT_TRY(strait_alloc_unset((size_t)most, sizeof *ex->values, "values of a tensor",
                                   (void **)&ex->values));
@@ -284,13 +288,11 @@ strait_err strait_export_hf(const char *run, const char *out, const strait_expor
                             strait_convert_note note, void *user) {
     static const strait_export_params none = {0};
     struct export *ex = NULL;
-    if (strait_file_exists(out))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a folder that does not", out);
     STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
-    ex->out = out;
-    ex->notes = (strait_convert_notes){note, user};
     if (params == NULL) params = &none;
-    strait_err err = choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32");
+    ex->notes = (strait_convert_notes){note, user, .progress = params->progress};
+    strait_err err = strait_convert_target(out, "folder", ex->out);
+    if (err == STRAIT_OK) err = choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32");
     if (err == STRAIT_OK) err = convert(ex, run, params, 0);
     /* Perhaps an older one is whole; if not, the error says more. */
     if (err == STRAIT_EDATA && (ex->checkpoint == NULL || ex->check.err != STRAIT_OK)) {

@@ -17,6 +17,7 @@ struct losses {
     int64_t step;
     double train, valid; // the last ones; NaN: none
     double bytes_forward, bytes_backward;
+    double tokens; // trained on
 };
 
 /* The number under a key of a line of metrics; NaN if it is not there. */
@@ -39,6 +40,7 @@ static strait_err note_line(void *user, const strait_metrics_line *line) {
     losses->train = line->point.loss;
     losses->bytes_forward = value_of(line, "forward_bytes_per_token");
     losses->bytes_backward = value_of(line, "backward_bytes_per_token");
+    losses->tokens = value_of(line, "tokens");
     return STRAIT_OK;
 }
 
@@ -47,7 +49,8 @@ static struct losses read_losses(const strait_export_about *about) {
                             .train = NAN,
                             .valid = NAN,
                             .bytes_forward = NAN,
-                            .bytes_backward = NAN};
+                            .bytes_backward = NAN,
+                            .tokens = NAN};
     char path[STRAIT_PATH_MAX];
     /* A card without losses is better than no export: imported models have no metrics. */
     if (strait_file_path(path, "%s/metrics.jsonl", about->run) == STRAIT_OK &&
@@ -73,6 +76,21 @@ static void put_use(FILE *out, const strait_export_about *about) {
                     out);
 }
 
+/* On what, and from what. An export of a folder without a run file has none of it. */
+static void put_sources(FILE *out, const char *run_folder) {
+    char path[STRAIT_PATH_MAX];
+    strait_run *run = NULL;
+    if (strait_alloc(1, sizeof *run, "run", (void **)&run) == STRAIT_OK &&
+        strait_file_path(path, "%s/run.yaml", run_folder) == STRAIT_OK &&
+        strait_run_init_file(path, NULL, 0, run) == STRAIT_OK) {
+        if (run->data.train[0] != '\0')
+            (void)fprintf(out, "| training data | %s |\n", run->data.train);
+        if (run->train.init_from[0] != '\0')
+            (void)fprintf(out, "| began with the weights of | %s |\n", run->train.init_from);
+    }
+    strait_alloc_free(run);
+}
+
 static strait_err put_run_file(FILE *out, const char *run) {
     char path[STRAIT_PATH_MAX];
     char *text = NULL;
@@ -93,18 +111,23 @@ static strait_err put_card(FILE *out, const strait_export_about *about) {
     (void)fputs("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- strait\n"
                 "---\n\n",
                 out);
-    (void)fprintf(out, "# %s of %lld parameters\n\nTrained and exported by Strait.\n\n",
-                  strait_hf_class_architecture(about->class), (long long)parameters);
+    (void)fprintf(out, "# %s of %lld parameters\n\n%s by Strait.\n\n",
+                  strait_hf_class_architecture(about->class), (long long)parameters,
+                  losses.step > 0 ? "Trained and exported" : "Exported");
     put_use(out, about);
     (void)fprintf(out, "| | |\n| --- | --- |\n| steps | %lld |\n| pipeline stages | %d |\n",
                   (long long)losses.step, plan->n_stages);
+    put_sources(out, about->run);
+    put_row(out, "tokens trained on", losses.tokens);
     if (plan->n_stages > 1)
         (void)fprintf(out, "| codec of the boundaries | %s %s |\n", plan->codec.name,
                       plan->codec.variant);
     put_row(out, "training loss of the last step", losses.train);
     put_row(out, "validation loss", losses.valid);
-    put_row(out, "bytes per token and boundary, forward", losses.bytes_forward);
-    put_row(out, "bytes per token and boundary, backward", losses.bytes_backward);
+    if (plan->n_stages > 1) {
+        put_row(out, "bytes per token and boundary, forward", losses.bytes_forward);
+        put_row(out, "bytes per token and boundary, backward", losses.bytes_backward);
+    }
     (void)fputs("\n", out);
     return put_run_file(out, about->run);
 }

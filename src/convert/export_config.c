@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "config/description.h"
 #include "convert/export_files.h"
+#include "convert/floats.h"
 #include "convert/remote/remote_code.h"
 
 #include <math.h>
@@ -11,14 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A float as the shortest decimal number that reads back the same bits: 1e-06, not 9.99999997e-07,
- * which is what JSON of the double would say. */
+/* JSON of the double would have more digits. */
 static json_t *number(float value) {
     char text[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
-    }
+    strait_floats_text(value, text);
     return json_real(strtod(text, NULL));
 }
 

@@ -24,6 +24,26 @@ void strait_convert_say(const strait_convert_notes *notes, const char *format, .
     if (notes->note != NULL) notes->note(notes->user, text);
 }
 
+strait_err strait_convert_advance(strait_convert_notes *notes, int64_t bytes) {
+    if (notes->progress != NULL && notes->progress(notes->user, notes->done, notes->total) != 0)
+        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "interrupted: nothing was written");
+    notes->done += bytes;
+    return STRAIT_OK;
+}
+
+/* Completion in a shell ends the names of folders with a slash. */
+strait_err strait_convert_target(const char *path, const char *kind, char out[STRAIT_PATH_MAX]) {
+    size_t n = strlen(path);
+    if (n > 1 && path[n - 1] == '/' && strcmp(kind, "file") == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s names a folder: name a file to write", path);
+    if (strait_file_exists(path))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a %s that does not", path, kind);
+    STRAIT_TRY(strait_file_path(out, "%s", path));
+    while (n > 1 && out[n - 1] == '/')
+        out[--n] = '\0';
+    return STRAIT_OK;
+}
+
 strait_err strait_convert_copy(const char *from, const char *to, const char *name) {
     char path[STRAIT_PATH_MAX];
     char *text = NULL;
@@ -63,6 +83,8 @@ void strait_convert_discard(const char *folder) {
     char detail[512], path[STRAIT_PATH_MAX];
     strait_convert_discard_step(folder);
     (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    if (strait_file_path(path, "%s/checkpoints/00000000", folder) == STRAIT_OK)
+        (void)strait_file_remove_folder(path);
     if (strait_file_path(path, "%s/checkpoints", folder) == STRAIT_OK) (void)rmdir(path);
     if (strait_file_exists(folder)) (void)strait_file_remove_folder(folder);
     strait_err_note(__FILE__, __LINE__, "%s", detail);

@@ -6,14 +6,23 @@
 #include "base/file.h"
 #include "store/checkpoint.h"
 
-/* Where messages for people go. */
+/* Where messages for people go, and how far a conversion is. */
 typedef struct strait_convert_notes {
     strait_convert_note note; // may be NULL
     void *user;
+    strait_convert_progress progress; // may be NULL
+    int64_t done, total;              // bytes of tensors
 } strait_convert_notes;
 
 void strait_convert_say(const strait_convert_notes *notes, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Reports progress before a tensor of so many bytes. STRAIT_EINTERRUPTED: the user wants an end. */
+strait_err strait_convert_advance(strait_convert_notes *notes, int64_t bytes);
+
+/* Checks the target of a conversion, and writes it without slashes at its end into `out`: `kind` is
+ * "folder" or "file". STRAIT_ECONFIG: it exists, or is named as a folder and shall be a file. */
+strait_err strait_convert_target(const char *path, const char *kind, char out[STRAIT_PATH_MAX]);
 
 /* The files that transformers keeps beside tokenizer.json. They are not read, only carried along;
  * the list ends with NULL. */
@@ -30,5 +39,6 @@ strait_err strait_convert_run_of(const struct strait_checkpoint *checkpoint,
  * error stays. */
 void strait_convert_discard_step(const char *run);
 
-/* Removes a folder that a conversion began and did not finish. The thread's error stays. */
+/* Removes a folder that a conversion began and did not finish, with its checkpoint of step 0. The
+ * thread's error stays. */
 void strait_convert_discard(const char *folder);

@@ -1,6 +1,8 @@
 #include "convert/floats.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The largest f32 that rounds to a finite f16 is just below this. */
@@ -120,4 +122,11 @@ int64_t strait_floats_overflow(const float *values, strait_dtype format, int64_t
     for (int64_t i = 0; format == STRAIT_F16 && i < n; i++)
         if (!(fabsf(values[i]) < f16_limit)) return i;
     return -1;
+}
+
+void strait_floats_text(float value, char out[32]) {
+    for (int digits = 1; digits <= 9; digits++) {
+        (void)snprintf(out, 32, "%.*g", digits, (double)value);
+        if (strtof(out, NULL) == value) break;
+    }
 }

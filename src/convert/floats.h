@@ -20,6 +20,10 @@ void strait_floats_widen(float *out, const unsigned char *from, strait_dtype for
  * `from`. Values too large for f16 become infinite: see strait_floats_overflow. */
 void strait_floats_narrow(unsigned char *out, const float *from, strait_dtype format, int64_t n);
 
+/* The shortest decimal number that reads back the same bits, "1e-05" rather than "9.99999975e-06".
+ */
+void strait_floats_text(float value, char out[32]);
+
 /* The index of the first value that is not finite; -1: all are. */
 int64_t strait_floats_first_nonfinite(const float *values, int64_t n);
 

@@ -78,8 +78,9 @@ static strait_err expect_off(const json_t *object, const char *key) {
 /* The class by "model_type", and "architectures" where it is given: a classifier has the same
  * type. */
 static strait_err read_class(const json_t *config, strait_hf_class *out) {
-    const json_t *first = json_array_get(json_object_get(config, "architectures"), 0);
-    const char *name = json_string_value(first), *type = NULL;
+    const json_t *list = given(config, "architectures");
+    const char *name = json_string_value(json_array_get(list, 0)), *type = NULL;
+    if (list != NULL && name == NULL) return WRONG("\"architectures\" is not a list of names");
     STRAIT_TRY(strait_json_string(config, "model_type", &type));
     for (int i = 0; i < STRAIT_HF_STRAIT; i++) {
         if (strcmp(classes[i].model_type, type) != 0) continue;
@@ -93,15 +94,11 @@ static strait_err read_class(const json_t *config, strait_hf_class *out) {
                  type);
 }
 
-/* "rope_type", or "type" in earlier files. */
-static const char *rope_type(const json_t *rope) {
-    const char *type = json_string_value(given(rope, "rope_type"));
-    if (type == NULL) type = json_string_value(given(rope, "type"));
-    return type != NULL ? type : "default";
-}
-
 static strait_err read_scaling(const json_t *rope, strait_shape *shape) {
-    const char *type = rope_type(rope);
+    const json_t *named = given(rope, "rope_type");
+    if (named == NULL) named = given(rope, "type"); // in earlier files
+    const char *type = named != NULL ? json_string_value(named) : "default";
+    if (type == NULL) return WRONG("\"rope_type\" is not a text");
     if (strcmp(type, "default") == 0) return STRAIT_OK;
     if (strcmp(type, "linear") == 0) {
         shape->rope_scaling = STRAIT_ROPE_LINEAR;
@@ -223,8 +220,14 @@ strait_err strait_hf_config_load(const char *folder, strait_hf_config *out) {
     char *text = NULL;
     size_t bytes = 0;
     STRAIT_TRY(strait_file_path(path, "%s/config.json", folder));
-    if (!strait_file_exists(path))
+    if (!strait_file_exists(path)) {
+        STRAIT_TRY(strait_file_path(path, "%s/adapter_config.json", folder));
+        if (strait_file_exists(path))
+            return WRONG("%s: has only adapters (adapter_config.json): merge them into their model "
+                         "with PEFT's merge_and_unload(), and import that",
+                         folder);
         return WRONG("%s: has no config.json: not a Hugging Face folder", folder);
+    }
     STRAIT_TRY(strait_file_read(path, CONFIG_BYTES, &text, &bytes));
     const strait_err err = strait_hf_config_parse(text, bytes, out);
     strait_alloc_free(text);

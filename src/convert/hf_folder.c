@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -19,22 +21,30 @@ struct strait_hf_folder {
     int n_files;
 };
 
-/* The names under which PyTorch's pickle files were published. */
-static const char *find_pickle(const char *folder) {
-    static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
-                                        "pytorch_model-00001-of-00002.bin", "model.pt",
-                                        "consolidated.00.pth"};
-    char path[STRAIT_PATH_MAX];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strait_file_path(path, "%s/%s", folder, names[i]) == STRAIT_OK &&
-            strait_file_exists(path))
-            return names[i];
-    return NULL;
+/* Whether a file is one of PyTorch's pickle files, by its name. */
+static int is_pickle(const char *name) {
+    static const char *const endings[] = {".bin", ".pt", ".pth", ".pkl", ".ckpt"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof endings / sizeof *endings; i++)
+        if (strcmp(dot, endings[i]) == 0) return 1;
+    return 0;
+}
+
+/* Finds the first pickle file of a folder, in the order of names. Returns whether there is one. */
+static int find_pickle(const char *folder, char found[256]) {
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    found[0] = '\0';
+    while (entries != NULL && (entry = readdir(entries)) != NULL) // NOLINT(concurrency-mt-unsafe)
+        if (is_pickle(entry->d_name) && (found[0] == '\0' || strcmp(entry->d_name, found) < 0))
+            (void)snprintf(found, 256, "%s", entry->d_name);
+    if (entries != NULL) (void)closedir(entries);
+    return found[0] != '\0';
 }
 
 static strait_err no_weights(const char *folder) {
-    const char *pickle = find_pickle(folder);
-    if (pickle != NULL)
+    char pickle[256];
+    if (find_pickle(folder, pickle))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s/%s: pickle files are not read, because they can run code; convert "
                            "them with transformers: save_pretrained(DIR, safe_serialization=True)",

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "config/description.h"
 #include "convert/files.h"
+#include "convert/floats.h"
 #include "convert/hf_read.h"
 #include "data/tokenizer/tokenizer.h"
 #include "store/checkpoint.h"
@@ -19,7 +20,9 @@ enum {
 };
 
 struct import {
-    const char *from, *run;
+    const char *from;
+    char out[STRAIT_PATH_MAX]; // the run's folder
+    char run[STRAIT_PATH_MAX]; // where it is written until it is complete
     strait_convert_notes notes;
     struct strait_hf_model model;
     strait_run_plan plan;        // only what a description needs
@@ -51,6 +54,8 @@ static strait_err choose_context(struct import *im, int64_t wanted) {
 /* Called by the writer of the checkpoint for one tensor after the other. */
 static strait_err load_tensor(void *user, int i, const void **out) {
     struct import *im = user;
+    const strait_hf_tensor *t = &im->model.tensors[i];
+    STRAIT_TRY(strait_convert_advance(&im->notes, t->rows * t->cols * (int64_t)sizeof(float)));
     STRAIT_TRY(strait_hf_model_read(&im->model, i, im->values));
     *out = im->values;
     return STRAIT_OK;
@@ -71,6 +76,7 @@ static strait_err write_weights(struct import *im) {
         const strait_hf_tensor *t = &im->model.tensors[i];
         items[i] = (strait_safetensors_item){
             t->name, {NULL, STRAIT_F32, t->rows, t->cols}, .is_vector = t->rows == 1};
+        im->notes.total += t->rows * t->cols * (int64_t)sizeof(float);
     }
     const strait_checkpoint_stage_file file = {
         .items = items, .n_items = n, .load = load_tensor, .user = im, .hash = im->hash};
@@ -97,8 +103,12 @@ static strait_err take_tokenizer(struct import *im) {
     struct strait_tokenizer *tokenizer = NULL;
     STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", im->from));
     if (!strait_file_exists(path)) {
-        strait_convert_say(&im->notes,
-                           "%s has no tokenizer.json: name a tokenizer to evaluate text", im->from);
+        STRAIT_TRY(strait_file_path(path, "%s/tokenizer.model", im->from));
+        strait_convert_say(&im->notes, "%s has no tokenizer.json: %s", im->from,
+                           strait_file_exists(path)
+                               ? "transformers writes one from tokenizer.model "
+                                 "(AutoTokenizer.from_pretrained(...).save_pretrained(...))"
+                               : "text needs --tokenizer FILE");
         return STRAIT_OK;
     }
     const strait_err err = strait_tokenizer_open(path, &tokenizer);
@@ -126,26 +136,48 @@ static strait_err copy_companions(const struct import *im) {
     return STRAIT_OK;
 }
 
+static void put_real(FILE *out, const char *key, float value) {
+    char text[32];
+    strait_floats_text(value, text);
+    (void)fprintf(out, "  %s: %s\n", key, text);
+}
+
+static void put_switch(FILE *out, const char *key, int is_on) {
+    (void)fprintf(out, "  %s: %s\n", key, is_on ? "true" : "false");
+}
+
+static void put_shape(FILE *out, const strait_shape *s) {
+    static const char *const scalings[] = {"none", "linear", "llama3"};
+    (void)fprintf(out,
+                  "model:\n  width: %d\n  layers: %d\n  heads: %d\n  kv_heads: %d\n  head_dim: %d\n"
+                  "  ffn: %d\n  vocab: %lld\n  context: %lld\n",
+                  s->width, s->layers, s->heads, s->kv_heads, s->head_dim, s->ffn,
+                  (long long)s->vocab, (long long)s->context);
+    put_switch(out, "qk_norm", s->has_qk_norm);
+    put_switch(out, "qk_gain", s->has_qk_gain);
+    put_switch(out, "qkv_bias", s->has_qkv_bias);
+    put_real(out, "rope_theta", s->rope_theta);
+    (void)fprintf(out, "  rope_scaling: %s\n", scalings[s->rope_scaling]);
+    put_real(out, "rope_factor", s->rope_factor);
+    put_real(out, "rope_low", s->rope_low);
+    put_real(out, "rope_high", s->rope_high);
+    (void)fprintf(out, "  rope_original: %lld\n", (long long)s->rope_original);
+    put_switch(out, "tied", s->is_tied);
+    put_real(out, "norm_epsilon", s->norm_epsilon);
+}
+
 /* The options of the model, as the start of a run file. */
 static strait_err write_run_file(const struct import *im) {
-    const strait_shape *s = &im->plan.shape;
-    char path[STRAIT_PATH_MAX], text[2048];
-    static const char *const scalings[] = {"none", "linear", "llama3"};
+    char path[STRAIT_PATH_MAX];
     STRAIT_TRY(strait_file_path(path, "%s/run.yaml", im->run));
-    const int n = snprintf(
-        text, sizeof text,
-        "# The model of this folder. To train it further, add data and set train.init_from.\n"
-        "model:\n  width: %d\n  layers: %d\n  heads: %d\n  kv_heads: %d\n  head_dim: %d\n"
-        "  ffn: %d\n  vocab: %lld\n  context: %lld\n  qk_norm: %s\n  qk_gain: %s\n"
-        "  qkv_bias: %s\n  rope_theta: %.9g\n  rope_scaling: %s\n  rope_factor: %.9g\n"
-        "  rope_low: %.9g\n  rope_high: %.9g\n  rope_original: %lld\n  tied: %s\n"
-        "  norm_epsilon: %.9g\n",
-        s->width, s->layers, s->heads, s->kv_heads, s->head_dim, s->ffn, (long long)s->vocab,
-        (long long)s->context, s->has_qk_norm ? "true" : "false", s->has_qk_gain ? "true" : "false",
-        s->has_qkv_bias ? "true" : "false", (double)s->rope_theta, scalings[s->rope_scaling],
-        (double)s->rope_factor, (double)s->rope_low, (double)s->rope_high,
-        (long long)s->rope_original, s->is_tied ? "true" : "false", (double)s->norm_epsilon);
-    return strait_file_write(path, text, (size_t)n);
+    FILE *out = fopen(path, "we");
+    if (out == NULL) return STRAIT_FAIL(STRAIT_EIO, "%s: cannot create", path);
+    (void)fputs("# The model of this folder. To train it further, add data.train and set "
+                "train.init_from.\n",
+                out);
+    put_shape(out, &im->plan.shape);
+    if (im->fingerprint[0] != '\0') (void)fputs("data:\n  tokenizer: tokenizer.json\n", out);
+    return strait_file_finish(&out, path);
 }
 
 static strait_err convert(struct import *im, int64_t context) {
@@ -157,13 +189,16 @@ static strait_err convert(struct import *im, int64_t context) {
     im->plan.stage_layers[0] = (strait_layer_range){0, shape->layers};
     STRAIT_TRY(strait_alloc_unset((size_t)strait_hf_model_largest(&im->model), sizeof *im->values,
                                   "values of a tensor", (void **)&im->values));
+    STRAIT_TRY(strait_file_path(im->run, "%s.tmp", im->out));
+    if (strait_file_exists(im->run)) strait_convert_discard(im->run); // of a killed process
     STRAIT_TRY(strait_file_make_folders(im->run));
     STRAIT_TRY(take_tokenizer(im));
     STRAIT_TRY(copy_companions(im));
     STRAIT_TRY(write_run_file(im));
     STRAIT_TRY(write_weights(im));
+    STRAIT_TRY(strait_file_move(im->run, im->out));
     strait_convert_say(&im->notes, "%s: %d tensors of a %s model, %lld parameters, context %lld",
-                       im->run, im->model.n_tensors,
+                       im->out, im->model.n_tensors,
                        strait_hf_class_model_type(im->model.config.class),
                        (long long)strait_shape_params(shape), (long long)shape->context);
     return STRAIT_OK;
@@ -171,11 +206,11 @@ static strait_err convert(struct import *im, int64_t context) {
 
 strait_err strait_import_hf(const char *folder, const char *run, const strait_import_params *params,
                             strait_convert_note note, void *user) {
-    struct import im = {.from = folder, .run = run, .notes = {note, user}};
-    if (strait_file_exists(run))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a folder that does not", run);
+    struct import im = {.from = folder, .notes = {note, user}};
+    if (params != NULL) im.notes.progress = params->progress;
+    STRAIT_TRY(strait_convert_target(run, "folder", im.out));
     const strait_err err = convert(&im, params != NULL ? params->context : 0);
-    if (err != STRAIT_OK) strait_convert_discard(run);
+    if (err != STRAIT_OK && im.run[0] != '\0') strait_convert_discard(im.run);
     strait_alloc_free(im.values);
     strait_hf_model_close(&im.model);
     return err;

@@ -230,8 +230,10 @@ static strait_err save(struct init *in) {
                                          .keep = 1};
     const strait_err err = strait_checkpoint_commit(in->run, &plan);
     strait_alloc_free(description);
-    if (err == STRAIT_OK) report(in);
-    return err;
+    STRAIT_TRY(err);
+    report(in);
+    return strait_init_source_take_tokenizer(&in->source, strait_checkpoint_tokenizer(in->initial),
+                                             in->run, in->notes);
 }
 
 /* Space for the largest tensor, and a mark for each. */
@@ -275,10 +277,5 @@ strait_err strait_init_write(const char *initial, const char *source, const char
 }
 
 void strait_init_discard(const char *initial) {
-    char detail[512], path[STRAIT_PATH_MAX];
-    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
-    if (strait_file_path(path, "%s/checkpoints/00000000", initial) == STRAIT_OK)
-        (void)strait_file_remove_folder(path);
     strait_convert_discard(initial);
-    strait_err_note(__FILE__, __LINE__, "%s", detail);
 }

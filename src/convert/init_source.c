@@ -2,7 +2,9 @@
 
 #include "base/file.h"
 #include "config/description.h"
+#include "data/tokenizer/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int is_hf(const struct strait_init_source *source) {
@@ -66,4 +68,49 @@ strait_err strait_init_source_read(const struct strait_init_source *s, int i, fl
     if (is_hf(s)) return strait_hf_model_read(&s->hf, i, out);
     (void)strait_init_source_at(s, i, &name, &rows, &cols);
     return strait_weights_source_read(&s->weights, name, rows, cols, out);
+}
+
+/* The fingerprint of FOLDER/tokenizer.json; "" if there is none that Strait can read. */
+static strait_err fingerprint_in(const char *folder, char out[80]) {
+    char path[STRAIT_PATH_MAX];
+    struct strait_tokenizer *tokenizer = NULL;
+    out[0] = '\0';
+    STRAIT_TRY(strait_file_path(path, "%s/tokenizer.json", folder));
+    if (!strait_file_exists(path) || strait_tokenizer_open(path, &tokenizer) != STRAIT_OK)
+        return STRAIT_OK;
+    (void)snprintf(out, 80, "%s", strait_tokenizer_fingerprint(tokenizer));
+    strait_tokenizer_close(&tokenizer);
+    return STRAIT_OK;
+}
+
+/* What the user put into the run's folder stays. */
+static strait_err copy_absent(const char *from, const char *run, const char *name) {
+    char path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(path, "%s/%s", run, name));
+    return strait_file_exists(path) ? STRAIT_OK : strait_convert_copy(from, run, name);
+}
+
+strait_err strait_init_source_take_tokenizer(const struct strait_init_source *s,
+                                             const char *fingerprint, const char *run,
+                                             const strait_convert_notes *notes) {
+    char from[STRAIT_PATH_MAX], theirs[80], ours[80];
+    if (is_hf(s))
+        STRAIT_TRY(strait_file_path(from, "%s", strait_hf_folder_path(s->hf.folder)));
+    else
+        STRAIT_TRY(strait_convert_run_of(s->checkpoint, from));
+    STRAIT_TRY(fingerprint_in(from, theirs));
+    STRAIT_TRY(fingerprint_in(run, ours));
+    if (theirs[0] == '\0') return STRAIT_OK;
+    if (fingerprint[0] == '\0') fingerprint = ours;
+    if (fingerprint[0] != '\0' && strcmp(fingerprint, theirs) != 0) {
+        strait_convert_say(notes,
+                           "the data were tokenized with another tokenizer than %s/tokenizer.json: "
+                           "the weights know other token ids",
+                           from);
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(copy_absent(from, run, "tokenizer.json"));
+    for (int i = 0; strait_convert_companions[i] != NULL; i++)
+        STRAIT_TRY(copy_absent(from, run, strait_convert_companions[i]));
+    return STRAIT_OK;
 }

@@ -3,6 +3,7 @@
  * Tensors are found by the names that this program gives them. */
 #pragma once
 
+#include "convert/files.h"
 #include "convert/hf_read.h"
 #include "convert/weights_source.h"
 
@@ -25,6 +26,13 @@ int strait_init_source_at(const struct strait_init_source *source, int i, const 
 /* The i-th tensor as it is stored, coordinates included; NULL for one of a Hugging Face folder.
  * Borrowed. */
 const strait_safetensor *strait_init_source_stored(const struct strait_init_source *source, int i);
+
+/* Copies the source's tokenizer, and the files that transformers keeps beside it, into a run's
+ * folder, where they are not there already. `fingerprint` is that of the data's tokenizer, "": not
+ * known. If it is another one, nothing is copied and a note says so. */
+strait_err strait_init_source_take_tokenizer(const struct strait_init_source *source,
+                                             const char *fingerprint, const char *run,
+                                             const strait_convert_notes *notes);
 
 /* Reads the i-th tensor as f32. */
 strait_err strait_init_source_read(const struct strait_init_source *source, int i, float *out);

@@ -18,7 +18,7 @@ enum {
 };
 
 struct peft {
-    const char *out;
+    char out[STRAIT_PATH_MAX];
     char folder[STRAIT_PATH_MAX]; // where files are written until all are complete
     char run[STRAIT_PATH_MAX];
     strait_convert_notes notes;
@@ -157,12 +157,10 @@ static strait_err convert(struct peft *p, const char *run) {
 strait_err strait_export_peft(const char *run, const char *out, strait_convert_note note,
                               void *user) {
     struct peft *p = NULL;
-    if (strait_file_exists(out))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a folder that does not", out);
     STRAIT_TRY(strait_alloc(1, sizeof *p, "export", (void **)&p));
-    p->out = out;
     p->notes = (strait_convert_notes){note, user};
-    const strait_err err = convert(p, run);
+    strait_err err = strait_convert_target(out, "folder", p->out);
+    if (err == STRAIT_OK) err = convert(p, run);
     if (err != STRAIT_OK && p->folder[0] != '\0') strait_convert_discard(p->folder);
     strait_checkpoint_close(&p->checkpoint);
     strait_alloc_free(p->tensors);

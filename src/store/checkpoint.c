@@ -130,6 +130,8 @@ static strait_err open_folder(const char *path, int is_hashed, struct strait_che
     struct strait_checkpoint *c = memory;
     char manifest[STRAIT_PATH_MAX];
     strait_err err = strait_file_path(c->path, "%s", path);
+    for (size_t n = strlen(c->path); n > 1 && c->path[n - 1] == '/'; n--)
+        c->path[n - 1] = '\0'; // as completion in a shell ends it
     if (err == STRAIT_OK) err = strait_file_path(manifest, "%s/manifest.json", path);
     if (err == STRAIT_OK && !strait_file_exists(manifest))
         err = STRAIT_FAIL(STRAIT_EDATA, "%s: has no manifest.json", path);
@@ -181,6 +183,21 @@ static int64_t newest_of(const char *folder) {
     return newest;
 }
 
+/* Says what a folder without checkpoints may be. */
+static strait_err no_checkpoint(const char *folder) {
+    char config[STRAIT_PATH_MAX];
+    if (!strait_file_exists(folder)) return STRAIT_FAIL(STRAIT_EDATA, "%s: no such folder", folder);
+    STRAIT_TRY(strait_file_path(config, "%s/config.json", folder));
+    if (strait_file_exists(config))
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: contains no checkpoint, but a config.json as models of Hugging "
+                           "Face do: import it first (strait import %s --out RUN)",
+                           folder, folder);
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: contains no checkpoint; name the folder of a run that has saved one",
+                       folder);
+}
+
 /* Writes the newest step it has seen even on error, so that the caller can tell whether trying
  * again makes sense. */
 static strait_err open_listed(const char *folder, strait_checkpoint_choice choice, int64_t *newest,
@@ -189,16 +206,8 @@ static strait_err open_listed(const char *folder, strait_checkpoint_choice choic
     int n = 0;
     STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n));
     *newest = n > 0 ? steps[n - 1] : -1;
-    strait_err err = STRAIT_OK;
-    if (n == 0)
-        err = strait_file_exists(folder)
-                  ? STRAIT_FAIL(
-                        STRAIT_EDATA,
-                        "%s: contains no checkpoint; name the folder of a run that has saved one",
-                        folder)
-                  : STRAIT_FAIL(STRAIT_EDATA, "%s: no such folder", folder);
-    else
-        err = open_newest(folder, steps, n, choice, out);
+    const strait_err err = n == 0 ? no_checkpoint(folder)
+                                  : open_newest(folder, steps, n, choice, out);
     strait_alloc_free(steps);
     return err;
 }

@@ -107,8 +107,53 @@ static void reexported_models_have_the_same_bytes(void **state) {
     scratch_close(&dir);
 }
 
+struct watch {
+    int64_t last, total;
+    int n, stop_at;
+};
+
+static int count(void *user, int64_t done, int64_t total) {
+    struct watch *w = user;
+    assert_true(done >= w->last && done < total && (w->n == 0 || total == w->total));
+    w->last = done;
+    w->total = total;
+    return ++w->n == w->stop_at;
+}
+
+/* Nothing is left of a conversion that was ended, nor of one that was killed before. */
+static void conversions_report_progress_and_can_be_ended(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    char run[STRAIT_PATH_MAX], tmp[STRAIT_PATH_MAX], out[STRAIT_PATH_MAX];
+    CHECK_OK(strait_file_path(run, "%s/run", dir.path));
+    CHECK_OK(strait_file_path(tmp, "%s/run.tmp/checkpoints/00000000", dir.path));
+    CHECK_OK(strait_file_path(out, "%s/out", dir.path));
+    CHECK_OK(strait_file_make_folders(tmp)); // as a killed import leaves it
+    struct watch seen = {.stop_at = 4};
+    strait_import_params import = {.progress = count};
+    strait_export_params export = {.progress = count};
+    CHECK_FAILS(strait_import_hf("tests/golden/hf/qwen2", run, &import, NULL, &seen),
+                STRAIT_EINTERRUPTED, "interrupted");
+    assert_int_equal(seen.n, 4);
+    assert_false(strait_file_exists(run) || strait_file_exists(scratch_at(&dir, "run.tmp")));
+    seen = (struct watch){0};
+    CHECK_OK(strait_import_hf("tests/golden/hf/qwen2", run, &import, NULL, &seen));
+    assert_int_equal(seen.n, 23);
+    assert_int_equal(seen.total, 4 * 34080);
+    seen = (struct watch){.stop_at = 20};
+    CHECK_FAILS(strait_export_hf(run, out, &export, NULL, &seen), STRAIT_EINTERRUPTED, "");
+    CHECK_FAILS(strait_export_gguf(run, out, &export, NULL, &(struct watch){.stop_at = 2}),
+                STRAIT_EINTERRUPTED, "");
+    assert_false(strait_file_exists(out) || strait_file_exists(scratch_at(&dir, "out.tmp")));
+    seen = (struct watch){0};
+    CHECK_OK(strait_export_hf(run, out, &export, NULL, &seen));
+    assert_int_equal(seen.total, 4 * 34080);
+    scratch_close(&dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conversions_report_progress_and_can_be_ended),
         cmocka_unit_test(imported_models_compute_the_same_logits),
         cmocka_unit_test(reexported_models_have_the_same_bytes),
     };

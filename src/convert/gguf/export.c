@@ -210,14 +210,25 @@ static strait_err write_all(struct gguf_export *ex, FILE *file) {
         fill_factors(&ex->plan.shape, ex->values);
         strait_gguf_write_tensor(file, STRAIT_GGUF_F32, ex->values, ex->plan.shape.head_dim / 2);
     }
-    for (int i = 0; i < ex->list.n_items && !ferror(file); i++)
-        STRAIT_TRY(write_item(ex, &ex->list.items[i], file));
+    for (int i = 0; i < ex->list.n_items; i++)
+        ex->notes.total += ex->list.items[i].rows * ex->list.items[i].cols;
+    for (int i = 0; i < ex->list.n_items && !ferror(file); i++) {
+        const strait_export_item *item = &ex->list.items[i];
+        STRAIT_TRY(strait_convert_advance(&ex->notes, item->rows * item->cols));
+        STRAIT_TRY(write_item(ex, item, file));
+    }
     return STRAIT_OK;
 }
 
 /* Written beside the target and renamed. */
 static strait_err write_file(struct gguf_export *ex, const char *out) {
     char path[STRAIT_PATH_MAX], why[128] = "";
+    STRAIT_TRY(strait_file_path(path, "%s", out));
+    char *slash = strrchr(path, '/');
+    if (slash != NULL && slash != path) {
+        *slash = '\0';
+        STRAIT_TRY(strait_file_make_folders(path));
+    }
     STRAIT_TRY(strait_file_path(path, "%s.tmp", out));
     FILE *file = fopen(path, "wbe");
     if (file == NULL) {
@@ -275,14 +286,16 @@ static strait_err convert(struct gguf_export *ex, const char *run, const char *o
     return STRAIT_OK;
 }
 
-strait_err strait_export_gguf(const char *run, const char *out, const char *dtype,
+strait_err strait_export_gguf(const char *run, const char *out, const strait_export_params *params,
                               strait_convert_note note, void *user) {
+    static const strait_export_params none = {0};
     struct gguf_export *ex = NULL;
-    if (strait_file_exists(out))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s exists: name a file that does not", out);
+    char path[STRAIT_PATH_MAX];
+    if (params == NULL) params = &none;
+    STRAIT_TRY(strait_convert_target(out, "file", path));
     STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
-    ex->notes = (strait_convert_notes){note, user};
-    const strait_err err = convert(ex, run, out, dtype != NULL ? dtype : "f16");
+    ex->notes = (strait_convert_notes){note, user, .progress = params->progress};
+    const strait_err err = convert(ex, run, path, params->dtype != NULL ? params->dtype : "f16");
     strait_weights_source_close(&ex->source);
     strait_export_list_fini(&ex->list);
     strait_checkpoint_close(&ex->checkpoint);

@@ -42,6 +42,19 @@ refuses 2 'llama.cpp has no architecture for this model' export capped --to gguf
 [ ! -e x ] && [ ! -e x.tmp ] || fail "a refused export left a file"
 [ "$(sum_of good)" = "$before" ] || fail "an export changed the run"
 
+# A slash at the end of a name, as a shell completes it; folders of the target are made.
+runs export good/checkpoints/00000010/ --to hf --out sub/slash//
+cmp hf/tokenizer.json sub/slash/tokenizer.json || fail "a slash behind a checkpoint loses the tokenizer"
+cmp hf/model.safetensors sub/slash/model.safetensors || fail "a slash behind a checkpoint gives other weights"
+runs import hf/ --out sub/slashed/
+runs export good --to gguf --out new/good.gguf
+cmp -s new/good.gguf good-f16.gguf || fail "another GGUF file in a new folder"
+refuses 2 'new/other/ names a folder' export good --to gguf --out new/other/
+for command in "generate hf -p a" "eval hf --text text.txt" "export hf --to gguf --out x"; do
+    # shellcheck disable=SC2086
+    refuses 3 'hf: contains no checkpoint, but a config.json .*: import it first' $command
+done
+
 # A checkpoint is checked while it is converted: of a damaged one nothing remains, and the one before is taken.
 cp -r good bad
 printf '\377\377' | dd of=bad/checkpoints/00000010/stage-0.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
@@ -86,6 +99,23 @@ for name in from-hf from-step; do
     [ "$(losses_of again)" = "$(losses_of $name)" ] || fail "$name: other losses than from the run"
 done
 [ ! -e again/initial.tmp ] || fail "the initial values were left behind"
+
+# It takes the tokenizer, and what is beside it, unless the data have another one.
+for source in hf back; do
+    runs train back/run.yaml --out with-$source --set train.init_from=$source --set data.train=train.bin \
+        --set train.steps=1 --set train.batch_tokens=128 --set data.tokenizer=
+    for name in tokenizer.json tokenizer_config.json generation_config.json; do
+        cmp $source/$name with-$source/$name || fail "train.init_from=$source loses $name"
+    done
+done
+runs generate with-back --prompt the --tokens 3
+runs tokenizer train --vocab 290 --out second.json text.txt
+runs tokenize --tokenizer second.json --out other.bin text.txt
+refuses 3 'other.bin.*tokenizer' train back/run.yaml --out x --set train.init_from=back --set data.train=other.bin
+runs train back/run.yaml --out foreign --set train.init_from=hf --set data.train=other.bin --set data.tokenizer= \
+    --set train.steps=1 --set train.batch_tokens=128
+says "$ERR" 'the data were tokenized with another tokenizer than .*hf/tokenizer.json'
+[ ! -e foreign/tokenizer.json ] || fail "the tokenizer of a source was taken for data of another one"
 runs train run.yaml --out again --resume --set train.init_from=nothere --set train.steps=4
 runs train run.yaml --out wider --set train.init_from=good --set train.steps=2 --set model.qkv_bias=true
 grep -q '21 tensors taken, 2 new (blocks.0.attention.qkv_bias, blocks.1.attention.qkv_bias)' "$ERR" "$OUT" ||
@@ -193,6 +223,12 @@ broken llama2 && edit config.json LlamaForCausalLM LlamaForTokenClassification
 refuses_folder 'architecture "LlamaForTokenClassification" is not known'
 broken llama2 && rm broken/model.safetensors && : >broken/pytorch_model.bin
 refuses_folder 'pytorch_model.bin: pickle files are not read, because they can run code'
+mv broken/pytorch_model.bin broken/pytorch_model-00002-of-00003.bin
+refuses_folder 'pytorch_model-00002-of-00003.bin: pickle files are not read'
+broken llama2 && rm broken/model.safetensors && mkfifo broken/model.safetensors
+refuses_folder 'model.safetensors: not a regular file'
+broken llama2 && mv broken/config.json broken/adapter_config.json
+refuses_folder 'broken: has only adapters'
 broken mistral && edit config.json '"sliding_window": null' '"sliding_window": 32'
 refuses_folder 'attention sees 32 tokens .*: import it with --context 32'
 runs import broken --out window --context 32

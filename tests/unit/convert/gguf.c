@@ -102,15 +102,16 @@ static void rows_of_a_llama_are_interleaved(void **state) {
     scratch dir = scratch_open();
     struct strait_hf_folder *folder = NULL;
     char command[512];
+    const strait_export_params f32 = {.dtype = "f32"};
     CHECK_OK(strait_import_hf("tests/golden/hf/llama2", scratch_at(&dir, "run"), NULL, NULL, NULL));
     CHECK_FAILS(
-        strait_export_gguf(scratch_at(&dir, "run"), scratch_at(&dir, "x.gguf"), "f32", NULL, NULL),
+        strait_export_gguf(scratch_at(&dir, "run"), scratch_at(&dir, "x.gguf"), &f32, NULL, NULL),
         STRAIT_EDATA, "tokenizer.json");
     (void)snprintf(command, sizeof command, "cp tests/golden/hf/qwen2/tokenizer.json %s/run",
                    dir.path);
     assert_int_equal(system(command), 0); // NOLINT(cert-env33-c): a fixed command
     CHECK_OK(
-        strait_export_gguf(scratch_at(&dir, "run"), scratch_at(&dir, "x.gguf"), "f32", NULL, NULL));
+        strait_export_gguf(scratch_at(&dir, "run"), scratch_at(&dir, "x.gguf"), &f32, NULL, NULL));
     const size_t n = read_all(scratch_at(&dir, "x.gguf"), bytes);
     CHECK_OK(strait_hf_folder_open("tests/golden/hf/llama2", &folder));
     const unsigned char *info = find(bytes, n, "blk.1.attn_q.weight");

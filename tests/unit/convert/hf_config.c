@@ -96,6 +96,9 @@ static void refuses_what_no_part_computes(void **state) {
         {"\"tie_word_embeddings\": 1", "not true or false"},
         {"\"head_dim\": 15", "must be even"},
         {"\"architectures\": [\"LlamaForSequenceClassification\"]", "Classification"},
+        {"\"architectures\": [3]", "\"architectures\" is not a list of names"},
+        {"\"architectures\": \"LlamaForCausalLM\"", "\"architectures\" is not a list"},
+        {"\"rope_scaling\": {\"rope_type\": 5}", "\"rope_type\" is not a text"},
     };
     strait_hf_config config;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
