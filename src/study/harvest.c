@@ -95,8 +95,7 @@ static void take_figures(totals *t, const json_t *step) {
     }
 }
 
-/* An average says its bytes per token since the one before; intervals differ at the end of a run.
- */
+/* An average says its bytes per token since the one before; the last interval may be shorter. */
 static void take_average(totals *t, const json_t *step) {
     const double bytes = value_of(step, "average_bytes_per_token");
     const int64_t at = (int64_t)number(step, "step");
