@@ -290,7 +290,7 @@ strait_err strait_export_hf(const char *run, const char *out, const strait_expor
     struct export *ex = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
     if (params == NULL) params = &none;
-    ex->notes = (strait_convert_notes){note, user, .progress = params->progress};
+    ex->notes = (strait_convert_notes){.note = note, .user = user, .progress = params->progress};
     strait_err err = strait_convert_target(out, "folder", ex->out);
     if (err == STRAIT_OK) err = choose_dtype(ex, params->dtype != NULL ? params->dtype : "f32");
     if (err == STRAIT_OK) err = convert(ex, run, params, 0);

@@ -206,7 +206,7 @@ static strait_err convert(struct import *im, int64_t context) {
 
 strait_err strait_import_hf(const char *folder, const char *run, const strait_import_params *params,
                             strait_convert_note note, void *user) {
-    struct import im = {.from = folder, .notes = {note, user}};
+    struct import im = {.from = folder, .notes = {.note = note, .user = user}};
     if (params != NULL) im.notes.progress = params->progress;
     STRAIT_TRY(strait_convert_target(run, "folder", im.out));
     const strait_err err = convert(&im, params != NULL ? params->context : 0);

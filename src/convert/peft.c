@@ -158,7 +158,7 @@ strait_err strait_export_peft(const char *run, const char *out, strait_convert_n
                               void *user) {
     struct peft *p = NULL;
     STRAIT_TRY(strait_alloc(1, sizeof *p, "export", (void **)&p));
-    p->notes = (strait_convert_notes){note, user};
+    p->notes = (strait_convert_notes){.note = note, .user = user};
     strait_err err = strait_convert_target(out, "folder", p->out);
     if (err == STRAIT_OK) err = convert(p, run);
     if (err != STRAIT_OK && p->folder[0] != '\0') strait_convert_discard(p->folder);

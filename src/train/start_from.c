@@ -20,7 +20,7 @@ static strait_err replace(strait_err err, const char *initial, const char *sourc
 strait_err strait_start_from(struct strait_trainer *trainer, const char *source, const char *folder,
                              strait_convert_note note, void *user) {
     char initial[STRAIT_PATH_MAX];
-    const strait_convert_notes notes = {note, user};
+    const strait_convert_notes notes = {.note = note, .user = user};
     const char *skipped = NULL;
     STRAIT_TRY(strait_file_path(initial, "%s/initial.tmp", folder));
     STRAIT_TRY(replace(strait_trainer_save(trainer, initial), initial, source, folder, &notes));
@@ -80,7 +80,7 @@ static strait_err save_initial(struct start *s, const char *initial) {
 strait_err strait_start_write(const strait_run *run, const char *folder, strait_convert_note note,
                               void *user) {
     char initial[STRAIT_PATH_MAX];
-    const strait_convert_notes notes = {note, user};
+    const strait_convert_notes notes = {.note = note, .user = user};
     struct start *s = NULL;
     STRAIT_TRY(strait_file_path(initial, "%s/initial.tmp", folder));
     STRAIT_TRY(strait_alloc(1, sizeof *s, "start of a run", (void **)&s));

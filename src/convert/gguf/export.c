@@ -294,7 +294,7 @@ strait_err strait_export_gguf(const char *run, const char *out, const strait_exp
     if (params == NULL) params = &none;
     STRAIT_TRY(strait_convert_target(out, "file", path));
     STRAIT_TRY(strait_alloc(1, sizeof *ex, "export", (void **)&ex));
-    ex->notes = (strait_convert_notes){note, user, .progress = params->progress};
+    ex->notes = (strait_convert_notes){.note = note, .user = user, .progress = params->progress};
     const strait_err err = convert(ex, run, path, params->dtype != NULL ? params->dtype : "f16");
     strait_weights_source_close(&ex->source);
     strait_export_list_fini(&ex->list);
