@@ -33,6 +33,7 @@ typedef struct strait_runner_memory {
     int64_t n_values;   // of all of them
     double reduced;     // bytes that a replica sends to the others in a step; 0: it is the only one
     double averaged;    // the same in one exchange of weights (train.outer); 0: there is none
+    double exchanged;   // most bytes that it sends and receives in one, whoever takes part
 } strait_runner_memory;
 
 /* Which step the state of a runner belongs to; live_state.c. */

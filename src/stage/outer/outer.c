@@ -39,8 +39,8 @@ static int64_t bound(int64_t n, int fragments, int f) {
     return f == fragments ? n : at - at % STRAIT_QUANTIZE_BLOCK;
 }
 
-/* Values of a chunk: fewer where there would not be one for each member, in whole pieces. */
-static int64_t chunk_size(int64_t n_values, int n_members) {
+/* In whole pieces. */
+int64_t strait_outer_chunk_size(int64_t n_values, int n_members) {
     const int64_t each = (n_values + n_members - 1) / n_members;
     const int64_t size = (each + STRAIT_OUTER_PIECE - 1) / STRAIT_OUTER_PIECE * STRAIT_OUTER_PIECE;
     return size < STRAIT_OUTER_CHUNK ? size : STRAIT_OUTER_CHUNK;
@@ -50,7 +50,7 @@ static int64_t chunk_size(int64_t n_values, int n_members) {
 static int64_t chunks_in(const struct strait_outer *o, int64_t n, int f) {
     const int fragments = o->spec.params.schedule.fragments;
     const int64_t values = bound(n, fragments, f + 1) - bound(n, fragments, f);
-    const int64_t size = values > 0 ? chunk_size(values, o->spec.n_replicas) : 1;
+    const int64_t size = values > 0 ? strait_outer_chunk_size(values, o->spec.n_replicas) : 1;
     return (values + size - 1) / size;
 }
 
@@ -237,9 +237,8 @@ static struct range range_of(const struct strait_outer *o, int is_state) {
 
 static void add_chunks(struct strait_outer *o, int is_state) {
     const struct range r = range_of(o, is_state);
-    const int64_t size = r.first < r.end ? chunk_size(r.end - r.first,
-                                                      strait_outer_count_bits(o->exchange.members))
-                                         : 1;
+    const int n_members = strait_outer_count_bits(o->exchange.members);
+    const int64_t size = r.first < r.end ? strait_outer_chunk_size(r.end - r.first, n_members) : 1;
     for (int64_t at = r.first; at < r.end; at += size) {
         const int64_t left = r.end - at;
         o->chunks[o->n_chunks++] = (struct chunk){

@@ -155,6 +155,11 @@ strait_tensor strait_outer_get(const struct strait_outer *outer, strait_outer_te
 /* A checkpoint or a snapshot was read into these tensors. Drops an exchange. */
 void strait_outer_note_read(struct strait_outer *outer, int has_residual);
 
+/* The most bytes that one replica sends and receives in an exchange, whoever takes part; and for
+ * how long a wary one waits for so many while parts are missing (strait_outer_limit_ns). */
+double strait_outer_most_bytes(const strait_outer_spec *spec);
+int64_t strait_outer_wait_ns(double bytes, int64_t deadline_ns);
+
 /* Bytes of host memory for these parameters, without messages; and bytes that a replica sends in
  * one interval of sync_every steps. Only shapes are read. */
 size_t strait_outer_bytes(const strait_outer_spec *spec);

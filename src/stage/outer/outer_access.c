@@ -3,6 +3,7 @@
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- another number, another start ---- */
@@ -120,4 +121,23 @@ double strait_outer_sent_bytes(const strait_outer_spec *spec) {
     strait_outer_count(spec, &n, &n_states);
     return 2.0 * others / spec->n_replicas *
            ((double)strait_quantized_bytes(spec->params.bits, n) + 4.0 * (double)n_states);
+}
+
+/* The fewer members there are, the more chunks each of them sums and sends to all others. */
+double strait_outer_most_bytes(const strait_outer_spec *spec) {
+    const int n_replicas = spec->n_replicas, bits = spec->params.bits;
+    int64_t n = 0, n_states = 0; // a swarm averages no state
+    double most = 0.0;
+    strait_outer_count(spec, &n, &n_states);
+    const int64_t share = n / spec->params.schedule.fragments + STRAIT_QUANTIZE_BLOCK + 1;
+    const int64_t values = share < n ? share : n; // of the largest fragment
+    for (int m = 1; m <= n_replicas && values > 0; m++) {
+        const int64_t size = strait_outer_chunk_size(values, m);
+        const int64_t n_chunks = (values + size - 1) / size;
+        const int64_t summed = (n_chunks + m - 1) / m * size;
+        const int64_t own = summed < values ? summed : values;
+        most = fmax(most, (m + n_replicas - 2) * (double)strait_quantized_bytes(bits, own) +
+                              2.0 * (double)strait_quantized_bytes(bits, values - own));
+    }
+    return most;
 }

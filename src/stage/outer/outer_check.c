@@ -139,6 +139,10 @@ uint64_t strait_outer_withheld(const struct strait_outer *o) {
     return withheld;
 }
 
+int64_t strait_outer_wait_ns(double bytes, int64_t deadline_ns) {
+    return deadline_ns + (int64_t)(bytes / 2.0 / STRAIT_OUTER_SLOWEST * 1e9); // in both directions
+}
+
 int64_t strait_outer_limit_ns(const struct strait_outer *o, int64_t deadline_ns) {
     const int self = o->spec.replica, n_alive = strait_outer_count_bits(o->exchange.alive);
     const uint64_t own = UINT64_C(1) << self, members = o->exchange.members;
@@ -151,7 +155,7 @@ int64_t strait_outer_limit_ns(const struct strait_outer *o, int64_t deadline_ns)
         const int bits = o->chunks[i].is_state ? 32 : o->spec.params.bits;
         bytes += n * (double)strait_quantized_bytes(bits, o->chunks[i].n);
     }
-    const int64_t limit_ns = deadline_ns + (int64_t)(bytes / 2.0 / STRAIT_OUTER_SLOWEST * 1e9);
+    const int64_t limit_ns = strait_outer_wait_ns(bytes, deadline_ns);
     return strait_outer_missing(o) != 0 ? limit_ns : 2 * limit_ns;
 }
 

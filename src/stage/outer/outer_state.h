@@ -91,6 +91,10 @@ int strait_outer_owner(const struct strait_outer *o, int chunk);
 int strait_outer_part_bits(const struct strait_outer *o, int chunk);
 int strait_outer_result_bits(const struct strait_outer *o, int chunk);
 
+/* Values of a chunk of so many, which are averaged by so many members: fewer than the most where
+ * there would not be a chunk for each of them. */
+int64_t strait_outer_chunk_size(int64_t n_values, int n_members);
+
 /* Sets up the chunks of the exchange, which is begun. */
 void strait_outer_list_chunks(struct strait_outer *o);
 

@@ -26,6 +26,7 @@ static void plan_outer(const strait_run_plan *plan, int stage, const struct stra
     m->outer = strait_outer_bytes(&spec);
     const double bytes = strait_outer_sent_bytes(&spec);
     m->averaged = bytes / plan->outer.schedule.fragments;
+    m->exchanged = strait_outer_most_bytes(&spec);
     m->reduced = bytes / (double)plan->outer.schedule.sync_every;
 }
 

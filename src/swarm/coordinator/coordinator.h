@@ -234,6 +234,7 @@ typedef struct strait_swarm_config {
     int has_relay;            // at which any two workers can meet
     double need_bytes[STRAIT_RUN_STAGES];     // memory of each stage; 0: unknown
     double snapshot_bytes[STRAIT_RUN_STAGES]; // of its snapshot; 0: unknown
+    int64_t average_ns[STRAIT_RUN_STAGES];    // that they wait for others in averages; 0: unknown
 } strait_swarm_config;
 
 /* How a generation continues: stages that have lost their state restore a snapshot of step `from`
@@ -383,7 +384,6 @@ int strait_coordinator_replica(const struct strait_coordinator *c, int stage, in
 int strait_coordinator_stage_of(const struct strait_coordinator *c, int slot);
 /* Returns whether a reply of the worker is outstanding in this phase. */
 int strait_coordinator_awaits(const struct strait_coordinator *c, int slot);
-
 /* Returns whether the spare may become a further replica of the stage now. */
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage);
 

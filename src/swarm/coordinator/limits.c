@@ -91,8 +91,12 @@ static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
     const int n_vain = c->n_vain_saves < SAVE_MAX ? c->n_vain_saves : SAVE_MAX;
     if (strait_coordinator_is_saving(c)) return for_reply(c) + (for_snapshot(c, stage) << n_vain);
-    /* Its phases take different times: the first is over at once, the next sends all weights. */
-    if (c->goal.is_average) return REPLY_NS + WORK_FACTOR * recent + 2 * for_snapshot(c, stage);
+    /* Its phases take different times: the first is over at once, the next sends all weights. A
+     * worker that waits for others replies when its own time is over, and says who is late. */
+    if (c->goal.is_average)
+        return REPLY_NS + WORK_FACTOR * recent +
+               (c->config.average_ns[stage] > 0 ? c->config.average_ns[stage]
+                                                : 2 * for_snapshot(c, stage));
     if (!c->goal.is_slow && recent > 0) return REPLY_NS + WORK_FACTOR * recent;
     return for_setup(c) + (c->replied_ns < 0 ? for_bytes(c, stage, slowest_link) : 0);
 }

@@ -34,6 +34,17 @@ strait_err strait_host_plan_layers(const strait_run_plan *plan, double *layer_by
     return STRAIT_OK;
 }
 
+/* Twice: for the parts of others, and then for the averages (strait_outer_limit_ns). */
+static strait_err plan_average(struct host *h, const strait_run_plan *plan, int stage) {
+    const int64_t deadline_ns = (int64_t)(h->run.link.deadline * 1e9);
+    strait_runner_memory memory;
+    if (!strait_run_plan_has_outer(plan)) return STRAIT_OK;
+    STRAIT_TRY(strait_runner_plan(plan, stage, 1, &memory));
+    h->coordinator.config.average_ns[stage] = 2 *
+                                              strait_outer_wait_ns(memory.exchanged, deadline_ns);
+    return STRAIT_OK;
+}
+
 strait_err strait_host_plan_memory(struct host *h, const struct strait_executor *executor) {
     for (int i = 0; i < executor->plan.n_stages; i++) {
         const int least = strait_budget_least_slots(&executor->plan, i);
@@ -42,6 +53,7 @@ strait_err strait_host_plan_memory(struct host *h, const struct strait_executor 
                               &h->coordinator.config.need_bytes[i]));
         STRAIT_TRY(strait_snapshot_expected_bytes(&executor->plan, i, &bytes));
         h->coordinator.config.snapshot_bytes[i] = (double)bytes;
+        STRAIT_TRY(plan_average(h, &executor->plan, i));
     }
     return STRAIT_OK;
 }

@@ -190,11 +190,38 @@ static void those_who_come_back_have_a_new_history(void **state) {
     end();
 }
 
+int64_t __wrap_strait_loader_valid_windows(const struct strait_loader *loader);
+int64_t __wrap_strait_loader_valid_windows(const struct strait_loader *loader) {
+    (void)loader;
+    return 0;
+}
+
+/* The coordinator waits as long as workers wait for each other, which depends on the bits. */
+static void the_time_of_an_average_is_planned(void **state) {
+    (void)state;
+    int64_t before = 0;
+    for (int bits = 2; bits <= 32; bits *= 4) {
+        begin("stages.replicas=3");
+        executor.plan.outer.bits = bits;
+        CHECK_OK(strait_host_plan_memory(&h, &executor));
+        for (int i = 0; i < STAGES; i++) {
+            strait_runner_memory memory;
+            CHECK_OK(strait_runner_plan(&executor.plan, i, 1, &memory));
+            const double least = 2.0 * (run.link.deadline + memory.averaged / STRAIT_OUTER_SLOWEST);
+            CHECK((double)h.coordinator.config.average_ns[i] >= 1e9 * least);
+        }
+        CHECK(h.coordinator.config.average_ns[0] > before);
+        before = h.coordinator.config.average_ns[0];
+        end();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_lead_that_scales_its_squares_is_found),
                                        cmocka_unit_test(one_of_three_that_jumps_is_found),
                                        cmocka_unit_test(two_that_drift_apart_are_in_doubt),
                                        cmocka_unit_test(most_that_jump_are_in_doubt),
-                                       cmocka_unit_test(those_who_come_back_have_a_new_history)};
+                                       cmocka_unit_test(those_who_come_back_have_a_new_history),
+                                       cmocka_unit_test(the_time_of_an_average_is_planned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,6 +220,31 @@ static void an_average_may_take_as_long_as_its_bytes(void **state) {
     }
 }
 
+/* At 32 bits over slow links the workers wait for each other for longer than a snapshot takes, at 2
+ * bits not so long, and then say who is late: until then, and no longer, the coordinator waits. */
+static void an_average_may_take_as_long_as_its_workers_wait(void **state) {
+    (void)state;
+    for (int is_over = 0; is_over < 2; is_over++) {
+        begin_pipelines();
+        for (int i = 0; i < STAGES; i++) {
+            c.config.snapshot_bytes[i] = is_over ? 500e6 : 1e6;
+            c.config.average_ns[i] = 300 * S;
+        }
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        for (int s = 0; s < 300 + 20 * is_over; s += 5) {
+            now += 5 * S;
+            for (int slot = 0; slot < 6; slot++) // messages arrive
+                heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        int n_connected = 0;
+        for (int slot = 0; slot < 6; slot++)
+            n_connected += c.workers[slot].is_connected;
+        assert_int_equal(n_connected == 6, !is_over);
+    }
+}
+
 /* A run that starts from the weights of another model restores step 0 once more before its first
  * step. That leaves nothing in doubt: pipelines begin with the run. */
 static void pipelines_begin_with_given_weights(void **state) {
@@ -248,6 +273,7 @@ int main(void) {
         cmocka_unit_test(the_last_pipeline_stays),
         cmocka_unit_test(pipelines_begin_with_given_weights),
         cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
+        cmocka_unit_test(an_average_may_take_as_long_as_its_workers_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
