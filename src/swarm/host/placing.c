@@ -157,6 +157,20 @@ static int find_stages(struct host *h, int spare, struct outlook *o) {
     return n;
 }
 
+/* Its owner may wonder why nobody uses it. */
+static void tell_gpus(struct host *h, int spare) {
+    const strait_swarm_report *report = &h->coordinator.workers[spare].report;
+    char kernels[STRAIT_REPLAY_KERNELS];
+    strait_replay_kernels(report->device, kernels);
+    if (h->audits == NULL || h->audits->has_told_gpus || kernels[0] != '\0') return;
+    h->audits->has_told_gpus = 1;
+    strait_host_note(
+        h,
+        "audits: %s and other workers on GPUs stay spares; with audits only workers on "
+        "CPUs are further replicas of a stage (--audit-share 0 uses all)",
+        report->name);
+}
+
 /* Of a change: what the last generation took to get ready, and to send the snapshot. */
 static double change_s(const struct host *h) {
     return (double)(h->pace.restored_ns - h->pace.assigned_ns) * 1e-9 + h->pace.snapshot_s;
@@ -181,9 +195,11 @@ static strait_err list_placements(struct host *h, struct outlook *o, int n, stru
     *n_listed = 0;
     *now_s = INFINITY;
     for (int i = 0; i < STRAIT_SWARM_WORKERS && *n_listed < n; i++) {
-        if (!is_idle(&h->coordinator, i) || strait_host_is_auditing(h, i) ||
-            find_stages(h, i, o) == 0)
+        if (!is_idle(&h->coordinator, i) || strait_host_is_auditing(h, i)) continue;
+        if (find_stages(h, i, o) == 0) {
+            tell_gpus(h, i);
             continue;
+        }
         STRAIT_TRY(look_ahead(h, o));
         const int stage = choose(o);
         if (*n_listed == 0 && o->err == STRAIT_OK) *now_s = o->now_s;

@@ -38,9 +38,11 @@ strait_err strait_host_check_replicas(const struct host *h, const strait_run_pla
     if (h->run.stages.speeds.n > 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "stages.speeds: a swarm measures how fast workers are");
     if (strait_run_plan_has_outer(plan) && h->spec->audit_share > 0.0)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer: audits (--audit-share, also by --public) "
-                                           "know no averages; set --audit-share or "
-                                           "train.outer.sync_every to 0");
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "train.outer: audits (--audit-share; 0.01 with --public) compute steps "
+            "again and know no averages; start with --audit-share 0 and workers that "
+            "you trust, or set train.outer.sync_every to 0");
     return STRAIT_OK;
 }
 

@@ -135,11 +135,50 @@ static void an_average_names_nobody_who_is_banned(void **state) {
     strait_stage_replies_fini(&h.work.channel.replies);
 }
 
+/* With audits a GPU is no further replica: the host says so, once. */
+static void says_that_gpus_stay_spares_with_audits(void **state) {
+    (void)state;
+    static struct host_audits audits;
+    const strait_host_spec spec = {.events = {.noted = on_noted}};
+    for (int has_audits = 0; has_audits < 2; has_audits++) {
+        strait_executor_report report = {0};
+        compute_step(NULL, &report);
+        audits = (struct host_audits){0};
+        h.spec = &spec;
+        h.audits = has_audits ? &audits : NULL;
+        h.coordinator.phase = STRAIT_PHASE_READY;
+        h.coordinator.config.replicas_limit = 8;
+        h.run.train.steps = 1000;
+        h.pace.n_steps = 1;
+        for (int i = 0; i < STAGES + 3; i++) { // three are spares, one more than audits keep
+            strait_swarm_worker *worker = &h.coordinator.workers[i];
+            *worker = (strait_swarm_worker){.is_known = 1, .is_connected = 1, .stage = -1};
+            worker->helps = worker->will_help = -1;
+            if (i < STAGES) worker->stage = i;
+            (void)snprintf(worker->report.name, sizeof worker->report.name, "w%d", i);
+            (void)snprintf(worker->report.device, sizeof worker->report.device, "%s",
+                           i < STAGES ? "1 thread, avx2" : "a GPU");
+        }
+        noted[0] = '\0';
+        for (int i = 0; i < 2; i++) {
+            CHECK_OK(strait_host_recruit(&h, 1));
+            if (has_audits && i == 0)
+                assert_non_null(strstr(noted, "audits: w2 and other workers on GPUs stay spares"));
+            else
+                assert_null(strstr(noted, "GPUs"));
+            noted[0] = '\0';
+        }
+        strait_pipeline_close(&h.pipeline);
+        strait_stage_replies_fini(&h.work.channel.replies);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_claimed_rate_has_a_floor),
         cmocka_unit_test(a_late_reply_shows_that_a_worker_works),
         cmocka_unit_test(a_worker_banned_as_a_step_ends_has_no_place),
-        cmocka_unit_test(an_average_names_nobody_who_is_banned)};
+        cmocka_unit_test(an_average_names_nobody_who_is_banned),
+        cmocka_unit_test(says_that_gpus_stay_spares_with_audits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,7 @@ struct host_audits {
     } withheld[STRAIT_AUDIT_WITHHELD];
     int n_withheld;
     uint32_t n_attempts; // of spares to compute an interval
+    int has_told_gpus;   // that they stay spares
     int64_t rewind_to;   // the run returns to this step or before; -1: it does not
     strait_fingerprint guilty[STRAIT_AUDIT_GUILTY]; // owners and replicas to be banned then
     int n_guilty;
