@@ -20,6 +20,7 @@ four="--set stages.count=4"
 for transport in tls inproc; do
     by="$four --set link.transport=$transport"
     equal $transport-2 $by --set stages.replicas=2
+    equal $transport-3 $by --set stages.replicas=3
     equal $transport-uneven $by --set 'stages.replicas=[1,2,1,3]'
 done
 equal three $four --set link.transport=inproc --set stages.replicas=3 --set stages.schedule=1f1b

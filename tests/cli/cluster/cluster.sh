@@ -30,9 +30,11 @@ runs_ranks 4 train run.yaml --out replicas --set stages.count=2 --set stages.rep
 same_metrics straight replicas
 same_weights straight replicas
 says "$ERR" '4 replicas of 2 stages on 4 ranks' 'stage 1, replica 1: rank 3 on '
-runs_ranks 3 train run.yaml --out uneven $four --set 'stages.replicas=[1,2,1,3]'
-same_metrics straight uneven
-same_weights straight uneven
+for replicas in 2 3 1,2,1,3; do
+    runs_ranks 3 train run.yaml --out "replicas-$replicas" $four --set "stages.replicas=$replicas"
+    same_metrics straight "replicas-$replicas"
+    same_weights straight "replicas-$replicas"
+done
 
 # Late updates: two steps are under way at a time.
 runs train run.yaml --out late --set train.staleness=1
