@@ -1,5 +1,6 @@
 #!/bin/sh
-# memory.sh - checks that the peak memory that --dry-run predicts is within 10% of the measured one.
+# memory.sh - checks that the peak memory that --dry-run predicts is within 10% of the measured one, and that import and
+# export take that of a tensor, not of the model.
 # Run as: memory.sh PROGRAM PEAK, where PEAK prints the peak memory of a command.
 . "$(dirname "$0")/lib.sh"
 
@@ -31,6 +32,23 @@ predicts_memory recomputed --set train.recompute=true
 predicts_memory muon --set train.optimizer=muon --set model.width=128 --set stages.microbatch=2
 predicts_memory larger --set model.width=384 --set model.heads=6 --set model.layers=6 \
     --set train.recompute=true
+
+# ---- conversions: 106 MB of weights, in tensors of 2.9 MB at most ----
+
+runs train run.yaml --out large --set model.width=512 --set model.heads=8 --set model.layers=8 --set model.ffn=1408 \
+    --set model.vocab=0 --set model.context=16 --set train.batch_tokens=16 --set train.steps=1 --set train.save_every=0 \
+    --set data.valid_tokens=0
+# converts ARGS...: checks the peak memory of a command.
+converts() {
+    peak=$("$HELPER" "$STRAIT" "$@" 2>"$ERR") || fail "$* failed"
+    echo "$1: measured $peak"
+    [ "$peak" -lt 50000000 ] || fail "$*: $peak bytes"
+}
+converts export large --to hf --out large-hf
+converts export large --to hf --out large-bf16 --dtype bf16
+converts export large --to gguf --out large.gguf
+converts import large-hf --out large-back
+converts import large-bf16 --out large-again
 
 # ---- a run that does not fit is refused before memory is taken, with changes that make it fit ----
 
