@@ -111,18 +111,25 @@ compare_runs early late
 
 # No other pipeline is there: the stages go back to a snapshot that was taken while an average was under way, or, when
 # the coordinator is lost with all workers, to such a checkpoint, and the run ends as if nothing had happened.
-alone="$pair --set stages.replicas=1 --set train.outer.sync_every=4 --set train.outer.overlap=4 --set train.steps=80
+alone="$pair --set stages.replicas=1 --set train.outer.sync_every=4 --set train.outer.overlap=4 --set train.steps=40
     --set train.save_every=3 --set link.emulate.delay=10ms --max-lost-work 0.01"
+fault= # of the second worker, which has stage 1
 begin_alone() { # begin_alone FOLDER RUN ARGS...
     host_begin "$@"
-    for i in 1 2 3; do join_begin "$1" $i; done
+    for i in 1 2 3; do
+        flags=
+        [ $i -ne 2 ] || flags=$fault
+        join_begin "$1" $i $flags
+        wait_joined "$1" $i
+    done
 }
 for name in calm lost saved; do
+    [ $name != lost ] || fault="--fault backward:1:21"
     begin_alone $name run.yaml $alone
-    [ $name = calm ] || wait_until 60 'all stages compute' compute $name 1
-    [ $name = calm ] || wait_steps $name 20
-    [ $name != lost ] || kill_join "$(worker_of lost '.stage == 1')"
+    fault=
     if [ $name = saved ]; then
+        wait_until 60 'all stages compute' compute $name 1
+        wait_steps $name 20
         host_kill
         for i in 1 2 3; do kill_join $i; done
         begin_alone saved run.yaml $alone
@@ -138,22 +145,21 @@ compare_runs calm lost
 compare_runs calm saved
 
 # There are snapshots also where something is sent or applied after every step, and no checkpoint.
+fault="--fault backward:1:21"
 begin_alone dense run.yaml $alone --set train.outer.sync_every=2 --set train.outer.overlap=1 --set train.save_every=1000
-wait_until 60 'all stages compute' compute dense 1
-wait_steps dense 20
-kill_join "$(worker_of dense '.stage == 1')"
 host_ends 0 dense
 wait_all_exited
 went_to_snapshot dense
 
 # All workers are lost with what they had: the steps that others compute again are averaged by all who have come since.
-begin_two() { for i in "$@"; do join_begin again "$i"; done; }
+# Without the first worker the run waits, so that the second is lost in the same step.
 host_begin again run.yaml $alone --set train.outer.sync_every=2 --set train.outer.overlap=0 --set train.save_every=1000 \
-    --set train.steps=90
-begin_two 1 2
-wait_steps again 48
+    --set train.steps=56
+join_begin again 1 --fault begin:0:48
+join_begin again 2 --fault begin:0:48
+wait_for_text again/events.log 'worker w[12] .*connection lost'
 for i in 1 2; do kill_join $i; done
-begin_two 3 4 5 6
+for i in 3 4 5 6; do join_begin again $i; done
 host_ends 0 again
 awk -v last=48 '/\(rollback/ { is_again = 1 } is_again && /averaged pipelines [0-9] \(.*\), [0-9] \(/ {
     sub(/.*step /, ""); if ($0 + 0 < last) ok = 1 } END { exit !ok }' again/events.log ||
