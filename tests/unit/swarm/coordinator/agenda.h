@@ -75,6 +75,17 @@ static inline pending agenda_take(agenda *a) {
     }
 }
 
+/* The reply of the worker in `slot` to a command; `side`: of the boundary that failed, if one did.
+ */
+static inline strait_swarm_event reply_to(const pending *h, int slot, int side) {
+    return (strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                                .worker = slot,
+                                .generation = h->generation,
+                                .sequence = h->sequence,
+                                .err = h->err,
+                                .failed_side = h->err != STRAIT_OK ? side : 0};
+}
+
 static int n_feeding; // events that are being handled; a test that failed leaves some
 
 /* Gives the coordinator an event and performs its actions, which may cause further events; calls

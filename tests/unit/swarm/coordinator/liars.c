@@ -83,12 +83,7 @@ static void answer(const pending *h) {
     heartbeat(w);
     if (!w->has_link) return;
     const int is_gradients = h->phase == STRAIT_PHASE_WORK && !h->goal.is_update;
-    strait_swarm_event e = {.kind = STRAIT_SWARM_REPLY,
-                            .worker = w->slot,
-                            .generation = h->generation,
-                            .sequence = h->sequence,
-                            .err = h->err,
-                            .failed_side = h->err != STRAIT_OK ? h->action.gives_prev : 0};
+    strait_swarm_event e = reply_to(h, w->slot, h->action.gives_prev);
     if (is_gradients && (w->kind == FALSE_BLAME || w->kind == ODD_BLAME)) {
         e.is_blaming = 1;
         e.err = STRAIT_OK;

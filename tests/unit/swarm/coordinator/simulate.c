@@ -86,12 +86,8 @@ static void answer(pending *h) {
     if (is_gradients) reach(w, SUMS);
     heartbeat(h, 0); // reports the inventory before the reply
     if (!w->has_link) return;
-    feed(&(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                               .worker = w->slot,
-                               .generation = h->generation,
-                               .sequence = h->sequence,
-                               .err = h->err,
-                               .failed_side = h->err != STRAIT_OK ? side : 0});
+    const strait_swarm_event e = reply_to(h, w->slot, side);
+    feed(&e);
 }
 
 /* ---- running ---- */
