@@ -149,14 +149,17 @@ static int is_foreign(struct MHD_Connection *c) {
     return from == NULL || host == NULL || strcmp(from + 3, host) != 0;
 }
 
+static const char no_such_address[] = "no such address: /v1/models (GET), /v1/completions, "
+                                      "/v1/chat/completions (POST)";
+
 static enum MHD_Result get(struct strait_serve *s, struct MHD_Connection *c, const char *url) {
     if (strcmp(url, "/v1/models") == 0) return reply(s, c, MHD_HTTP_OK, strait_reply_models(s));
+    if (strncmp(url, "/v1/models/", 11) == 0 && strcmp(url + 11, s->spec.model) == 0)
+        return reply(s, c, MHD_HTTP_OK, strait_reply_model(s));
     if (strcmp(url, "/health") == 0) return reply(s, c, MHD_HTTP_OK, strdup("{\"status\":\"ok\"}"));
-    if (strcmp(url, "/") != 0)
-        return refuse(
-            s, c, strncmp(url, "/v1/c", 5) == 0 ? MHD_HTTP_METHOD_NOT_ALLOWED : MHD_HTTP_NOT_FOUND,
-            "no such address: /v1/models (GET), /v1/completions, "
-            "/v1/chat/completions (POST)");
+    if (strcmp(url, "/v1/completions") == 0 || strcmp(url, "/v1/chat/completions") == 0)
+        return refuse(s, c, MHD_HTTP_METHOD_NOT_ALLOWED, "this address takes POST, not GET");
+    if (strcmp(url, "/") != 0) return refuse(s, c, MHD_HTTP_NOT_FOUND, no_such_address);
     return strait_listener_reply(&s->listener, c, MHD_HTTP_OK, "text/html; charset=utf-8",
                                  MHD_create_response_from_buffer(strait_serve_files[0].bytes,
                                                                  (void *)strait_serve_files[0].text,
@@ -181,8 +184,10 @@ static enum MHD_Result begin(struct strait_serve *s, struct MHD_Connection *c, c
         return MHD_YES;
     }
     if (!is_chat && strcmp(url, "/v1/completions") != 0)
-        return refuse(s, c, MHD_HTTP_NOT_FOUND, "no such address");
-    if (is_foreign(c)) return refuse(s, c, MHD_HTTP_FORBIDDEN, "requests of other sites");
+        return refuse(s, c, MHD_HTTP_NOT_FOUND, no_such_address);
+    if (is_foreign(c))
+        return refuse(s, c, MHD_HTTP_FORBIDDEN,
+                      "requests in the name of other sites (Origin) are refused");
     if (strait_job_open(s, is_chat, &job) != STRAIT_OK) return MHD_NO;
     *request = job;
     return limit_wait(job, c) ? MHD_YES : MHD_NO;

@@ -26,11 +26,19 @@ char *strait_reply_error(unsigned code, const char *message) {
                           "param", "code", (int)code));
 }
 
+static json_t *describe_model(const struct strait_serve *s) {
+    return json_pack("{so ss si ss sI}", "id",
+                     strait_json_text(s->spec.model, strlen(s->spec.model)), "object", "model",
+                     "created", 0, "owned_by", "strait", "context_length",
+                     (json_int_t)s->spec.trained->use.n_positions);
+}
+
+char *strait_reply_model(const struct strait_serve *s) {
+    return dump(describe_model(s));
+}
+
 char *strait_reply_models(const struct strait_serve *s) {
-    return dump(json_pack("{ss s[{so ss si ss sI}]}", "object", "list", "data", "id",
-                          strait_json_text(s->spec.model, strlen(s->spec.model)), "object", "model",
-                          "created", 0, "owned_by", "strait", "context_length",
-                          (json_int_t)s->spec.trained->use.n_positions));
+    return dump(json_pack("{ss s[o]}", "object", "list", "data", describe_model(s)));
 }
 
 static json_t *usage_of(const struct strait_job *job) {

@@ -93,7 +93,8 @@ void strait_job_resume(struct strait_job *job);
 
 /* reply.c: answers as JSON text of jansson; NULL: no memory. */
 char *strait_reply_error(unsigned code, const char *message);
-char *strait_reply_models(const struct strait_serve *serve);
+char *strait_reply_models(const struct strait_serve *serve); // the list, of one
+char *strait_reply_model(const struct strait_serve *serve);
 char *strait_reply_answer(const struct strait_job *job);
 /* Appends one event of a stream with n bytes of text; the last one has `finish`, and the usage
  * where the client wants it. */

@@ -41,6 +41,9 @@ answers() {
 
 serve --name tiny --queue 4 --batch 2
 curl -s "$url/v1/models" | jq -e '.data[0].id == "tiny" and .object == "list"' >/dev/null || fail "models"
+curl -s "$url/v1/models/tiny" | jq -e '.id == "tiny" and .object == "model"' >/dev/null || fail "the model by its name"
+curl -s "$url/v1/models/other" | jq -e '.error.code == 404' >/dev/null || fail "a model that is not there"
+curl -s "$url/v1/completions" | jq -e '.error.code == 405 and (.error.message | contains("POST"))' >/dev/null || fail "GET"
 curl -s "$url/" | grep -q '<title>Strait' || fail "there is no page"
 
 # The text is that of generate with the same seed.
