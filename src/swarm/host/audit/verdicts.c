@@ -48,6 +48,11 @@ static void ban(struct host *h, const strait_fingerprint *key, int64_t limit) {
                                                               .goal = {.step = limit}});
 }
 
+static int is_banned(struct host *h, const strait_fingerprint *key) {
+    const struct host_key *known = strait_host_find_key(h, key);
+    return known != NULL && known->is_banned;
+}
+
 /* Returns whether steps that count may come from the guilty. A run that went back for them has none
  * unless they had a stage since. */
 static int is_affected(struct host *h, const strait_verdict *v) {
@@ -60,8 +65,7 @@ static int is_affected(struct host *h, const strait_verdict *v) {
 static void convict(struct host *h, const strait_verdict *v) {
     const int must_return = is_affected(h, v);
     for (int i = 0; i < v->n_guilty; i++) {
-        const struct host_key *known = strait_host_find_key(h, &v->guilty[i]);
-        if (known != NULL && known->is_banned) continue; // for another interval
+        if (is_banned(h, &v->guilty[i])) continue; // for another interval
         strait_host_note(h,
                          "audit of stage %d, steps %lld to %lld: %s gave a result that two others "
                          "contradict",
@@ -74,10 +78,16 @@ static void convict(struct host *h, const strait_verdict *v) {
     if (must_return) return_to(h, v->from);
 }
 
+/* Returns the slot of a worker; also of one that has left: it would come back as if nothing had
+ * happened. -1: it is banned, or there is no slot for it. */
+static int recall(struct host *h, const strait_fingerprint *key) {
+    return is_banned(h, key) ? -1 : strait_coordinator_admit(&h->coordinator, key);
+}
+
 /* One of two replicas is at fault, and nobody can tell which, or not yet. */
 static void contradict(struct host *h, const strait_fingerprint pair[2], int64_t from) {
-    const int a = strait_coordinator_find(&h->coordinator, &pair[0]);
-    const int b = strait_coordinator_find(&h->coordinator, &pair[1]);
+    const int a = recall(h, &pair[0]);
+    const int b = recall(h, &pair[1]);
     if (a >= 0 && b >= 0)
         strait_host_feed_coordinator(
             h,

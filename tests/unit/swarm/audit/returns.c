@@ -161,6 +161,24 @@ static void goes_back_when_the_evidence_is_here(void **state) {
     end();
 }
 
+/* One that leaves at once is remembered by its key, also if it is the first that the host hears of
+ * it; one that was banned meanwhile is not asked for. */
+static void remembers_who_left_before_the_run_went_back(void **state) {
+    (void)state;
+    for (int is_banned = 0; is_banned < 2; is_banned++) {
+        begin();
+        const strait_fingerprint key = h.coordinator.workers[HELPER].key;
+        h.coordinator.workers[HELPER] = (strait_swarm_worker){.stage = -1};
+        h.admission.keys[0] = (struct host_key){.key = key, .is_banned = is_banned};
+        h.admission.n_keys = 1;
+        assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+        assert_int_equal(n_contradictions, !is_banned);
+        assert_int_equal(strait_coordinator_find(&h.coordinator, &key), is_banned ? -1 : HELPER);
+        assert_int_equal(limit, FROM);
+        end();
+    }
+}
+
 /* The steps since are those of others. */
 static void bans_a_replica_that_took_no_part_since(void **state) {
     (void)state;
@@ -288,6 +306,7 @@ static void goes_back_for_others_meanwhile(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_back_when_the_evidence_is_here),
+        cmocka_unit_test(remembers_who_left_before_the_run_went_back),
         cmocka_unit_test(bans_a_replica_that_took_no_part_since),
         cmocka_unit_test(returns_once_more_if_the_owner_lied),
         cmocka_unit_test(returns_once_more_if_the_replica_had_a_stage),
