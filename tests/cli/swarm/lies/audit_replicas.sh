@@ -65,12 +65,12 @@ names() {
         fail "$1: others are accused: $(grep -E 'contradict|banned|violation' "$1/events.log")"
 }
 
-# goes_back FOLDER N: replicas that hold different states do not go on until the audit has ended: the run goes back
-# first, and N times in all, once more if the owner is at fault.
+# goes_back FOLDER MOST: replicas that hold different states do not go on until the audit has ended: the run goes back
+# first, and MOST times in all; once more if the owner is at fault, unless it is found before it has computed again.
 goes_back() {
     awk '/hold different states; the run goes back/ { is_back = 1 } /returning to step/ { n++ }
         /gave a result that two others contradict/ && (!is_back || n != 1) { exit 1 }
-        END { if (n != '"$2"') exit 1 }' "$1/events.log" || fail "$1: $(cat "$1/events.log")"
+        END { if (n < 1 || n > '"$2"') exit 1 }' "$1/events.log" || fail "$1: $(cat "$1/events.log")"
 }
 
 try honest '' none
