@@ -93,6 +93,19 @@ typedef struct strait_rotate_params {
     float epsilon;          // of the norm
 } strait_rotate_params;
 
+/* Most positions of one id that a device sums in one piece, and the size of the lists of positions
+ * of `rows` ids below n_rows, in values of 4 bytes (token_tables->list). */
+#define STRAIT_TOKEN_PIECE 64
+
+static inline int64_t strait_token_pieces(int64_t rows, int64_t n_rows) {
+    return (rows < n_rows ? rows : n_rows) + rows / STRAIT_TOKEN_PIECE;
+}
+
+static inline int64_t strait_token_list_cols(int64_t rows, int64_t n_rows) {
+    return 4 + 4 * strait_token_pieces(rows, n_rows) + 3 * (rows / STRAIT_TOKEN_PIECE) +
+           2 * n_rows + 3 * rows;
+}
+
 typedef struct strait_adamw_params {
     float learning_rate, beta1, beta2, epsilon, weight_decay;
     int64_t step;       // from 1, for bias correction

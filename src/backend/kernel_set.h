@@ -19,6 +19,7 @@ struct strait_kernel_set {
     struct strait_fp8_kernels fp8;
     struct strait_group_kernels groups;
     struct strait_norm_conv_kernels norm_conv;
+    struct strait_token_table_kernels token_tables;
 };
 
 /* Points set->base to every optional table of the set. The set must not move afterwards. */
@@ -34,4 +35,5 @@ static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
     set->base.fp8 = set->fp8.matmul != NULL ? &set->fp8 : NULL; // older devices lack it
     set->base.groups = &set->groups;
     set->base.norm_conv = &set->norm_conv;
+    set->base.token_tables = &set->token_tables;
 }

@@ -204,6 +204,7 @@ struct strait_kernels {
     const struct strait_fp8_kernels *fp8;
     const struct strait_group_kernels *groups;
     const struct strait_norm_conv_kernels *norm_conv;
+    const struct strait_token_table_kernels *token_tables;
 };
 
 #ifdef __cplusplus

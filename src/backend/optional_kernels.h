@@ -32,6 +32,7 @@ enum strait_kernel_need {
     STRAIT_NEEDS_FP8 = 1 << 8,
     STRAIT_NEEDS_GROUPS = 1 << 9,
     STRAIT_NEEDS_NORM_CONV = 1 << 10,
+    STRAIT_NEEDS_TOKEN_TABLES = 1 << 11,
 };
 
 /* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
@@ -196,6 +197,24 @@ struct strait_norm_conv_kernels {
      * of gain and taps. */
     strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
                        strait_tensor x, strait_tensor rstd, const strait_norm_conv_params *params);
+};
+
+/* Tables of rows by token id (model.anchors, model.value_tables), several of which share one set of
+ * ids [N x 1]: what follows from the ids alone is computed once. */
+struct strait_token_table_kernels {
+    /* Columns of y from `first` on = those of x + delta + table[ids], as many as the table has;
+     * x + delta is rounded to their type first. delta may be absent. All are of one type, y, x and
+     * delta of one width; y may be x. */
+    strait_err (*add)(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                      strait_tensor delta, strait_tensor table, strait_tensor ids, int64_t first);
+    /* lists [1 x strait_token_list_cols(N, n_rows)], i32: where each id below n_rows occurs, in a
+     * form of the backend's own. */
+    strait_err (*list)(struct strait_stream *s, strait_tensor lists, strait_tensor ids,
+                       int64_t n_rows);
+    /* embed_back of the columns of d_y from `first` on, as many as the table has, with the lists of
+     * these ids. The same bits as embed_back. */
+    strait_err (*back)(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                       int64_t first, strait_tensor ids, strait_tensor lists);
 };
 
 #ifdef __cplusplus

@@ -41,35 +41,24 @@ static strait_err embed_minus(struct strait_stream *s, strait_tensor y, strait_t
                               strait_cuda_by_rows(y.rows, y.cols, strait_cuda_wide(y.dtype)), args);
 }
 
-/* The most pieces that `rows` positions can need: one per token that occurs, and one per whole
- * piece. */
-static size_t most_pieces(size_t rows, size_t tokens) {
-    return (rows < tokens ? rows : tokens) + rows / STRAIT_CUDA_PIECE;
+/* Lays out `memory` of strait_token_list_cols values for the positions of `rows` ids. What is read
+ * 16 bytes at a time comes first, for its alignment. */
+static strait_cuda_positions lay_out_positions(void *memory, int64_t rows, int64_t n_rows) {
+    strait_cuda_positions at = {.used = memory};
+    at.pieces = (strait_cuda_piece *)(at.used + 1);
+    at.commons = (strait_cuda_common *)(at.pieces + strait_token_pieces(rows, n_rows));
+    at.count = (int32_t *)(at.commons + rows / STRAIT_TOKEN_PIECE);
+    at.first = at.count + n_rows;
+    at.rank = at.first + n_rows;
+    at.found = at.rank + rows;
+    at.list = at.found + rows;
+    return at;
 }
 
-/* Lays out scratch for the positions of `rows` tokens. There are fewer tokens with several pieces
- * than whole pieces, and each has at most one piece that is not whole. */
-static strait_err lay_out_positions(struct strait_stream *s, strait_tensor d_table, size_t rows,
-                                    strait_cuda_positions *out) {
-    const size_t tokens = (size_t)d_table.rows, whole = rows / STRAIT_CUDA_PIECE;
-    const size_t partials = 2 * whole * (size_t)d_table.cols * sizeof(float);
-    const size_t pieces = most_pieces(rows, tokens) * sizeof(strait_cuda_piece);
-    const size_t commons = whole * sizeof(strait_cuda_common);
-    const size_t ints = (2 * tokens + 3 * rows) * sizeof(int32_t);
-    void *scratch = NULL;
-    STRAIT_TRY(strait_cuda_scratch(s, sizeof(strait_cuda_used) + pieces + partials + commons + ints,
-                                   &scratch));
-    char *at = scratch; // what is read 16 bytes at a time comes first, for its alignment
-    out->used = (strait_cuda_used *)at;
-    out->pieces = (strait_cuda_piece *)(at += sizeof *out->used);
-    out->partials = (float *)(at += pieces);
-    out->commons = (strait_cuda_common *)(at += partials);
-    out->count = (int32_t *)(at + commons);
-    out->first = out->count + tokens;
-    out->rank = out->first + tokens;
-    out->found = out->rank + rows;
-    out->list = out->found + rows;
-    return STRAIT_OK;
+/* Bytes of the partial sums of tokens with several pieces. There are fewer such tokens than whole
+ * pieces, and each has at most one piece that is not whole. */
+static size_t partial_bytes(int64_t rows, int64_t cols) {
+    return 2 * (size_t)(rows / STRAIT_TOKEN_PIECE) * (size_t)cols * sizeof(float);
 }
 
 /* Lists the positions of every token: five kernels, each with one or more threads per position. */
@@ -94,24 +83,68 @@ static strait_err list_positions(struct strait_stream *s, strait_cuda_positions 
 }
 
 /* Sums are in the order of tokens, without atomics, so that the bits do not vary between runs. */
-static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
-                             strait_tensor tokens) {
-    assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows);
-    assert(d_table.dtype == STRAIT_F32 && tokens.dtype == STRAIT_I32);
-    const size_t rows = (size_t)d_y.rows;
-    strait_cuda_positions positions = {0};
-    STRAIT_TRY(lay_out_positions(s, d_table, rows, &positions));
-    STRAIT_TRY(list_positions(s, positions, tokens));
-    const strait_cuda_grid by_piece = {.x = (int64_t)most_pieces(rows, (size_t)d_table.rows),
+static strait_err add_listed(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             int64_t first, strait_cuda_positions at) {
+    assert(first >= 0 && first + d_table.cols <= d_y.cols && d_table.dtype == STRAIT_F32);
+    const void *from = (const char *)d_y.data + (size_t)first * strait_dtype_bytes(d_y.dtype);
+    const strait_cuda_grid by_piece = {.x = strait_token_pieces(d_y.rows, d_table.rows),
                                        .threads = SUM_THREADS};
-    const strait_cuda_args sums = STRAIT_CUDA_ARGS(d_table.data, d_y.data, positions, d_y.cols);
+    const strait_cuda_args sums = STRAIT_CUDA_ARGS(d_table.data, from, at, d_table.cols, d_y.cols);
     STRAIT_TRY(strait_cuda_launch(s, STRAIT_CUDA_OF(d_y.dtype, "embed_back"), by_piece, sums));
     const strait_cuda_grid by_token = {
-        .x = d_y.rows / STRAIT_CUDA_PIECE,
-        .y = strait_cuda_pieces(d_y.cols, SUM_THREADS * strait_cuda_wide(STRAIT_F32)),
+        .x = d_y.rows / STRAIT_TOKEN_PIECE,
+        .y = strait_cuda_pieces(d_table.cols, SUM_THREADS * strait_cuda_wide(STRAIT_F32)),
         .threads = SUM_THREADS};
-    const strait_cuda_args joins = STRAIT_CUDA_ARGS(d_table.data, positions, d_y.cols);
+    const strait_cuda_args joins = STRAIT_CUDA_ARGS(d_table.data, at, d_table.cols);
     return strait_cuda_launch(s, "embed_join", by_token, joins);
+}
+
+static strait_err embed_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             strait_tensor tokens) {
+    assert(d_y.cols == d_table.cols && d_y.rows == tokens.rows && tokens.dtype == STRAIT_I32);
+    const size_t lists = (size_t)strait_token_list_cols(d_y.rows, d_table.rows) * sizeof(int32_t);
+    const size_t partials = partial_bytes(d_y.rows, d_y.cols);
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, partials + lists, &scratch));
+    strait_cuda_positions at = lay_out_positions((char *)scratch + partials, d_y.rows,
+                                                 d_table.rows);
+    at.partials = scratch;
+    STRAIT_TRY(list_positions(s, at, tokens));
+    return add_listed(s, d_table, d_y, 0, at);
+}
+
+static strait_err table_add(struct strait_stream *s, strait_tensor y, strait_tensor x,
+                            strait_tensor delta, strait_tensor table, strait_tensor ids,
+                            int64_t first) {
+    assert(strait_cuda_same_shape(y, x) &&
+           (delta.data == NULL || strait_cuda_same_shape(delta, x)));
+    assert(first >= 0 && first + table.cols <= y.cols && ids.rows == y.rows);
+    assert(x.dtype == y.dtype && table.dtype == y.dtype && ids.dtype == STRAIT_I32);
+    const size_t offset = (size_t)first * strait_dtype_bytes(y.dtype);
+    void *to = (char *)y.data + offset;
+    const void *from = (const char *)x.data + offset;
+    const void *also = delta.data != NULL ? (const char *)delta.data + offset : NULL;
+    const strait_cuda_args args = STRAIT_CUDA_ARGS(to, from, also, table.data, ids.data, y.rows,
+                                                   table.cols, y.cols);
+    return strait_cuda_launch(s, STRAIT_CUDA_OF(y.dtype, "table_add"),
+                              strait_cuda_by_rows(y.rows, table.cols, strait_cuda_wide(y.dtype)),
+                              args);
+}
+
+static strait_err table_list(struct strait_stream *s, strait_tensor lists, strait_tensor ids,
+                             int64_t n_rows) {
+    assert(lists.cols == strait_token_list_cols(ids.rows, n_rows) && ids.dtype == STRAIT_I32);
+    return list_positions(s, lay_out_positions(lists.data, ids.rows, n_rows), ids);
+}
+
+static strait_err table_back(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
+                             int64_t first, strait_tensor ids, strait_tensor lists) {
+    assert(lists.cols == strait_token_list_cols(ids.rows, d_table.rows) && ids.rows == d_y.rows);
+    strait_cuda_positions at = lay_out_positions(lists.data, ids.rows, d_table.rows);
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, partial_bytes(d_y.rows, d_table.cols), &scratch));
+    at.partials = scratch;
+    return add_listed(s, d_table, d_y, first, at);
 }
 
 static strait_err gate_rows(struct strait_stream *s, strait_tensor y, strait_tensor x,
@@ -144,6 +177,9 @@ void strait_cuda_embed(struct strait_kernel_set *set) {
     set->base.embed = embed;
     set->subspace.embed_minus = embed_minus;
     set->base.embed_back = embed_back;
+    set->token_tables.add = table_add;
+    set->token_tables.list = table_list;
+    set->token_tables.back = table_back;
     set->token_gates.apply = gate_rows;
     set->token_gates.apply_back = gate_rows_back;
 }

@@ -48,6 +48,43 @@ EMBED(bf16, bf16, bf16)
 EMBED(bf16, float, f32_to_bf16)
 EMBED(float, bf16, bf16_to_f32)
 
+/* y = x + delta + table[id] in columns [first, first + cols) of rows of `width`. The sum of x and
+ * delta is rounded as if it were stored. */
+template <typename T, int W>
+__device__ __forceinline__ void table_add(T *y, const T *x, const T *delta, const T *table,
+                                          const int32_t *ids, int64_t rows, int64_t cols,
+                                          int64_t width) {
+    over_rows<W>(rows, cols, [=](int64_t row, int64_t c) {
+        float sum[W], more[W];
+        take<T, W>(sum, x + row * width + c);
+        if (delta != nullptr) {
+            take<T, W>(more, delta + row * width + c);
+#pragma unroll
+            for (int i = 0; i < W; i++)
+                sum[i] += more[i];
+            widen(sum, narrow<T, W>(sum));
+        }
+        take<T, W>(more, table + ids[row] * cols + c);
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            sum[i] += more[i];
+        put<T, W>(y + row * width + c, sum);
+    });
+}
+
+#define TABLE_ADD(T, suffix)                                                                     \
+    extern "C" __global__ void __launch_bounds__(256)                                            \
+        table_add_##suffix(T *y, const T *x, const T *delta, const T *table, const int32_t *ids, \
+                           int64_t rows, int64_t cols, int64_t width) {                          \
+        if ((cols | width) % wide<T> == 0 && at16(y, x, delta, table))                           \
+            table_add<T, wide<T>>(y, x, delta, table, ids, rows, cols, width);                   \
+        else                                                                                     \
+            table_add<T, 1>(y, x, delta, table, ids, rows, cols, width);                         \
+    }
+
+TABLE_ADD(float, f32)
+TABLE_ADD(bf16, bf16)
+
 /* y = table[token] - x */
 template <typename T, int W>
 __device__ __forceinline__ void embed_minus(T *y, const float *table, const int32_t *tokens,

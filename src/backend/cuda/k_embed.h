@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 enum {
-    STRAIT_CUDA_PIECE = 64,     // most positions of a token that one block sums
     STRAIT_CUDA_ORDER_LANES = 8 // lanes that sort one position into its list
 };
 

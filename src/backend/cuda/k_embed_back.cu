@@ -8,10 +8,11 @@
  * every time. */
 #include "backend/cuda/k_embed.h"
 #include "backend/cuda/vector.cuh"
+#include "backend/kernel_params.h"
 
 constexpr int THREADS = 256;     // per block of the kernels that list positions
 constexpr int SUM_THREADS = 128; // per block of those that add rows
-constexpr int PIECE = STRAIT_CUDA_PIECE;
+constexpr int PIECE = STRAIT_TOKEN_PIECE;
 constexpr int ORDER_LANES = STRAIT_CUDA_ORDER_LANES;
 
 using positions = strait_cuda_positions;
@@ -115,9 +116,10 @@ __device__ __forceinline__ void add_rows(float *to, int32_t count, int64_t cols,
     }
 }
 
+/* Rows of d_y are d_cols apart: they may be wider than those of the table. */
 template <typename T>
 __device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const positions &at,
-                                           int64_t cols) {
+                                           int64_t cols, int64_t d_cols) {
     __shared__ int32_t list[PIECE];
     if ((int32_t)blockIdx.x >= at.used->pieces) return;
     const strait_cuda_piece piece = at.pieces[blockIdx.x];
@@ -126,17 +128,17 @@ __device__ __forceinline__ void embed_back(float *d_table, const T *d_y, const p
     __syncthreads();
     const bool is_part = piece.partial >= 0;
     float *to = is_part ? at.partials + piece.partial * cols : d_table + piece.token * cols;
-    const auto row = [=](int32_t i) { return d_y + list[i] * cols; };
-    if (cols % wide<T> == 0 && at16(d_table, d_y))
+    const auto row = [=](int32_t i) { return d_y + list[i] * d_cols; };
+    if ((cols | d_cols) % wide<T> == 0 && at16(d_table, d_y))
         add_rows<T, wide<T>>(to, piece.count, cols, is_part, row);
     else
         add_rows<T, 1>(to, piece.count, cols, is_part, row);
 }
 
-#define EMBED_BACK(T, suffix)                                                           \
-    extern "C" __global__ void __launch_bounds__(SUM_THREADS)                           \
-        embed_back_##suffix(float *d_table, const T *d_y, positions at, int64_t cols) { \
-        embed_back<T>(d_table, d_y, at, cols);                                          \
+#define EMBED_BACK(T, suffix)                                                       \
+    extern "C" __global__ void __launch_bounds__(SUM_THREADS) embed_back_##suffix(  \
+        float *d_table, const T *d_y, positions at, int64_t cols, int64_t d_cols) { \
+        embed_back<T>(d_table, d_y, at, cols, d_cols);                              \
     }
 
 EMBED_BACK(float, f32)
