@@ -154,6 +154,8 @@ typedef struct strait_crossing {
     int64_t microbatch;   // of the step, from 0
     int slot;             // in [0, n_slots): where to keep what the backward pass will need
     strait_tensor tokens; // [rows x 1] i32, for STRAIT_CODEC_TOKENS; all below vocab
+    strait_tensor lists;  // param_grads: of the tokens' rows in the stage's token tables
+                          // (token_tables->list), where the stage lists them
     strait_tensor input;  // [rows x cols], for STRAIT_CODEC_INPUT, act_pack only: the input of the
                           // first block of this stage
     strait_tensor table;  // [vocab or table_rows x cols], for STRAIT_CODEC_TABLE: what this stage

@@ -219,6 +219,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
     /* No option of the model: it follows from the devices. */
     plan.shape.precision = strait_run_choose_precision(run, &why);
     plan.shape.fuses_conv = !is_on_cpu(run) && strait_shape_can_fuse_conv(&plan.shape);
+    plan.shape.lists_tokens = !is_on_cpu(run) && strait_shape_reads_tokens(&plan.shape);
     plan.shape.has_fp8 = run->device.precision == STRAIT_RUN_FP8;
     if (plan.shape.has_fp8 && is_on_cpu(run))
         return STRAIT_FAIL(STRAIT_ECONFIG,

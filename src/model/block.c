@@ -164,8 +164,9 @@ void strait_block_set_input(const strait_block *block, strait_block_acts *acts,
 strait_err strait_block_prepare(const strait_work *work, const strait_block *block,
                                 const strait_block_acts *acts, strait_tensor x,
                                 strait_tensor delta) {
-    const strait_tensor stream = strait_block_input(block, acts);
-    if (delta.data != NULL) STRAIT_TRY(work->kernels->add(work->stream, stream, x, delta));
+    if (delta.data != NULL)
+        return strait_parts_forward_sum(work, STRAIT_PART_STREAM, block->parts, acts->parts,
+                                        acts->x, x, delta);
     return strait_parts_forward(work, STRAIT_PART_STREAM, block->parts, acts->parts, acts->x);
 }
 

@@ -81,10 +81,34 @@ strait_norm_params strait_layer_norm(const strait_work *work, const strait_param
     return (strait_norm_params){.gain = gain->value, .epsilon = work->shape->norm_epsilon};
 }
 
-strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out) {
-    *out = (strait_tensor){work->table_rows.data, work->table_rows.dtype, work->table_ids.rows,
-                           table.cols};
-    return work->kernels->embed(work->stream, *out, table, work->table_ids);
+/* Scratch for rows of a table with this many columns. */
+static strait_tensor table_rows(const strait_work *work, int64_t cols) {
+    return (strait_tensor){work->table_rows.data, work->table_rows.dtype, work->table_ids.rows,
+                           cols};
+}
+
+strait_err strait_layer_table_add(const strait_work *work, strait_tensor y, strait_tensor x,
+                                  strait_tensor delta, strait_tensor table, int64_t first) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->shape->lists_tokens)
+        return k->token_tables->add(work->stream, y, x, delta, table, work->table_ids, first);
+    const strait_tensor rows = table_rows(work, table.cols);
+    if (delta.data != NULL) STRAIT_TRY(k->add(work->stream, y, x, delta));
+    STRAIT_TRY(k->embed(work->stream, rows, table, work->table_ids));
+    if (table.cols == y.cols) return k->add(work->stream, y, delta.data != NULL ? y : x, rows);
+    assert(delta.data != NULL || y.data == x.data);
+    return k->add_cols(work->stream, y, rows, first);
+}
+
+strait_err strait_layer_table_backward(const strait_work *work, strait_tensor d_table,
+                                       strait_tensor d, int64_t first) {
+    const struct strait_kernels *k = work->kernels;
+    if (work->lists.data != NULL)
+        return k->token_tables->back(work->stream, d_table, d, first, work->table_ids, work->lists);
+    const strait_tensor rows = table_rows(work, d_table.cols);
+    if (d.cols == d_table.cols) return k->embed_back(work->stream, d_table, d, work->table_ids);
+    STRAIT_TRY(k->cut_cols(work->stream, rows, d, first));
+    return k->embed_back(work->stream, d_table, rows, work->table_ids);
 }
 
 strait_err strait_layer_conv(const strait_work *work, strait_tensor y, strait_tensor x,

@@ -34,6 +34,7 @@ typedef struct strait_work {
     /* Only in a shape with token tables or value tables. */
     strait_tensor table_ids;  // [N x 1], their rows for the tokens of the current microbatch
     strait_tensor table_rows; // [N x widest row], scratch
+    strait_tensor lists;      // of table_ids (token_tables->list), where the shape lists tokens
     /* Only with fp8: scratch of the products of blocks. Absent where a product stays in the
      * precision of activations. */
     strait_tensor fp8_space;
@@ -79,9 +80,13 @@ strait_err strait_layer_from_basis(const strait_work *work, strait_tensor y, str
 /* Parameters of the RMS norm with this gain. */
 strait_norm_params strait_layer_norm(const strait_work *work, const strait_param *gain);
 
-/* Looks up the rows of a table for the current tokens; *out is scratch, valid until the next
- * lookup. */
-strait_err strait_layer_lookup(const strait_work *work, strait_tensor table, strait_tensor *out);
+/* Columns of y from `first` on = those of x + delta + the table's rows for the current tokens;
+ * delta may be absent, y may be x. */
+strait_err strait_layer_table_add(const strait_work *work, strait_tensor y, strait_tensor x,
+                                  strait_tensor delta, strait_tensor table, int64_t first);
+/* Adds the columns of d from `first` on to the gradients of those rows. */
+strait_err strait_layer_table_backward(const strait_work *work, strait_tensor d_table,
+                                       strait_tensor d, int64_t first);
 
 /* Depthwise causal convolution with a residual: y_i = x_i + sum over j of taps_j x_{i-j}. When
  * tokens are generated, `past` holds the last inputs of every sequence (conv->cached); it is absent

@@ -69,6 +69,7 @@ typedef struct strait_shape {
     float lora_alpha;
     strait_dtype precision; // of activations and of the weight copies that layers read
     int fuses_conv;         // norms and the convolutions after them are one kernel, as suits a GPU
+    int lists_tokens;       // positions of token ids are listed once for all tables, as suits a GPU
     int has_fp8; // the matrices of blocks are multiplied in 8 bits; the precision of all else stays
 } strait_shape;
 

@@ -15,6 +15,10 @@ static strait_err plan_slot(struct strait_stage *stage, struct slot *slot) {
     struct strait_slab *slab = &stage->slab;
     if (shape->table_rows > 0 && strait_shape_reads_tokens(shape))
         STRAIT_TRY(strait_slab_add(slab, STRAIT_I32, n, 1, &slot->own_ids));
+    if (shape->lists_tokens && spec->is_training)
+        STRAIT_TRY(strait_slab_add(slab, STRAIT_I32, 1,
+                                   strait_token_list_cols(n, strait_shape_table_rows(shape)),
+                                   &slot->lists));
     for (int i = 0; i < stage->n_blocks; i++) {
         const strait_block_spec block = strait_block_spec_at(shape, spec->layers,
                                                              spec->layers.first + i);

@@ -43,6 +43,9 @@ strait_err strait_stage_init(struct strait_stage *stage, uint64_t seed);
 const strait_stage_spec *strait_stage_get_spec(const struct strait_stage *stage);
 strait_param *strait_stage_params(struct strait_stage *stage, int *n);
 struct strait_stream *strait_stage_stream(struct strait_stage *stage);
+/* Lists of the tokens of the last forward pass in a slot (token_tables->list); absent where the
+ * shape does not list them. */
+strait_tensor strait_stage_token_lists(struct strait_stage *stage, int slot);
 const struct strait_weights *strait_stage_weights(const struct strait_stage *stage);
 const strait_work *strait_stage_work(const struct strait_stage *stage);
 

@@ -30,13 +30,28 @@ void strait_stage_set_documents(struct strait_stage *stage, int slot, strait_doc
     stage->slots[slot].documents = documents;
 }
 
-/* Tables with fewer rows than there are token ids: finds the row of each token, once for all
- * tables and passes of the microbatch. */
+/* The tokens' rows of tables in a slot, for the next pass. */
+static void use_rows(struct strait_stage *stage, const struct slot *at) {
+    stage->work.table_ids = at->table_ids;
+    stage->work.lists = at->lists;
+}
+
+/* Tables with fewer rows than there are token ids: finds the row of each token. Once for all tables
+ * and passes of the microbatch, as the lists are. */
 static strait_err find_rows(struct strait_stage *stage, struct slot *at, strait_tensor tokens) {
     const strait_shape *shape = &stage->spec.shape;
-    stage->work.table_ids = at->table_ids = at->own_ids.data != NULL ? at->own_ids : tokens;
-    if (at->own_ids.data == NULL) return STRAIT_OK;
-    return stage->work.kernels->table_ids(&stage->stream, at->own_ids, tokens, shape->table_rows);
+    const struct strait_kernels *k = stage->work.kernels;
+    at->table_ids = at->own_ids.data != NULL ? at->own_ids : tokens;
+    use_rows(stage, at);
+    if (at->own_ids.data != NULL)
+        STRAIT_TRY(k->table_ids(&stage->stream, at->own_ids, tokens, shape->table_rows));
+    if (at->lists.data == NULL) return STRAIT_OK;
+    return k->token_tables->list(&stage->stream, at->lists, at->table_ids,
+                                 strait_shape_table_rows(shape));
+}
+
+strait_tensor strait_stage_token_lists(struct strait_stage *stage, int slot) {
+    return stage->slots[slot].lists;
 }
 
 strait_err strait_stage_forward(struct strait_stage *stage, int slot, strait_tensor tokens) {
@@ -95,7 +110,7 @@ strait_err strait_stage_loss(struct strait_stage *stage, strait_tensor targets, 
 strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defers) {
     const struct slot *at = &stage->slots[slot];
     assert(!defers || stage->spec.can_defer);
-    stage->work.table_ids = at->table_ids;
+    use_rows(stage, at);
     stage->work.documents = at->documents;
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--) {
@@ -117,7 +132,7 @@ strait_err strait_stage_backward(struct strait_stage *stage, int slot, int defer
 
 strait_err strait_stage_backward_input(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
-    stage->work.table_ids = at->table_ids;
+    use_rows(stage, at);
     return strait_block_prepare_backward(&stage->work, &stage->weights.blocks[0], &at->acts[0],
                                          &stage->scratch, stage->d);
 }
@@ -129,7 +144,7 @@ strait_err strait_stage_backward_embedding(struct strait_stage *stage, strait_te
 
 strait_err strait_stage_backward_weights(struct strait_stage *stage, int slot) {
     const struct slot *at = &stage->slots[slot];
-    stage->work.table_ids = at->table_ids;
+    use_rows(stage, at);
     stage->work.overwrites_grads = stage->overwrites_block_grads;
     for (int i = stage->n_blocks - 1; i >= 0; i--)
         STRAIT_TRY(strait_block_weight_grads(&stage->work, &stage->weights.blocks[i], &at->acts[i],

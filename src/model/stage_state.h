@@ -8,6 +8,7 @@ struct slot {
     strait_block_acts *acts;    // one per block
     strait_tensor table_ids;    // rows of token and value tables: the tokens, borrowed, or own_ids
     strait_tensor own_ids;      // absent where tables have a row per token id
+    strait_tensor lists;        // of table_ids; absent unless training where the shape lists tokens
     strait_documents documents; // likewise
 };
 

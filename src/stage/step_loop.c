@@ -16,6 +16,7 @@ static strait_crossing crossing_of(struct strait_runner *runner, int64_t step, i
                              .microbatch = microbatch,
                              .slot = slot,
                              .tokens = strait_loader_tokens(runner->loader, slot),
+                             .lists = strait_stage_token_lists(runner->model, slot),
                              .table = strait_stage_token_table(runner->model),
                              .input = strait_stage_first_block_input(runner->model, slot)};
 }

@@ -302,6 +302,7 @@ strait_crossing chain_at(struct chain *chain, int slot) {
                              .microbatch = slot,
                              .slot = slot,
                              .tokens = chain->tokens,
+                             .lists = chain->lists,
                              .table = chain->table};
 }
 

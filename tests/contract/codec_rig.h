@@ -50,6 +50,7 @@ struct chain {
     strait_tensor v;              // the loss is <y, v>
     strait_tensor wire[CHAIN_BOUNDARIES][2]; // by direction
     strait_tensor tokens, table;             // the table stands for the stage's token table
+    strait_tensor lists; // of the tokens' rows in it; absent unless a test sets it
     int64_t step;
     void (*on_wire)(struct chain *chain, int b); // optional: changes activations on the wire
 };

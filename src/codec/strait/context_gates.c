@@ -140,6 +140,11 @@ strait_err strait_context_gate_grads(struct strait_codec *c, const strait_crossi
     const strait_tensor d = strait_codec_slot(c, slots, at->slot);
     if (c->spec.gate_width > 0) return computed_grads(c, at, d);
     strait_tensor ids;
-    STRAIT_TRY(find_rows(c, at, table_of(c).grad, &ids));
-    return c->backend->kernels->embed_back(at->stream, table_of(c).grad, d, ids);
+    const strait_tensor grad = table_of(c).grad;
+    const struct strait_kernels *k = c->backend->kernels;
+    STRAIT_TRY(find_rows(c, at, grad, &ids));
+    /* The stage's lists serve a table with as many rows as its own have. */
+    if (at->lists.cols == strait_token_list_cols(d.rows, grad.rows))
+        return k->token_tables->back(at->stream, grad, d, 0, ids, at->lists);
+    return k->embed_back(at->stream, grad, d, ids);
 }

@@ -77,10 +77,9 @@ static int64_t first_value_col(const strait_shape *s) {
 /* Adds the rows of the value table to the value columns of qkv. */
 static strait_err add_values(const strait_work *work, const strait_attention *layer,
                              strait_tensor qkv) {
-    strait_tensor rows;
     if (layer->values == NULL) return STRAIT_OK;
-    STRAIT_TRY(strait_layer_lookup(work, layer->values->compute, &rows));
-    return work->kernels->add_cols(work->stream, qkv, rows, first_value_col(work->shape));
+    return strait_layer_table_add(work, qkv, qkv, (strait_tensor){0}, layer->values->compute,
+                                  first_value_col(work->shape));
 }
 
 strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
@@ -211,14 +210,9 @@ strait_err strait_attention_weight_grads(const strait_work *work, const strait_a
         STRAIT_TRY(strait_layer_residual_out_weight_grad(work, layer->out->grad, d_branch,
                                                          acts->attended));
     /* The value table got its rows added to the value columns: its gradient is those columns. */
-    if (layer->values != NULL) {
-        const strait_tensor d_rows = {work->table_rows.data, work->table_rows.dtype, d_qkv.rows,
-                                      layer->values->grad.cols};
-        STRAIT_TRY(
-            work->kernels->cut_cols(work->stream, d_rows, d_qkv, first_value_col(work->shape)));
-        STRAIT_TRY(
-            work->kernels->embed_back(work->stream, layer->values->grad, d_rows, work->table_ids));
-    }
+    if (layer->values != NULL)
+        STRAIT_TRY(strait_layer_table_backward(work, layer->values->grad, d_qkv,
+                                               first_value_col(work->shape)));
     if (layer->q->is_idle) return STRAIT_OK;
     return strait_layer_linear_weight_grad(work, joined_qkv(layer, 1), d_qkv, acts->normed);
 }

@@ -20,6 +20,9 @@ strait_err strait_embedding_forward(const strait_work *work, const strait_embedd
 strait_err strait_embedding_weight_grads(const strait_work *work, const strait_embedding *embedding,
                                          strait_tensor d_y, strait_tensor tokens) {
     const struct strait_kernels *k = work->kernels;
+    const int is_listed = work->lists.data != NULL && work->table_ids.data == tokens.data;
+    if (work->basis.data == NULL && is_listed)
+        return strait_layer_table_backward(work, embedding->table->grad, d_y, 0);
     if (work->basis.data == NULL)
         return k->embed_back(work->stream, embedding->table->grad, d_y, tokens);
     const strait_tensor code = strait_layer_code_rows(work, d_y.rows);

@@ -79,7 +79,7 @@ struct strait_part_ops {
      * Otherwise forward works in place. */
     int keeps_input;
     int needs_scratch; // in backward
-    int reads_tokens;  // work->table_ids, for strait_layer_lookup
+    int reads_tokens;  // work->table_ids, for strait_layer_table_add
     unsigned needs;    // optional kernels (enum strait_kernel_need)
 
     /* Whether block i of the model has the part. */
@@ -97,6 +97,9 @@ struct strait_part_ops {
     /* y from x [N x D]; y is x unless the part keeps its input. */
     strait_err (*forward)(const strait_work *work, const strait_part *part,
                           const strait_part_acts *acts, strait_tensor y, strait_tensor x);
+    /* forward from x + delta, for a part that works in place and can save a pass over memory. */
+    strait_err (*forward_sum)(const strait_work *work, const strait_part *part, strait_tensor y,
+                              strait_tensor x, strait_tensor delta);
     /* Replaces d, the gradient of y, by that of x, and adds the gradients of the parameters.
      * `scratch` [N x D] is absent unless the part needs it. */
     strait_err (*backward)(const strait_work *work, const strait_part *part,

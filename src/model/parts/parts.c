@@ -170,16 +170,38 @@ strait_tensor strait_parts_input(strait_part_place place, const strait_part *par
     return tensor_before(place, parts, acts, output, 0);
 }
 
-strait_err strait_parts_forward(const strait_work *work, strait_part_place place,
-                                const strait_part *parts, const strait_part_acts *acts,
-                                strait_tensor output) {
-    for (int p = 0; p < STRAIT_PARTS; p++) {
+/* The parts from number `first` on. */
+static strait_err forward_from(const strait_work *work, strait_part_place place,
+                               const strait_part *parts, const strait_part_acts *acts,
+                               strait_tensor output, int first) {
+    for (int p = first; p < STRAIT_PARTS; p++) {
         if (rows[p].place != place || !parts[p].is_present) continue;
         const strait_tensor x = tensor_before(place, parts, acts, output, p);
         const strait_tensor y = tensor_before(place, parts, acts, output, p + 1);
         STRAIT_TRY(rows[p].ops->forward(work, &parts[p], &acts[p], y, x));
     }
     return STRAIT_OK;
+}
+
+strait_err strait_parts_forward(const strait_work *work, strait_part_place place,
+                                const strait_part *parts, const strait_part_acts *acts,
+                                strait_tensor output) {
+    return forward_from(work, place, parts, acts, output, 0);
+}
+
+strait_err strait_parts_forward_sum(const strait_work *work, strait_part_place place,
+                                    const strait_part *parts, const strait_part_acts *acts,
+                                    strait_tensor output, strait_tensor x, strait_tensor delta) {
+    int p = 0;
+    while (rows[p].place != place || !parts[p].is_present)
+        p++;
+    const strait_tensor sum = tensor_before(place, parts, acts, output, p);
+    if (rows[p].ops->forward_sum != NULL) {
+        STRAIT_TRY(rows[p].ops->forward_sum(work, &parts[p], sum, x, delta));
+        return forward_from(work, place, parts, acts, output, p + 1);
+    }
+    STRAIT_TRY(work->kernels->add(work->stream, sum, x, delta));
+    return forward_from(work, place, parts, acts, output, p);
 }
 
 strait_err strait_parts_backward(const strait_work *work, strait_part_place place,

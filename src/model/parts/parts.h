@@ -57,6 +57,10 @@ strait_tensor strait_parts_input(strait_part_place place, const strait_part *par
 strait_err strait_parts_forward(const strait_work *work, strait_part_place place,
                                 const strait_part *parts, const strait_part_acts *acts,
                                 strait_tensor output);
+/* strait_parts_forward from x + delta; some part must be at the place. */
+strait_err strait_parts_forward_sum(const strait_work *work, strait_part_place place,
+                                    const strait_part *parts, const strait_part_acts *acts,
+                                    strait_tensor output, strait_tensor x, strait_tensor delta);
 strait_err strait_parts_backward(const strait_work *work, strait_part_place place,
                                  const strait_part *parts, const strait_part_acts *acts,
                                  strait_tensor d, strait_tensor scratch);

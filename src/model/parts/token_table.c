@@ -19,20 +19,24 @@ static int params(const strait_shape *s, strait_part_param *out) {
     return 1;
 }
 
-/* y += table[tokens]; y is x. */
+/* y = x + delta + table[tokens] */
+static strait_err forward_sum(const strait_work *work, const strait_part *part, strait_tensor y,
+                              strait_tensor x, strait_tensor delta) {
+    return strait_layer_table_add(work, y, x, delta, part->params[TABLE]->compute, 0);
+}
+
+/* y is x. */
 static strait_err forward(const strait_work *work, const strait_part *part,
                           const strait_part_acts *acts, strait_tensor y, strait_tensor x) {
-    strait_tensor rows;
     (void)acts;
-    STRAIT_TRY(strait_layer_lookup(work, part->params[TABLE]->compute, &rows));
-    return work->kernels->add(work->stream, y, x, rows);
+    return forward_sum(work, part, y, x, (strait_tensor){0});
 }
 
 /* The gradient of the stream passes through unchanged; its rows are added to those of the table. */
 static strait_err backward(const strait_work *work, const strait_part *part,
                            const strait_part_acts *acts, strait_tensor d, strait_tensor scratch) {
     (void)acts, (void)scratch;
-    return work->kernels->embed_back(work->stream, part->params[TABLE]->grad, d, work->table_ids);
+    return strait_layer_table_backward(work, part->params[TABLE]->grad, d, 0);
 }
 
 const struct strait_part_ops strait_part_token_table = {
@@ -41,5 +45,6 @@ const struct strait_part_ops strait_part_token_table = {
     .is_in_block = is_in_block,
     .params = params,
     .forward = forward,
+    .forward_sum = forward_sum,
     .backward = backward,
 };
