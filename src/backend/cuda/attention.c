@@ -10,7 +10,9 @@
 enum {
     PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
     MET_ROWS = 64, // rows of the other side that a block processes at a time, double-buffered
-    DELTA_HEADS = PLAIN_THREADS / STRAIT_ATTENTION_DELTA_LANES
+    DELTA_HEADS = PLAIN_THREADS / STRAIT_ATTENTION_DELTA_LANES,
+    CACHED_BYTES = 24 << 20, // what blocks read again and again: half of sm_90's L2 cache
+    SECTION_LEAST = 16       // heads: with fewer, long blocks would be among the last to start
 };
 
 /* From the slowest, which takes every shape, to the fastest. */
@@ -40,12 +42,12 @@ static const fast_passes forward_fast = {
     {{"attention_group_64", 128, 1, 256, 0}, {"attention_group_128", 192, 1, 384, 0}}};
 static const fast_passes query_back_fast = {{{"attention_tiled_query_back_64", 128, 2, 128, 0},
                                              {"attention_tiled_query_back_128", 64, 2, 128, 0}},
-                                            {{"attention_group_query_back_64", 192, 2, 384, 0},
+                                            {{"attention_group_query_back_64", 128, 2, 256, 0},
                                              {"attention_group_query_back_128", 128, 2, 256, 0}}};
 static const fast_passes key_back_fast = {
     {{"attention_tiled_key_back_64", 128, 2, 128, STRAIT_ATTENTION_COLUMNS},
      {"attention_tiled_key_back_128", 64, 2, 128, STRAIT_ATTENTION_COLUMNS}},
-    {{"attention_group_key_back_64", 128, 2, 256, STRAIT_ATTENTION_COLUMNS},
+    {{"attention_group_key_back_64", 64, 2, 128, STRAIT_ATTENTION_COLUMNS},
      {"attention_group_key_back_128", 128, 2, 256, STRAIT_ATTENTION_COLUMNS}}};
 
 static strait_err refuse_wide(strait_heads heads) {
@@ -147,11 +149,22 @@ static strait_cuda_grid grid_of(const struct strait_attention_args *a, int n_hea
                               .y = strait_cuda_pieces(a->seq_len, tile)};
 }
 
+/* How many heads of sequences blocks work on at a time, so that what they read again and again
+ * stays in the L2 cache: keys and values, and queries and d_y of every query head. All of them
+ * where few would fit. */
+static int32_t section_of(const struct strait_attention_args *a, int n_heads) {
+    const int64_t tensors = 2 + 2 * (int64_t)(a->n_query / n_heads);
+    const int64_t bytes = tensors * a->seq_len * a->head_dim * 2;
+    const int64_t n = CACHED_BYTES / bytes, all = a->n_rows / a->seq_len * n_heads;
+    return (int32_t)(n >= SECTION_LEAST ? n : all);
+}
+
 static strait_err launch_fast(struct strait_stream *s, const fast_passes passes,
                               attention_kind kind, struct strait_attention_args *a, int n_heads) {
     const fast_pass p = passes[kind - KIND_TILED][a->head_dim == 128];
     const int row_bytes = 2 * a->head_dim;
     strait_cuda_grid grid = grid_of(a, n_heads, p.own_rows);
+    a->section = section_of(a, n_heads);
     grid.threads = p.threads;
     grid.shared = (unsigned)(p.n_own * p.own_rows * row_bytes +
                              2 * (2 * MET_ROWS * row_bytes + p.stage_bytes));
@@ -189,24 +202,36 @@ static strait_err launch_delta(struct strait_stream *s, struct strait_attention_
         STRAIT_CUDA_ARGS(*a));
 }
 
-static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
-                                 strait_tensor y, strait_tensor qkv, strait_tensor lse,
-                                 strait_heads heads) {
+static struct strait_attention_args back_args_of(strait_tensor d_qkv, strait_tensor d_y,
+                                                 strait_tensor y, strait_tensor qkv,
+                                                 strait_tensor lse, strait_heads heads) {
     assert(strait_cuda_same_shape(d_qkv, qkv) && strait_cuda_same_shape(d_y, y));
     assert(d_qkv.dtype == qkv.dtype && d_y.dtype == qkv.dtype && lse.data != NULL);
-    STRAIT_TRY(refuse_wide(heads));
     struct strait_attention_args a = args_of(y, lse, qkv, heads);
     a.d_y = d_y.data;
     a.d_qkv = d_qkv.data;
-    attention_kind kind;
-    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind)); // cuDNN has no backward pass here
-    STRAIT_TRY(launch_delta(s, &a, qkv.dtype));
+    return a;
+}
+
+static strait_err launch_back(struct strait_stream *s, struct strait_attention_args *a,
+                              strait_dtype dtype, attention_kind kind) {
+    STRAIT_TRY(launch_delta(s, a, dtype));
     if (kind != KIND_PLAIN) {
-        STRAIT_TRY(launch_fast(s, key_back_fast, kind, &a, a.n_key));
-        return launch_fast(s, query_back_fast, kind, &a, a.n_query);
+        STRAIT_TRY(launch_fast(s, key_back_fast, kind, a, a->n_key));
+        return launch_fast(s, query_back_fast, kind, a, a->n_query);
     }
-    STRAIT_TRY(launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_key_back"), &a, a.n_key));
-    return launch_plain(s, STRAIT_CUDA_OF(qkv.dtype, "attention_plain_query_back"), &a, a.n_query);
+    STRAIT_TRY(launch_plain(s, STRAIT_CUDA_OF(dtype, "attention_plain_key_back"), a, a->n_key));
+    return launch_plain(s, STRAIT_CUDA_OF(dtype, "attention_plain_query_back"), a, a->n_query);
+}
+
+static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
+                                 strait_tensor y, strait_tensor qkv, strait_tensor lse,
+                                 strait_heads heads) {
+    struct strait_attention_args a = back_args_of(d_qkv, d_y, y, qkv, lse, heads);
+    attention_kind kind;
+    STRAIT_TRY(refuse_wide(heads));
+    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind)); // cuDNN has no backward pass here
+    return launch_back(s, &a, qkv.dtype, kind);
 }
 
 /* Stores all keys and values before any row attends: rows of one sequence may see each other. */

@@ -23,6 +23,7 @@ struct strait_attention_args {
     int64_t n_rows;
     int32_t n_query, n_key, head_dim, seq_len;
     float scale;
+    int32_t section; // heads of sequences that blocks work on at a time; backward only
 };
 
 /* One token per row, of sequences[row] (negative: none) at positions[row]: y [N x n_query P], keys

@@ -92,16 +92,16 @@ __device__ __forceinline__ void differentiate_columns(float score[MT][NT][4],
     }
 }
 
-/* Starts to copy the i-th tile of queries, its d_y, lse and delta. */
+/* Starts to copy a tile of queries, its d_y, lse and delta. */
 template <int P>
 __device__ __forceinline__ void fetch_queries(const struct strait_attention_args &a,
                                               const struct head_rows &p, const met_queries<P> &met,
-                                              int first_head, int i) {
-    const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
-    const uint32_t to = met.stage(i);
-    fetch_rows<P, MET>(to, p.q + first * p.pitch + in_group * P, p.pitch, n_valid);
-    fetch_rows<P, MET>(to + met.TILE, p.d_y + first * p.y_pitch + in_group * P, p.y_pitch, n_valid);
-    met.fetch_columns(a, p, first_head + in_group, i);
+                                              int first_head, const query_cursor &at) {
+    const int first = met.first_query(at), column = at.in_group * P, n_valid = a.seq_len - first;
+    const uint32_t to = met.stage(at);
+    fetch_rows<P, MET>(to, p.q + first * p.pitch + column, p.pitch, n_valid);
+    fetch_rows<P, MET>(to + met.TILE, p.d_y + first * p.y_pitch + column, p.y_pitch, n_valid);
+    met.fetch_columns(a, p, first_head + at.in_group, at);
 }
 
 /* d_k and d_v. Blocks: x = key head + n_key * sequence, y = tile of keys; the first tiles, which
@@ -124,7 +124,8 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
     fetch_rows<P, ROWS>(base, p.k + first_key * p.pitch, p.pitch, a.seq_len - first_key);
     fetch_rows<P, ROWS>(base + tile_bytes<P>(ROWS), p.v + first_key * p.pitch, p.pitch,
                         a.seq_len - first_key);
-    fetch_queries<P>(a, p, met, key_head * group, 0);
+    query_cursor at = {0, 0, 0}, next = {0, 0, 0};
+    fetch_queries<P>(a, p, met, key_head * group, at);
 
     float d_k[MT][P / 8][4], d_v[MT][P / 8][4];
     clear<MT, P / 8>(d_k);
@@ -133,24 +134,25 @@ __device__ __forceinline__ void key_back(const struct strait_attention_args &a) 
     k.init(base, warp_row);
     v.init(base + tile_bytes<P>(ROWS), warp_row);
     const int n = group * met.n_tiles;
-    for (int i = 0; i < n; i++) {
+    for (; at.i < n; at = next) {
         copy_wait();
         __syncthreads();
-        if (i == 0) {
+        if (at.i == 0) {
             k.hold();
             v.hold();
         }
-        if (i + 1 < n) fetch_queries<P>(a, p, met, key_head * group, i + 1);
-        const uint32_t queries = met.stage(i);
+        met.advance(next);
+        if (next.i < n) fetch_queries<P>(a, p, met, key_head * group, next);
+        const uint32_t queries = met.stage(at);
     #pragma unroll 1
         for (int step = 0; step < MET; step += STEP) {
-            if (met.first_query(i) + step + STEP - 1 < first_key + warp_row) continue;
+            if (met.first_query(at) + step + STEP - 1 < first_key + warp_row) continue;
             float score[MT][NT][4], d_share[MT][NT][4];
             product_with_rows<P, MT, NT, IS_HELD>(score, k, queries, step);
             product_with_rows<P, MT, NT, IS_HELD>(d_share, v, queries + TILE, step);
             const int column = step + lane_of() % 4 * 2;
-            if (met.first_query(i) + step < first_key + warp_row + 16 * MT - 1)
-                mask<MT, NT, true>(score, row, met.first_query(i) + column);
+            if (met.first_query(at) + step < first_key + warp_row + 16 * MT - 1)
+                mask<MT, NT, true>(score, row, met.first_query(at) + column);
             differentiate_columns<MT>(score, d_share, queries + 2 * TILE + (uint32_t)column * 4,
                                       a.scale * LOG2_E);
             add_product<P, MT, NT>(d_v, score, queries + TILE, step);

@@ -17,8 +17,10 @@ template <int BLOCK> constexpr uint32_t own_bytes = BLOCK / 128 * GROUP_TILE;
 __device__ __forceinline__ int warp_row() {
     return (int)threadIdx.x / 32 * 16;
 }
-__device__ __forceinline__ int group_row() {
-    return (int)threadIdx.x / 128 * GROUP;
+/* All lanes read it from the first: the compiler then knows that addresses of factors, which depend
+ * on it, are the same in a warp, as products need them. */
+template <int BLOCK> __device__ __forceinline__ int group_row() {
+    return BLOCK == 128 ? 0 : __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0) * GROUP;
 }
 
 /* Waits until everything copied so far is visible to all threads and to products. */
@@ -63,7 +65,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
     fetch_pair<PANELS, BLOCK>(stages, p.k, to_values, p.pitch, a.seq_len);
     meet();
     group_own<PANELS> query;
-    query.init(base, OWN_TILE, group_row());
+    query.init(base, OWN_TILE, group_row<BLOCK>());
     group_rows share;
     running<P, 1> r;
     start(r);
@@ -75,7 +77,7 @@ __device__ __forceinline__ void forward(const strait_attention_args &a) {
         if (first + MET < end)
             fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
                                       p.pitch, a.seq_len - first - MET);
-        const int own = first_query + group_row();
+        const int own = first_query + group_row<BLOCK>();
         if (first > own || own >= a.seq_len) continue; // all keys masked, or no rows
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         float score[1][8][4];
@@ -119,10 +121,11 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
     constexpr uint32_t TILE = PANELS * GROUP_TILE;
-    const int head = (int)(blockIdx.x % (unsigned)a.n_query), to_values = a.n_key * P;
+    const struct block_place place = place_of(a);
+    const int head = place.pair % a.n_query, to_values = a.n_key * P;
     const struct head_rows p = head_rows_of<P>(a, head, head / (a.n_query / a.n_key),
-                                               (int)(blockIdx.x / (unsigned)a.n_query));
-    const int first_query = ((int)gridDim.y - 1 - (int)blockIdx.y) * ROWS;
+                                               place.pair / a.n_query);
+    const int first_query = ((int)gridDim.y - 1 - place.turn) * ROWS;
     const int row = first_query + warp_row() + lane_of() / 4, n_own = a.seq_len - first_query;
     const uint32_t base = shared_base(), stages = base + 2 * PANELS * OWN_TILE;
     fetch_panels<PANELS, ROWS, BLOCK>(base, p.q + first_query * p.pitch, p.pitch, n_own);
@@ -133,8 +136,8 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
     columns.read(a, p, head, row);
     meet();
     group_own<PANELS> query, d_y;
-    query.init(base, OWN_TILE, group_row());
-    d_y.init(base + PANELS * OWN_TILE, OWN_TILE, group_row());
+    query.init(base, OWN_TILE, group_row<BLOCK>());
+    d_y.init(base + PANELS * OWN_TILE, OWN_TILE, group_row<BLOCK>());
     group_rows d_score;
     float d_q[1][8 * PANELS][4];
     clear<1, 8 * PANELS>(d_q);
@@ -146,7 +149,7 @@ __device__ __forceinline__ void query_back(const strait_attention_args &a) {
         if (first + MET < end)
             fetch_pair<PANELS, BLOCK>(stages + (uint32_t)(stage ^ 1) * 2 * TILE, keys, to_values,
                                       p.pitch, a.seq_len - first - MET);
-        const int own = first_query + group_row();
+        const int own = first_query + group_row<BLOCK>();
         if (first > own || own >= a.seq_len) continue; // all keys masked, or no rows
         const uint32_t tile = stages + (uint32_t)stage * 2 * TILE;
         meet_keys<PANELS>(d_score, query, d_y, tile, columns, a.scale * LOG2_E, row,
@@ -198,18 +201,18 @@ __device__ __forceinline__ void meet_queries(float d_k[8 * PANELS][4], float d_v
     group_wait<0, PANELS>(d_v);
 }
 
-/* Starts to copy the i-th tile of queries, its d_y, lse and delta. */
+/* Starts to copy a tile of queries, its d_y, lse and delta. */
 template <int PANELS, int BLOCK>
 __device__ __forceinline__ void fetch_queries(const strait_attention_args &a, const head_rows &p,
                                               const met_queries<PANELS * GROUP> &met,
-                                              int first_head, int i) {
-    const int first = met.first_query(i), in_group = i / met.n_tiles, n_valid = a.seq_len - first;
-    const int column = in_group * PANELS * GROUP;
-    const uint32_t to = met.stage(i);
+                                              int first_head, const query_cursor &at) {
+    const int first = met.first_query(at), n_valid = a.seq_len - first;
+    const int column = at.in_group * PANELS * GROUP;
+    const uint32_t to = met.stage(at);
     fetch_panels<PANELS, MET, BLOCK>(to, p.q + first * p.pitch + column, p.pitch, n_valid);
     fetch_panels<PANELS, MET, BLOCK>(to + met.TILE, p.d_y + first * p.y_pitch + column, p.y_pitch,
                                      n_valid);
-    met.fetch_columns(a, p, first_head + in_group, i);
+    met.fetch_columns(a, p, first_head + at.in_group, at);
 }
 
 /* Blocks as in k_attention_back.cu. */
@@ -217,31 +220,33 @@ template <int PANELS, int BLOCK>
 __device__ __forceinline__ void key_back(const strait_attention_args &a) {
     constexpr int P = PANELS * GROUP, ROWS = own_count<BLOCK>;
     constexpr uint32_t OWN_TILE = own_bytes<BLOCK>;
-    const int key_head = (int)(blockIdx.x % (unsigned)a.n_key), group = a.n_query / a.n_key;
-    const struct head_rows p = head_rows_of<P>(a, key_head * group, key_head,
-                                               (int)(blockIdx.x / (unsigned)a.n_key));
-    const int first_key = (int)blockIdx.y * ROWS, n_own = a.seq_len - first_key;
+    const struct block_place place = place_of(a);
+    const int key_head = place.pair % a.n_key, group = a.n_query / a.n_key;
+    const struct head_rows p = head_rows_of<P>(a, key_head * group, key_head, place.pair / a.n_key);
+    const int first_key = place.turn * ROWS, n_own = a.seq_len - first_key;
     const int row = first_key + warp_row() + lane_of() / 4;
     const uint32_t base = shared_base(), values = base + PANELS * OWN_TILE;
     met_queries<P> met;
     met.init(values + PANELS * OWN_TILE, first_key, a.seq_len);
     fetch_panels<PANELS, ROWS, BLOCK>(base, p.k + first_key * p.pitch, p.pitch, n_own);
     fetch_panels<PANELS, ROWS, BLOCK>(values, p.v + first_key * p.pitch, p.pitch, n_own);
-    fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, 0);
+    query_cursor at = {0, 0, 0}, next = {0, 0, 0};
+    fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, at);
     meet();
     group_own<PANELS> key, val;
-    key.init(base, OWN_TILE, group_row());
-    val.init(values, OWN_TILE, group_row());
+    key.init(base, OWN_TILE, group_row<BLOCK>());
+    val.init(values, OWN_TILE, group_row<BLOCK>());
     float d_k[1][8 * PANELS][4], d_v[1][8 * PANELS][4];
     clear<1, 8 * PANELS>(d_k);
     clear<1, 8 * PANELS>(d_v);
     const int n = group * met.n_tiles;
-    for (int i = 0; i < n; i++) {
+    for (; at.i < n; at = next) {
         meet();
-        if (i + 1 < n) fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, i + 1);
-        const int first = met.first_query(i), own = first_key + group_row();
+        met.advance(next);
+        if (next.i < n) fetch_queries<PANELS, BLOCK>(a, p, met, key_head * group, next);
+        const int first = met.first_query(at), own = first_key + group_row<BLOCK>();
         if (first < own) continue; // none of these queries sees the group's keys
-        meet_queries<PANELS>(d_k[0], d_v[0], key, val, met.stage(i), a.scale * LOG2_E, row,
+        meet_queries<PANELS>(d_k[0], d_v[0], key, val, met.stage(at), a.scale * LOG2_E, row,
                              first == own ? first + lane_of() % 4 * 2 : -1);
     }
     #pragma unroll
@@ -261,9 +266,11 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     forward<2, 384>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+/* Heads of 64 have small tiles: several blocks fit into a processor. While one waits for its
+ * products, its first rows or its writes, the others compute. */
+extern "C" __global__ void __launch_bounds__(256, 2)
     attention_group_query_back_64(const __grid_constant__ struct strait_attention_args a) {
-    query_back<1, 384>(a);
+    query_back<1, 256>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
@@ -271,9 +278,9 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     query_back<2, 256>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(128, 3)
     attention_group_key_back_64(const __grid_constant__ struct strait_attention_args a) {
-    key_back<1, 256>(a);
+    key_back<1, 128>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
