@@ -12,14 +12,15 @@ static void forget_steps(struct strait_coordinator *c, int64_t limit) {
     if (c->restore_limit < 0 || c->restore_limit > limit) c->restore_limit = limit;
 }
 
-/* Unless `limit` is -1, steps after it do not count, and all stages return to it or before. */
+/* Unless `limit` is -1, steps after it do not count, and all stages return to it or before. A
+ * further replica ends the generation too: its reply would be awaited for ever. */
 static void guilty(struct strait_coordinator *c, int slot, int64_t limit, int64_t now,
                    strait_swarm_actions *out) {
-    const int is_owner = slot >= 0 && c->workers[slot].stage >= 0;
+    const int takes_part = slot >= 0 && strait_coordinator_stage_of(c, slot) >= 0;
     if (limit >= 0) forget_steps(c, limit);
     if (slot >= 0)
         strait_coordinator_ban(c, slot, "an audit found it at fault; banned from this run", out);
-    if (is_owner || limit >= 0) strait_coordinator_abandon(c, now, 0);
+    if (takes_part || limit >= 0) strait_coordinator_abandon(c, now, 0);
 }
 
 /* One of the two lies. Unlike a guilty one neither is banned: see strait_coordinator_dispute. */
