@@ -2,8 +2,9 @@
  *
  * The executor reports steps (intervals.c), workers' messages bring commitments and evidence
  * (gather.c), spares compute intervals again (auditors.c), and verdicts ban workers and make the
- * run return to before a lie (verdicts.c). Nothing here waits: a step takes no longer because an
- * interval is audited. Functions do nothing where h->audits is NULL. */
+ * run return to before a lie (verdicts.c). A step takes no longer because an interval is audited:
+ * nothing here waits, but for the evidence against replicas that hold different states
+ * (strait_host_audit_check). Functions do nothing where h->audits is NULL. */
 #pragma once
 
 #include "swarm/host/audit/audits.h"

@@ -10,6 +10,7 @@
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -81,14 +82,21 @@ static void convict(struct host *h, const strait_verdict *v) {
 /* Returns the slot of a worker; also of one that has left: it would come back as if nothing had
  * happened. -1: it is banned, or there is no slot for it. */
 static int recall(struct host *h, const strait_fingerprint *key) {
-    return is_banned(h, key) ? -1 : strait_coordinator_admit(&h->coordinator, key);
+    const struct host_key *known = strait_host_find_key(h, key);
+    const int is_here = strait_coordinator_find(&h->coordinator, key) >= 0;
+    const int slot = is_banned(h, key) ? -1 : strait_coordinator_admit(&h->coordinator, key);
+    if (slot >= 0 && !is_here && known != NULL) // for messages
+        (void)snprintf(h->coordinator.workers[slot].report.name, STRAIT_NAME_MAX, "%s",
+                       known->name);
+    return slot;
 }
 
-/* One of two replicas is at fault, and nobody can tell which, or not yet. */
+/* One of two replicas is at fault, and nobody can tell which, or not yet. If both left and there is
+ * one slot, the second has taken that of the first. */
 static void contradict(struct host *h, const strait_fingerprint pair[2], int64_t from) {
     const int a = recall(h, &pair[0]);
     const int b = recall(h, &pair[1]);
-    if (a >= 0 && b >= 0)
+    if (a >= 0 && b >= 0 && a != b)
         strait_host_feed_coordinator(
             h,
             &(strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});

@@ -169,14 +169,28 @@ static void remembers_who_left_before_the_run_went_back(void **state) {
         begin();
         const strait_fingerprint key = h.coordinator.workers[HELPER].key;
         h.coordinator.workers[HELPER] = (strait_swarm_worker){.stage = -1};
-        h.admission.keys[0] = (struct host_key){.key = key, .is_banned = is_banned};
+        h.admission.keys[0] = (struct host_key){.key = key, .is_banned = is_banned, .name = "gone"};
         h.admission.n_keys = 1;
         assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
         assert_int_equal(n_contradictions, !is_banned);
         assert_int_equal(strait_coordinator_find(&h.coordinator, &key), is_banned ? -1 : HELPER);
+        assert_string_equal(h.coordinator.workers[HELPER].report.name, is_banned ? "" : "gone");
         assert_int_equal(limit, FROM);
         end();
     }
+}
+
+/* Both left, and there is a slot for one of them: it does not contradict itself. */
+static void needs_a_slot_for_each_of_two_that_left(void **state) {
+    (void)state;
+    begin();
+    for (int i = WORKERS; i < STRAIT_SWARM_WORKERS; i++)
+        h.coordinator.workers[i].is_known = h.coordinator.workers[i].is_connected = 1;
+    h.coordinator.workers[HELPER].key.bytes[1] = 1; // another has its place
+    h.coordinator.workers[OWNER] = (strait_swarm_worker){.stage = -1};
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_contradictions == 0 && n_limits == 1 && limit == FROM);
+    end();
 }
 
 /* The steps since are those of others. */
@@ -307,6 +321,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_back_when_the_evidence_is_here),
         cmocka_unit_test(remembers_who_left_before_the_run_went_back),
+        cmocka_unit_test(needs_a_slot_for_each_of_two_that_left),
         cmocka_unit_test(bans_a_replica_that_took_no_part_since),
         cmocka_unit_test(returns_once_more_if_the_owner_lied),
         cmocka_unit_test(returns_once_more_if_the_replica_had_a_stage),
