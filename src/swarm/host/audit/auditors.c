@@ -263,8 +263,11 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
         const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
         if (a->id == 0 || audit == NULL) continue;
         if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
-        if (audit->phase == STRAIT_AUDIT_GATHERING && !is_given(h, a)) {
-            strait_host_audit_drop(h, a->id, NULL, "an owner left before it gave what is needed");
+        if (audit->phase == STRAIT_AUDIT_GATHERING && (a->is_overwritten || !is_given(h, a))) {
+            strait_host_audit_drop(h, a->id, NULL,
+                                   a->is_overwritten
+                                       ? "its steps are computed again"
+                                       : "an owner left before it gave what is needed");
             continue;
         }
         if (audit->phase == STRAIT_AUDIT_WAITING) assign(h, a, audit, now_ns);

@@ -71,11 +71,12 @@ struct host_audit {
      * another audit; and which of its replicas have had a stage since, as bits. */
     int has_returned;
     unsigned took_part;
-    int auditor;       // slot of the spare; -1: none
-    int awaited;       // strait_task_kind of its next reply
-    uint32_t sequence; // of all tasks of this attempt
-    int64_t next_step; // to be sent to it
-    size_t n_sent;     // bytes of the snapshot
+    int is_overwritten; // workers compute its steps again, and may keep other bytes of them
+    int auditor;        // slot of the spare; -1: none
+    int awaited;        // strait_task_kind of its next reply
+    uint32_t sequence;  // of all tasks of this attempt
+    int64_t next_step;  // to be sent to it
+    size_t n_sent;      // bytes of the snapshot
 };
 
 struct host_audits {

@@ -127,6 +127,20 @@ static void note_parts(struct host *h) {
     }
 }
 
+/* Workers that state other bytes than they give are blamed, and those that had to compute the steps
+ * again since, after a lie or beside other kernels, are not. The tick drops these audits: the
+ * coordinator is not fed while its actions are executed. */
+static void note_overwritten(struct host *h, int64_t step) {
+    const int64_t until = h->coordinator.replay.until; // states that were kept, and not restored
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase == STRAIT_AUDIT_GATHERING && a != NULL &&
+            audit->commitment.to > (until > step ? until : step))
+            a->is_overwritten = 1;
+    }
+}
+
 /* After stages kept another state, or one was computed again, no snapshot begins the interval. */
 void strait_host_audit_restored(struct host *h, int64_t step) {
     int is_restored = 1;
@@ -137,6 +151,7 @@ void strait_host_audit_restored(struct host *h, int64_t step) {
     begin(h, is_known ? step : -1);
     strait_host_work_begin(h, is_known);
     note_parts(h);
+    note_overwritten(h, step);
 }
 
 strait_err strait_host_audit_gradients(struct host *h, int64_t step) {

@@ -277,6 +277,26 @@ static void drops_audits_of_steps_that_are_computed_again(void **state) {
     end();
 }
 
+/* The same where the stages go back because one was lost. A stage that recomputes its steps alone
+ * leaves what the others keep as it is. */
+static void drops_audits_of_steps_that_were_lost(void **state) {
+    (void)state;
+    for (int is_alone = 0; is_alone < 2; is_alone++) {
+        begin();
+        open_audit(4, 0, 0);
+        strait_host_audit_tick(&h, 0);
+        assert_non_null(strait_host_audit_find(&h, 2));
+        h.coordinator.replay.until = is_alone ? TO : -1;
+        strait_host_audit_restored(&h, FROM);
+        strait_host_audit_tick(&h, 0);
+        assert_int_equal(strait_host_audit_find(&h, 2) != NULL, is_alone);
+        assert_non_null(strait_host_audit_find(&h, 4));
+        assert_int_equal(n_contradictions, !is_alone); // of those that differ
+        assert_true(n_violations == 0 && audits.n_withheld == 0);
+        end();
+    }
+}
+
 /* Two audits find the same worker: the run has gone back to before both. */
 static void returns_once_for_one_lie(void **state) {
     (void)state;
@@ -329,6 +349,7 @@ int main(void) {
         cmocka_unit_test(goes_back_without_evidence_if_it_is_not_given),
         cmocka_unit_test(does_not_wait_when_the_host_stops),
         cmocka_unit_test(drops_audits_of_steps_that_are_computed_again),
+        cmocka_unit_test(drops_audits_of_steps_that_were_lost),
         cmocka_unit_test(returns_once_for_one_lie),
         cmocka_unit_test(goes_back_for_others_meanwhile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
