@@ -20,6 +20,7 @@ static const int64_t default_shard = 5000000000; // as transformers has it
 struct export {
     char out[STRAIT_PATH_MAX];
     char folder[STRAIT_PATH_MAX]; // where files are written until all are complete
+    int lock;                     // of that folder
     char run[STRAIT_PATH_MAX];
     strait_convert_notes notes;
     struct strait_checkpoint *checkpoint;
@@ -244,9 +245,7 @@ static strait_err write_all(struct export *ex, const strait_export_params *param
                            ex->plan.codec.name);
     STRAIT_TRY(strait_export_list_init(ex->checkpoint, &ex->plan, ex->class, &ex->list));
     STRAIT_TRY(strait_weights_source_open(ex->checkpoint, &ex->plan, &ex->source));
-    STRAIT_TRY(strait_file_path(ex->folder, "%s.tmp", ex->out));
-    STRAIT_TRY(strait_file_remove_folder(ex->folder));
-    STRAIT_TRY(strait_file_make_folders(ex->folder));
+    STRAIT_TRY(strait_convert_begin(ex->out, ex->folder, &ex->lock));
     STRAIT_TRY(write_others(ex));
     STRAIT_TRY(write_weights(ex, params->shard_bytes > 0 ? params->shard_bytes : default_shard));
     return strait_file_sync_folder(ex->folder);
@@ -264,7 +263,7 @@ static strait_err convert(struct export *ex, const char *run, const strait_expor
     if (skipped != NULL) strait_convert_say(&ex->notes, "%s", skipped);
     if (!is_known) begin_check(ex);
     STRAIT_TRY(end_check(ex, write_all(ex, params)));
-    STRAIT_TRY(strait_file_move(ex->folder, ex->out));
+    STRAIT_TRY(strait_convert_finish(ex->folder, ex->out, &ex->lock));
     strait_convert_say(&ex->notes, "%s: %d tensors of %s in %d file%s, step %lld", ex->out,
                        ex->list.n_items, strait_hf_class_architecture(ex->class), ex->list.n_files,
                        ex->list.n_files == 1 ? "" : "s",
@@ -300,6 +299,7 @@ strait_err strait_export_hf(const char *run, const char *out, const strait_expor
         err = convert(ex, run, params, 1);
     }
     if (err != STRAIT_OK && ex->folder[0] != '\0') strait_convert_discard(ex->folder);
+    strait_file_unlock(&ex->lock);
     close_attempt(ex);
     strait_alloc_free(ex);
     return err;

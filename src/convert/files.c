@@ -44,6 +44,45 @@ strait_err strait_convert_target(const char *path, const char *kind, char out[ST
     return STRAIT_OK;
 }
 
+/* Removes what a killed conversion left. */
+static strait_err clear(const char *folder, const char *lock_path) {
+    int lock = 0;
+    if (!strait_file_exists(folder)) return STRAIT_OK;
+    if (!strait_file_exists(lock_path))
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "%s is in the way, and not what a conversion left: move it away",
+                           folder);
+    STRAIT_TRY(strait_file_lock(lock_path, &lock));
+    strait_convert_discard(folder);
+    strait_file_unlock(&lock);
+    return STRAIT_OK;
+}
+
+static strait_err begin(const char *target, char folder[STRAIT_PATH_MAX], int *lock) {
+    char lock_path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(folder, "%s.tmp", target));
+    STRAIT_TRY(strait_file_path(lock_path, "%s/.lock", folder));
+    STRAIT_TRY(clear(folder, lock_path));
+    STRAIT_TRY(strait_file_make_folders(folder));
+    const strait_err err = strait_file_lock(lock_path, lock);
+    if (err != STRAIT_OK) (void)rmdir(folder); // fails if another process writes there
+    return err;
+}
+
+strait_err strait_convert_begin(const char *target, char folder[STRAIT_PATH_MAX], int *lock) {
+    strait_file_unlock(lock); // of an attempt before
+    const strait_err err = begin(target, folder, lock);
+    if (err != STRAIT_OK) folder[0] = '\0';
+    return err;
+}
+
+strait_err strait_convert_finish(const char *folder, const char *target, int *lock) {
+    char lock_path[STRAIT_PATH_MAX];
+    STRAIT_TRY(strait_file_path(lock_path, "%s/.lock", folder));
+    strait_file_remove_lock(lock_path, lock);
+    return strait_file_move(folder, target);
+}
+
 strait_err strait_convert_copy(const char *from, const char *to, const char *name) {
     char path[STRAIT_PATH_MAX];
     char *text = NULL;

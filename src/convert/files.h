@@ -24,6 +24,15 @@ strait_err strait_convert_advance(strait_convert_notes *notes, int64_t bytes);
  * "folder" or "file". STRAIT_ECONFIG: it exists, or is named as a folder and shall be a file. */
 strait_err strait_convert_target(const char *path, const char *kind, char out[STRAIT_PATH_MAX]);
 
+/* Creates the empty folder TARGET.tmp, in which a conversion writes until all is complete, locks
+ * it, and sets `folder` to its name. What a killed conversion left there is removed: its lock file
+ * tells it from a folder of the user. STRAIT_ECONFIG: there is something else. STRAIT_EIO: another
+ * process converts to the same target. After an error `folder` is empty. */
+strait_err strait_convert_begin(const char *target, char folder[STRAIT_PATH_MAX], int *lock);
+
+/* Moves the folder into place and releases its lock. */
+strait_err strait_convert_finish(const char *folder, const char *target, int *lock);
+
 /* The files that transformers keeps beside tokenizer.json. They are not read, only carried along;
  * the list ends with NULL. */
 extern const char *const strait_convert_companions[];

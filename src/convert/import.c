@@ -23,6 +23,7 @@ struct import {
     const char *from;
     char out[STRAIT_PATH_MAX]; // the run's folder
     char run[STRAIT_PATH_MAX]; // where it is written until it is complete
+    int lock;                  // of that folder
     strait_convert_notes notes;
     struct strait_hf_model model;
     strait_run_plan plan;        // only what a description needs
@@ -189,14 +190,12 @@ static strait_err convert(struct import *im, int64_t context) {
     im->plan.stage_layers[0] = (strait_layer_range){0, shape->layers};
     STRAIT_TRY(strait_alloc_unset((size_t)strait_hf_model_largest(&im->model), sizeof *im->values,
                                   "values of a tensor", (void **)&im->values));
-    STRAIT_TRY(strait_file_path(im->run, "%s.tmp", im->out));
-    if (strait_file_exists(im->run)) strait_convert_discard(im->run); // of a killed process
-    STRAIT_TRY(strait_file_make_folders(im->run));
+    STRAIT_TRY(strait_convert_begin(im->out, im->run, &im->lock));
     STRAIT_TRY(take_tokenizer(im));
     STRAIT_TRY(copy_companions(im));
     STRAIT_TRY(write_run_file(im));
     STRAIT_TRY(write_weights(im));
-    STRAIT_TRY(strait_file_move(im->run, im->out));
+    STRAIT_TRY(strait_convert_finish(im->run, im->out, &im->lock));
     strait_convert_say(&im->notes, "%s: %d tensors of a %s model, %lld parameters, context %lld",
                        im->out, im->model.n_tensors,
                        strait_hf_class_model_type(im->model.config.class),
@@ -211,6 +210,7 @@ strait_err strait_import_hf(const char *folder, const char *run, const strait_im
     STRAIT_TRY(strait_convert_target(run, "folder", im.out));
     const strait_err err = convert(&im, params != NULL ? params->context : 0);
     if (err != STRAIT_OK && im.run[0] != '\0') strait_convert_discard(im.run);
+    strait_file_unlock(&im.lock);
     strait_alloc_free(im.values);
     strait_hf_model_close(&im.model);
     return err;

@@ -20,6 +20,7 @@ enum {
 struct peft {
     char out[STRAIT_PATH_MAX];
     char folder[STRAIT_PATH_MAX]; // where files are written until all are complete
+    int lock;                     // of that folder
     char run[STRAIT_PATH_MAX];
     strait_convert_notes notes;
     struct strait_checkpoint *checkpoint;
@@ -118,9 +119,7 @@ static strait_err write_folder(struct peft *p) {
                                                 .n_metadata = 1,
                                                 .load = load_item,
                                                 .user = p};
-    STRAIT_TRY(strait_file_path(p->folder, "%s.tmp", p->out));
-    STRAIT_TRY(strait_file_remove_folder(p->folder));
-    STRAIT_TRY(strait_file_make_folders(p->folder));
+    STRAIT_TRY(strait_convert_begin(p->out, p->folder, &p->lock));
     STRAIT_TRY(write_config(p));
     STRAIT_TRY(strait_file_path(path, "%s/adapter_model.safetensors", p->folder));
     STRAIT_TRY(strait_safetensors_write(path, &content));
@@ -128,7 +127,7 @@ static strait_err write_folder(struct peft *p) {
     for (int i = 0; strait_convert_companions[i] != NULL; i++)
         STRAIT_TRY(strait_convert_copy(p->run, p->folder, strait_convert_companions[i]));
     STRAIT_TRY(strait_file_sync_folder(p->folder));
-    return strait_file_move(p->folder, p->out);
+    return strait_convert_finish(p->folder, p->out, &p->lock);
 }
 
 static strait_err convert(struct peft *p, const char *run) {
@@ -162,6 +161,7 @@ strait_err strait_export_peft(const char *run, const char *out, strait_convert_n
     strait_err err = strait_convert_target(out, "folder", p->out);
     if (err == STRAIT_OK) err = convert(p, run);
     if (err != STRAIT_OK && p->folder[0] != '\0') strait_convert_discard(p->folder);
+    strait_file_unlock(&p->lock);
     strait_checkpoint_close(&p->checkpoint);
     strait_alloc_free(p->tensors);
     strait_alloc_free(p->items);

@@ -129,6 +129,8 @@ static void conversions_report_progress_and_can_be_ended(void **state) {
     CHECK_OK(strait_file_path(tmp, "%s/run.tmp/checkpoints/00000000", dir.path));
     CHECK_OK(strait_file_path(out, "%s/out", dir.path));
     CHECK_OK(strait_file_make_folders(tmp)); // as a killed import leaves it
+    CHECK_OK(strait_file_path(tmp, "%s/run.tmp/.lock", dir.path));
+    CHECK_OK(strait_file_write(tmp, "", 0));
     struct watch seen = {.stop_at = 4};
     strait_import_params import = {.progress = count};
     strait_export_params export = {.progress = count};

@@ -55,6 +55,22 @@ for command in "generate hf -p a" "eval hf --text text.txt" "export hf --to gguf
     refuses 3 'hf: contains no checkpoint, but a config.json .*: import it first' $command
 done
 
+# Until all is complete, a folder is written beside its target: what a killed conversion left there is removed, and
+# what else has that name stays.
+mkdir mine.tmp left.tmp
+echo keep >mine.tmp/notes
+touch left.tmp/.lock left.tmp/model.safetensors
+for command in "import hf" "export good --to hf"; do
+    # shellcheck disable=SC2086
+    refuses 2 'mine.tmp is in the way' $command --out mine
+    [ "$(cat mine.tmp/notes)" = keep ] || fail "$command removed a file of the user"
+    # shellcheck disable=SC2086
+    runs $command --out left
+    [ ! -e left.tmp ] && [ ! -e left/.lock ] || fail "$command left its lock"
+    mv left "left-$(echo "$command" | tr -d ' ')" && mkdir left.tmp && touch left.tmp/.lock
+done
+cmp left-exportgood--tohf/model.safetensors hf/model.safetensors || fail "another export beside what was left"
+
 # A checkpoint is checked while it is converted: of a damaged one nothing remains, and the one before is taken.
 cp -r good bad
 printf '\377\377' | dd of=bad/checkpoints/00000010/stage-0.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null

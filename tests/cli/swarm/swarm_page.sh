@@ -12,7 +12,7 @@ evil='<script>fetch("http://evil.example/")</script>"\'
 long=$(head -c 10000 /dev/zero | tr '\0' x)
 far='Zoë 世界 🚀' # 11 columns, 17 bytes
 
-env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out run --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host --set stages.count=2 \
+env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out run --listen 127.0.0.1:0 --announce 127.0.0.1 --keys keys-host --set stages.count=2 --set stages.replicas=2 \
     --set link.emulate.delay=20ms --set train.save_every=0 --page 127.0.0.1:0 >invite 2>host.err </dev/null &
 HOST=$!
 wait_for_text invite '^strait1:'
@@ -32,10 +32,11 @@ shows_workers() {
         jq -e '([.stages[].replicas] | add) == ([.swarm.workers[] | select(.stage >= 0 and .connected)] | length)' state.json >/dev/null
 }
 wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
-# The third becomes a replica, and the page says what a fourth would bring.
+# The third becomes a replica, whatever this machine measures (stages.replicas is above 1), and the page says what a
+# fourth would bring: perhaps nothing.
 shows_replicas() {
     curl -sS -m 20 "$origin/api/v1/state" >state.json
-    jq -e '(.swarm.more.gain // 0) > 0 and (.swarm.workers | map([.replica, .replicas]) | sort == [[0, 1], [0, 2], [1, 2]]) and
+    jq -e '(.swarm | has("more")) and (.swarm.more == null or .swarm.more.gain > 0) and (.swarm.workers | map([.replica, .replicas]) | sort == [[0, 1], [0, 2], [1, 2]]) and
         any(.events[].text; test("workers compute [0-9]+ tokens/s; one more would bring"))' state.json >/dev/null
 }
 wait_until 60 "replicas" shows_replicas || fail "replicas: $(jq -c '[.swarm.more, .swarm.workers]' state.json | cut -c 1-600)"
