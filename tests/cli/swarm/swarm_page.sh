@@ -60,11 +60,11 @@ if command -v node >/dev/null && command -v chromium >/dev/null; then
     cat "$OUT"
 fi
 if command -v tmux >/dev/null; then
-    # On a terminal without UTF-8 each character becomes one '?'.
+    # On a terminal without UTF-8 each character becomes one '?'. High enough for all events: one names the worker.
     for locale in C.UTF-8 C; do
         shown=$far
         [ $locale = C ] && shown='Zo? ?? ?'
-        LC_ALL=C.UTF-8 tmux -u -S "$SCRATCH/$locale" -f /dev/null new-session -d -s w -x 80 -y 40 \
+        LC_ALL=C.UTF-8 tmux -u -S "$SCRATCH/$locale" -f /dev/null new-session -d -s w -x 80 -y 120 \
             "env STRAIT_CLI=$SCRATCH LC_ALL=$locale $STRAIT watch run; sleep 100"
         shows_name() { LC_ALL=C.UTF-8 tmux -S "$SCRATCH/$locale" capture-pane -p -t w | grep -qF "$shown"; }
         wait_until 60 "watch in $locale" shows_name
