@@ -143,7 +143,7 @@ strait_emulate_spec strait_run_plan_emulate(const strait_run_plan *plan, int sta
 strait_err strait_run_plan_fit_lora(const strait_run *run, strait_run_plan *plan);
 
 /* Fills in which stages have late updates. strait_run_plan_init does so itself. STRAIT_ECONFIG:
- * some stages shall update at once, and gradients are clipped by the norm of all. */
+ * some stages update at once, and gradients are clipped by the norm of all. */
 strait_err strait_run_plan_fit_late(const strait_run *run, strait_run_plan *plan);
 
 /* Refuses what late updates (train.staleness) cannot be combined with. strait_run_plan_init does so

@@ -21,7 +21,8 @@ void strait_convert_say(const strait_convert_notes *notes, const char *format, .
 strait_err strait_convert_advance(strait_convert_notes *notes, int64_t bytes);
 
 /* Checks the target of a conversion, and writes it without slashes at its end into `out`: `kind` is
- * "folder" or "file". STRAIT_ECONFIG: it exists, or is named as a folder and shall be a file. */
+ * "folder" or "file". STRAIT_ECONFIG: it exists, or a file is wanted and its name ends like a
+ * folder's. */
 strait_err strait_convert_target(const char *path, const char *kind, char out[STRAIT_PATH_MAX]);
 
 /* Creates the empty folder TARGET.tmp, in which a conversion writes until all is complete, locks

@@ -81,11 +81,8 @@ static void compare_with_own_lists(void) {
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const shape s = {
             .rows = sizes[i][0], .cols = sizes[i][1], .inner = sizes[i][2], .variant = 8};
-        rig_clear(rig);
-        run_apart(rig, s);
-        const size_t n = rig->n_kept;
-        float *apart = rig_floats((int64_t)n);
-        memcpy(apart, rig->kept, n * sizeof *apart);
+        size_t n = 0;
+        float *apart = rig_results(rig, run_apart, s, &n);
         rig_clear(rig);
         run_back(rig, s);
         assert_int_equal(rig->n_kept, n);

@@ -66,6 +66,15 @@ void rig_clear(struct rig *rig) {
     (void)snprintf(rig->about, sizeof rig->about, "the test's only case");
 }
 
+float *rig_results(struct rig *rig, rig_case run, shape s, size_t *n) {
+    rig_clear(rig);
+    run(rig, s);
+    *n = rig->n_kept;
+    float *copy = rig_floats((int64_t)rig->n_kept);
+    memcpy(copy, rig->kept, rig->n_kept * sizeof *copy);
+    return copy;
+}
+
 void rig_close(struct rig *rig) {
     rig_clear(rig);
     rig_unguard(rig);

@@ -100,6 +100,9 @@ strait_tensor rig_act_values(struct rig *rig, int64_t rows, int64_t cols, const 
 strait_tensor rig_act_output(struct rig *rig, int64_t rows, int64_t cols); // full of NaN
 
 float *rig_floats(int64_t n); // the caller frees them
+/* Clears the rig, runs one case, and returns a copy of the *n values that it kept; the caller frees
+ * them. */
+float *rig_results(struct rig *rig, rig_case run, shape s, size_t *n);
 
 /* Cosines and sines of the angles of rotary positions, [seq_len x head_dim / 2]. */
 void rig_angles(struct rig *rig, strait_heads heads, strait_tensor *cos, strait_tensor *sin);
