@@ -366,13 +366,13 @@ double strait_tape_forward(struct strait_tape *tape, const int *labels) {
         forward_node(tape, &tape->nodes[i]);
     for (int64_t i = 0; i < last->rows; i++) {
         const float *row = last->values + i * last->columns;
-        double most = row[0];
+        float most = row[0]; // a maximum in double makes gcc 12 for Arm end with an internal error
         double total = 0.0;
         for (int64_t j = 1; j < last->columns; j++)
-            most = fmax(most, row[j]);
+            most = fmaxf(most, row[j]);
         for (int64_t j = 0; j < last->columns; j++)
-            total += exp(row[j] - most);
-        sum += log(total) + most - row[labels[i]];
+            total += exp((double)row[j] - (double)most);
+        sum += log(total) + (double)most - row[labels[i]];
     }
     return sum / (double)last->rows;
 }
