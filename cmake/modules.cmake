@@ -94,6 +94,19 @@ function(strait_module name)
     set_target_properties(strait_${name} PROPERTIES STRAIT_PACKAGES "${arg_PACKAGES}") # for libstrait
 endfunction()
 
+# strait_isa_objects(MODULE NAME ISA FILES files... FLAGS flags...): compiles files of a module once more, for one
+# instruction set, as the target strait_NAME_ISA. STRAIT_ISA ends their symbols.
+function(strait_isa_objects module name isa)
+    cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "FILES;FLAGS")
+    set(target strait_${name}_${isa})
+    add_library(${target} OBJECT ${arg_FILES})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${target} PRIVATE strait_flags)
+    target_compile_definitions(${target} PRIVATE STRAIT_ISA=${isa})
+    target_compile_options(${target} PRIVATE ${arg_FLAGS})
+    target_sources(strait_${module} PRIVATE $<TARGET_OBJECTS:${target}>)
+endfunction()
+
 # Without a cache of thread stacks, tests/leaks.c sees no memory after the last thread has ended.
 set(STRAIT_TEST_ENVIRONMENT GLIBC_TUNABLES=glibc.pthread.stack_cache_size=0)
 

@@ -100,6 +100,7 @@ strait_err strait_backend_require(const struct strait_backend *be, unsigned need
         {STRAIT_NEEDS_GROUPS, k->groups, "group"},
         {STRAIT_NEEDS_NORM_CONV, k->norm_conv, "norm and convolution"},
         {STRAIT_NEEDS_TOKEN_TABLES, k->token_tables, "token table"},
+        {STRAIT_NEEDS_CONV_ROTATE, k->conv_rotate, "convolution and rotation"},
     };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if ((needs & tables[i].need) != 0 && tables[i].table == NULL)

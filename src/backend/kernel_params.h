@@ -93,6 +93,13 @@ typedef struct strait_rotate_params {
     float epsilon;          // of the norm
 } strait_rotate_params;
 
+/* A convolution of queries, keys and values and the rotation after it. */
+typedef struct strait_conv_rotate_params {
+    strait_tensor taps; // [taps x C]
+    strait_rotate_params rotation;
+    strait_tensor d_taps, d_gain; // what the gradient adds to; not read by the forward pass
+} strait_conv_rotate_params;
+
 /* Most positions of one id that a device sums in one piece, and the size of the lists of positions
  * of `rows` ids below n_rows, in values of 4 bytes (token_tables->list). */
 #define STRAIT_TOKEN_PIECE 64

@@ -20,6 +20,7 @@ struct strait_kernel_set {
     struct strait_group_kernels groups;
     struct strait_norm_conv_kernels norm_conv;
     struct strait_token_table_kernels token_tables;
+    struct strait_conv_rotate_kernels conv_rotate;
 };
 
 /* Points set->base to every optional table of the set. The set must not move afterwards. */
@@ -36,4 +37,5 @@ static inline void strait_kernel_set_link(struct strait_kernel_set *set) {
     set->base.groups = &set->groups;
     set->base.norm_conv = &set->norm_conv;
     set->base.token_tables = &set->token_tables;
+    set->base.conv_rotate = &set->conv_rotate;
 }

@@ -95,6 +95,10 @@ struct strait_kernels {
     strait_err (*attention_back)(struct strait_stream *s, strait_tensor d_qkv, strait_tensor d_y,
                                  strait_tensor y, strait_tensor qkv, strait_tensor lse,
                                  strait_heads heads);
+    /* attention_back, then rotate_back of its result without norm, with the same bits. */
+    strait_err (*attention_rotate_back)(struct strait_stream *s, strait_tensor d_qkv,
+                                        strait_tensor d_y, strait_tensor y, strait_tensor qkv,
+                                        strait_tensor lse, strait_rotate_params rotation);
     /* One new token per row of qkv [N x ...]; `at` says of which sequence and at which position.
      * keys and values are [S seq_len x n_key P]: those of all rows are stored first, then each row
      * attends to the positions of its sequence up to its own, so that a call may hold several
@@ -205,6 +209,7 @@ struct strait_kernels {
     const struct strait_group_kernels *groups;
     const struct strait_norm_conv_kernels *norm_conv;
     const struct strait_token_table_kernels *token_tables;
+    const struct strait_conv_rotate_kernels *conv_rotate;
 };
 
 #ifdef __cplusplus

@@ -33,6 +33,7 @@ enum strait_kernel_need {
     STRAIT_NEEDS_GROUPS = 1 << 9,
     STRAIT_NEEDS_NORM_CONV = 1 << 10,
     STRAIT_NEEDS_TOKEN_TABLES = 1 << 11,
+    STRAIT_NEEDS_CONV_ROTATE = 1 << 12,
 };
 
 /* The most rows that a convolution reads, and how many inputs of a sequence generation keeps: those
@@ -215,6 +216,21 @@ struct strait_token_table_kernels {
      * these ids. The same bits as embed_back. */
     strait_err (*back)(struct strait_stream *s, strait_tensor d_table, strait_tensor d_y,
                        int64_t first, strait_tensor ids, strait_tensor lists);
+};
+
+/* The convolution of queries, keys and values (model.qkv_conv) and the rotation after it, in one
+ * pass over memory each way where the device can: then what is between them is not stored. */
+struct strait_conv_rotate_kernels {
+    /* u = conv.forward(x, taps), then y and rstd = rotate(u). `between`, of the shape of x, may be
+     * overwritten. */
+    strait_err (*forward)(struct strait_stream *s, strait_tensor y, strait_tensor rstd,
+                          strait_tensor between, strait_tensor x,
+                          const strait_conv_rotate_params *params);
+    /* rotate_back, then conv.back: x is the input of the convolution. Writes d_x, adds to the
+     * gradients of taps and gain. d_y may be overwritten. */
+    strait_err (*back)(struct strait_stream *s, strait_tensor d_x, strait_tensor d_y,
+                       strait_tensor x, strait_tensor rstd,
+                       const strait_conv_rotate_params *params);
 };
 
 #ifdef __cplusplus

@@ -68,8 +68,9 @@ typedef struct strait_shape {
     int lora_rank, lora_targets; // a bit per kind of matrix
     float lora_alpha;
     strait_dtype precision; // of activations and of the weight copies that layers read
-    int fuses_conv;         // norms and the convolutions after them are one kernel, as suits a GPU
-    int lists_tokens;       // positions of token ids are listed once for all tables, as suits a GPU
+    int fuses_conv; // norms and the convolutions after them are one kernel, as suits a GPU, and so
+                    // are convolutions and the rotation after them
+    int lists_tokens; // positions of token ids are listed once for all tables, as suits a GPU
     int has_fp8; // the matrices of blocks are multiplied in 8 bits; the precision of all else stays
 } strait_shape;
 

@@ -56,6 +56,41 @@ static void matches_reference_over_many_heads(void **state) {
     check_case(run_attention, attention_shape(groups[0], 64, 64, rig_is_quick() ? 2 : 800), 5e-2);
 }
 
+/* The rotation within the backward pass has the bits of the two kernels one after the other. */
+static void run_rotated(struct rig *rig, shape s) {
+    const strait_heads h = s.heads;
+    const int64_t n_rows = s.rows * h.seq_len, y_cols = (int64_t)h.n_query * h.head_dim;
+    const int64_t cols = y_cols + 2 * (int64_t)h.n_key * h.head_dim, n = n_rows * cols;
+    const strait_tensor qkv = rig_act(rig, n_rows, cols, 1), d_y = rig_act(rig, n_rows, y_cols, 2);
+    const strait_tensor y = rig_act_output(rig, n_rows, y_cols), absent = {0};
+    const strait_tensor lse = rig_output(rig, n_rows, h.n_query);
+    const strait_tensor apart = rig_act_output(rig, n_rows, cols);
+    const strait_tensor d_qkv = rig_act_output(rig, n_rows, cols);
+    const strait_rotate_params rotation = {.heads = h,
+                                           .cos = rig_input(rig, h.seq_len, h.head_dim / 2, 3),
+                                           .sin = rig_input(rig, h.seq_len, h.head_dim / 2, 4)};
+    CHECK_OK(rig->k->attention(&rig->stream, y, lse, qkv, h));
+    CHECK_OK(rig->k->attention_back(&rig->stream, apart, d_y, y, qkv, lse, h));
+    CHECK_OK(rig->k->rotate_back(&rig->stream, apart, absent, apart, absent, absent, rotation));
+    CHECK_OK(rig->k->attention_rotate_back(&rig->stream, d_qkv, d_y, y, qkv, lse, rotation));
+    rig_keep(rig, apart);
+    rig_keep(rig, d_qkv);
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&rig->kept[i], &rig->kept[n + i], sizeof *rig->kept) != 0)
+            fail_msg("value %lld is %.9g, by two kernels %.9g", (long long)i,
+                     (double)rig->kept[n + i], (double)rig->kept[i]);
+}
+
+static void rotates_back_with_the_same_bits(void **state) {
+    (void)state;
+    static const int dims[] = {8, 64, 128};
+    static const int64_t lengths[] = {1, 100, 200};
+    for (size_t d = 0; d < COUNT(dims); d++)
+        for (size_t t = 0; t < COUNT(lengths); t++)
+            check_one_of_many(run_rotated, attention_shape(groups[1], dims[d], lengths[t], 2),
+                              5e-2);
+}
+
 /* Scores in the hundreds: the softmax is nearly one-hot and must not overflow. */
 static void survives_large_scores(void **state) {
     (void)state;
@@ -209,6 +244,7 @@ int main(void) {
         cmocka_unit_test(matches_reference),
         cmocka_unit_test(matches_reference_over_many_tiles),
         cmocka_unit_test(matches_reference_over_many_heads),
+        cmocka_unit_test(rotates_back_with_the_same_bits),
         cmocka_unit_test(survives_large_scores),
         cmocka_unit_test(computes_y_without_lse),
         cmocka_unit_test(repeats_its_bits),

@@ -140,6 +140,7 @@ static void provides_every_kernel(void **state) {
             {rig.k->autoencoder, sizeof *rig.k->autoencoder},
             {rig.k->groups, sizeof *rig.k->groups},
             {rig.k->norm_conv, sizeof *rig.k->norm_conv},
+            {rig.k->conv_rotate, sizeof *rig.k->conv_rotate},
             {rig.k->token_tables, sizeof *rig.k->token_tables},
             {rig.k->fp8, rig.k->fp8 != NULL ? sizeof *rig.k->fp8 : 0}, // GPUs before sm_90 lack it
         };

@@ -23,7 +23,7 @@ typedef struct codec_case {
     double tolerance;       // see case_tolerance; 0: what the bits suggest
 } codec_case;
 
-/* Every case, ended by a label of NULL: those listed in codec_rig.c, and then, for each codec and
+/* Every case, ended by a label of NULL: those listed in codec_cases.c, and then, for each codec and
  * variant of the registry that none of them names, the codec with its defaults and, where it takes
  * 32 bits, exact, deferred and padded. A new codec is tested without being listed. */
 const codec_case *codec_cases(void);

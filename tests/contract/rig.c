@@ -204,7 +204,8 @@ static int count_rigs(strait_dtype precision) {
 void check_case(rig_case run, shape s, double tolerance) {
     check_rigs(run, s, STRAIT_F32, tolerance);
     const int is_half_only = count_rigs(STRAIT_F32) == 0;
-    const double near = tolerance > bf16_tolerance || is_half_only ? tolerance : bf16_tolerance;
+    const double least = s.in_bf16 > 0 ? s.in_bf16 : bf16_tolerance;
+    const double near = tolerance > least || is_half_only ? tolerance : least;
     const int is_asked = is_half_only || (reference.n_acts > 0 && !s.is_f32_only);
     if (is_asked && count_rigs(STRAIT_BF16) > 0) check_rigs(run, s, STRAIT_BF16, near);
     rig_clear(&reference);

@@ -63,6 +63,7 @@ typedef struct shape {
     strait_heads heads;
     int variant;
     int is_f32_only; // not meaningful in bf16
+    double in_bf16;  // the least tolerance in bf16; 0: 2e-2
 } shape;
 
 typedef void (*rig_case)(struct rig *rig, shape s);
@@ -118,7 +119,7 @@ void rig_keep_bytes(struct rig *rig, strait_tensor packed);
 
 /* Runs the case on every rig. Outputs may differ from the reference loops by `tolerance` times
  * their own magnitude plus `tolerance` times the root mean square of all outputs (or of their
- * tensor, if larger); in bf16 by at least 2e-2, except with open_bf16_rigs. */
+ * tensor, if larger); in bf16 by at least s.in_bf16, except with open_bf16_rigs. */
 void check_case(rig_case run, shape s, double tolerance);
 
 /* The same for one of many combinations of sizes: a quick test runs the first and then every

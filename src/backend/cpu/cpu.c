@@ -34,6 +34,7 @@ static void take_reference(struct strait_kernel_set *set) {
     strait_ref_fp8(set);
     strait_ref_groups(set);
     strait_ref_norm_conv(set);
+    strait_ref_conv_rotate(set);
     strait_ref_token_table(set);
 }
 

@@ -74,6 +74,7 @@ void strait_ref_autoencoder(struct strait_kernel_set *set);
 void strait_ref_fp8(struct strait_kernel_set *set);
 void strait_ref_groups(struct strait_kernel_set *set);
 void strait_ref_norm_conv(struct strait_kernel_set *set);
+void strait_ref_conv_rotate(struct strait_kernel_set *set);
 void strait_ref_token_table(struct strait_kernel_set *set);
 
 /* The values of an f32 tensor; NULL when it is absent. */

@@ -159,6 +159,16 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     return STRAIT_OK;
 }
 
+/* One after the other, by whatever kernels the backend has chosen for the type. */
+static strait_err attention_rotate_back(struct strait_stream *s, strait_tensor d_qkv,
+                                        strait_tensor d_y, strait_tensor y, strait_tensor qkv,
+                                        strait_tensor lse, strait_rotate_params rotation) {
+    const struct strait_kernels *k = s->backend->kernels;
+    const strait_tensor absent = {0};
+    STRAIT_TRY(k->attention_back(s, d_qkv, d_y, y, qkv, lse, rotation.heads));
+    return k->rotate_back(s, d_qkv, absent, d_qkv, absent, absent, rotation);
+}
+
 /* The new key and value are appended first: a token also attends to itself. */
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
                                    strait_tensor values, strait_tensor qkv, strait_cached_rows at,
@@ -186,5 +196,6 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
 void strait_ref_attention(struct strait_kernel_set *set) {
     set->base.attention = attention;
     set->base.attention_back = attention_back;
+    set->base.attention_rotate_back = attention_rotate_back;
     set->base.attention_cached = attention_cached;
 }

@@ -234,6 +234,25 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     return launch_back(s, &a, qkv.dtype, kind);
 }
 
+/* Warp groups rotate what they write; after other kernels the rotation is a pass of its own. */
+static strait_err attention_rotate_back(struct strait_stream *s, strait_tensor d_qkv,
+                                        strait_tensor d_y, strait_tensor y, strait_tensor qkv,
+                                        strait_tensor lse, strait_rotate_params rotation) {
+    struct strait_attention_args a = back_args_of(d_qkv, d_y, y, qkv, lse, rotation.heads);
+    const strait_tensor absent = {0};
+    attention_kind kind;
+    assert(rotation.cos.cols == a.head_dim / 2 && rotation.cos.rows >= a.seq_len);
+    STRAIT_TRY(refuse_wide(rotation.heads));
+    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind));
+    if (kind == KIND_GROUP) {
+        a.cos = rotation.cos.data;
+        a.sin = rotation.sin.data;
+        return launch_back(s, &a, qkv.dtype, kind);
+    }
+    STRAIT_TRY(launch_back(s, &a, qkv.dtype, kind));
+    return s->backend->kernels->rotate_back(s, d_qkv, absent, d_qkv, absent, absent, rotation);
+}
+
 /* Stores all keys and values before any row attends: rows of one sequence may see each other. */
 static strait_err attention_cached(struct strait_stream *s, strait_tensor y, strait_tensor keys,
                                    strait_tensor values, strait_tensor qkv, strait_cached_rows at,
@@ -266,5 +285,6 @@ static strait_err attention_cached(struct strait_stream *s, strait_tensor y, str
 void strait_cuda_attention(struct strait_kernel_set *set) {
     set->base.attention = attention;
     set->base.attention_back = attention_back;
+    set->base.attention_rotate_back = attention_rotate_back;
     set->base.attention_cached = attention_cached;
 }

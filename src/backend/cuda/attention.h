@@ -20,6 +20,9 @@ struct strait_attention_args {
     void *y, *d_qkv;
     float *lse;   // optional in the forward
     float *delta; // sum of d_y * y over one head of one token; backward only
+    /* [seq_len x head_dim / 2]: d_qkv is rotated back by these angles. NULL: it is not, as in every
+     * kernel but those of warp groups. */
+    const float *cos, *sin;
     int64_t n_rows;
     int32_t n_query, n_key, head_dim, seq_len;
     float scale;
@@ -36,5 +39,5 @@ struct strait_attention_cached_args {
     float scale;
 };
 
-static_assert(sizeof(struct strait_attention_args) == 80, "host and device layouts agree");
+static_assert(sizeof(struct strait_attention_args) == 96, "host and device layouts agree");
 static_assert(sizeof(struct strait_attention_cached_args) == 72, "host and device layouts agree");

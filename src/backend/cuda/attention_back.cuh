@@ -121,6 +121,18 @@ template <int P> struct met_queries {
     }
 };
 
+/* Writes the gradient of one query or key, of the token at `position`, rotated back if asked. */
+template <int P>
+__device__ __forceinline__ void write_gradient(const struct strait_attention_args &a, uint16_t *to,
+                                               int64_t position, const float d[P / 8][4],
+                                               int half) {
+    if (a.cos == NULL)
+        write_row<P>(to, d, half, a.scale);
+    else
+        write_rotated_row<P>(to, d, half, a.scale, a.cos + position * (P / 2),
+                             a.sin + position * (P / 2));
+}
+
 /* Writes the gradient of one key and its value, unless the row is beyond the sequence. */
 template <int P>
 __device__ __forceinline__ void write_keys(const struct strait_attention_args &a,
@@ -130,7 +142,7 @@ __device__ __forceinline__ void write_keys(const struct strait_attention_args &a
     if (row >= a.seq_len) return;
     uint16_t *to = (uint16_t *)a.d_qkv + (p.first_row + row) * p.pitch +
                    (int64_t)(a.n_query + key_head) * P;
-    write_row<P>(to, d_k, half, a.scale);
+    write_gradient<P>(a, to, row, d_k, half);
     write_row<P>(to + (int64_t)a.n_key * P, d_v, half, 1);
 }
 
@@ -145,7 +157,8 @@ __device__ __forceinline__ void write_queries(const struct strait_attention_args
         for (int half = 0; half < 2; half++) {
             const int64_t at = row + 16 * m + 8 * half;
             if (at >= a.seq_len) continue;
-            write_row<P>((uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch + (int64_t)head * P,
-                         d_q[m], half, a.scale);
+            write_gradient<P>(
+                a, (uint16_t *)a.d_qkv + (p.first_row + at) * p.pitch + (int64_t)head * P, at,
+                d_q[m], half);
         }
 }

@@ -177,3 +177,34 @@ __device__ __forceinline__ void write_row(uint16_t *row, const float acc[P / 8][
     for (int n = 0; n < P / 8; n++)
         to[4 * n] = bf16_pair(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
 }
+
+/* Rotates values of bf16 back and rounds them again. */
+__device__ __forceinline__ void rotate_back_pairs(uint32_t &low, uint32_t &high, float2 cosine,
+                                                  float2 sine) {
+    float a = __uint_as_float(low << 16), b = __uint_as_float(high << 16);
+    float c = __uint_as_float(low & 0xffff0000u), d = __uint_as_float(high & 0xffff0000u);
+    rotate_pair(a, b, cosine.x, -sine.x);
+    rotate_pair(c, d, cosine.y, -sine.y);
+    low = bf16_pair(a, c);
+    high = bf16_pair(b, d);
+}
+
+/* write_row, rotated back by the angles of a position. The values are rounded before and after, as
+ * if the rotation were a kernel of its own. */
+template <int P>
+__device__ __forceinline__ void write_rotated_row(uint16_t *row, const float acc[P / 8][4],
+                                                  int half, float scale, const float *cos,
+                                                  const float *sin) {
+    uint32_t *to = (uint32_t *)row + lane_of() % 4;
+    const float2 *cosines = (const float2 *)cos + lane_of() % 4;
+    const float2 *sines = (const float2 *)sin + lane_of() % 4;
+#pragma unroll
+    for (int n = 0; n < P / 16; n++) {
+        const float *a = &acc[n][2 * half], *b = &acc[n + P / 16][2 * half];
+        uint32_t low = bf16_pair(a[0] * scale, a[1] * scale);
+        uint32_t high = bf16_pair(b[0] * scale, b[1] * scale);
+        rotate_back_pairs(low, high, cosines[4 * n], sines[4 * n]);
+        to[4 * n] = low;
+        to[4 * (n + P / 16)] = high;
+    }
+}

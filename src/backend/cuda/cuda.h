@@ -117,5 +117,6 @@ void strait_cuda_columns(struct strait_kernel_set *set);
 void strait_cuda_log_scale(struct strait_kernel_set *set);
 void strait_cuda_autoencoder(struct strait_kernel_set *set);
 void strait_cuda_norm_conv(struct strait_kernel_set *set);
+void strait_cuda_conv_rotate(struct strait_kernel_set *set);
 void strait_cuda_groups(struct strait_kernel_set *set);
 void strait_cuda_fp8(struct strait_kernel_set *set); // only where the device has fp8 products

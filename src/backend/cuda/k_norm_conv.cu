@@ -23,20 +23,6 @@ using back_args = strait_cuda_norm_conv_back_args;
 /* Rows of a group: as many bytes in both types. */
 template <typename T> constexpr int group_rows = STRAIT_CUDA_NORM_CONV_BYTES / (int)sizeof(T);
 
-/* Four bf16: eight would take so many registers in the gradient that few warps are left. */
-template <> struct lanes<bf16, 4> { uint2 raw; };
-
-__device__ __forceinline__ void widen(float out[4], lanes<bf16, 4> in) {
-    out[0] = __uint_as_float(in.raw.x << 16);
-    out[1] = __uint_as_float(in.raw.x & 0xffff0000u);
-    out[2] = __uint_as_float(in.raw.y << 16);
-    out[3] = __uint_as_float(in.raw.y & 0xffff0000u);
-}
-
-template <> __device__ __forceinline__ lanes<bf16, 4> narrow<bf16, 4>(const float in[4]) {
-    return {make_uint2(bf16_pair(in[0], in[1]), bf16_pair(in[2], in[3]))};
-}
-
 /* Rounds to T and back. */
 template <typename T, int W> __device__ __forceinline__ void round_to(float v[W]) {
     widen(v, narrow<T, W>(v));

@@ -49,8 +49,10 @@ __device__ __forceinline__ void put_part(T *head, const part<W> &p, const rotate
     }
 }
 
-/* Rotates by the angles of `position`; backwards where direction is -1. */
-template <int W>
+/* Rotates by the angles of `position`; backwards where direction is -1. is_shared: with the bits of
+ * rotate_pair, as attention's backward pass. The other kernels keep the bits of earlier versions.
+ */
+template <int W, bool is_shared>
 __device__ __forceinline__ void rotate_part(part<W> &p, const rotate_args &params, int64_t position,
                                             float direction) {
     const int half = params.dim / 2;
@@ -64,6 +66,10 @@ __device__ __forceinline__ void rotate_part(part<W> &p, const rotate_args &param
 #pragma unroll
         for (int w = 0; w < W; w++) {
             const float a = p.low[k][w], b = p.high[k][w], sine = direction * s[w];
+            if (is_shared) {
+                rotate_pair(p.low[k][w], p.high[k][w], c[w], sine);
+                continue;
+            }
             p.low[k][w] = a * c[w] - b * sine;
             p.high[k][w] = b * c[w] + a * sine;
         }
@@ -128,7 +134,7 @@ __device__ __forceinline__ void rotate_pairs_token(T *y, const T *x, const rotat
         const int64_t at = first + (int64_t)h * params.dim;
         part<W> p;
         take_part<T, W>(p, x + at, params);
-        if (h < n_rotated) rotate_part<W>(p, params, position, direction);
+        if (h < n_rotated) rotate_part<W, (W > 1)>(p, params, position, direction);
         put_part<T, W>(y + at, p, params);
     }
 }
@@ -151,7 +157,7 @@ __device__ __forceinline__ void rotate_token(T *y, float *rstd, const T *x,
         if (h < n_rotated) {
             blend<W>(p, scale, 0.0f, p);
             times_gain<W>(p, params, h >= params.n_query);
-            rotate_part<W>(p, params, position, 1.0f);
+            rotate_part<W, false>(p, params, position, 1.0f);
             if (threadIdx.x % params.group == 0) rstd[row * n_rotated + h] = scale;
         }
         if (h < n_heads) put_part<T, W>(y + at, p, params);
@@ -193,7 +199,7 @@ __device__ __forceinline__ void rotate_head_back(const back_args<T> &a, const ro
     if (is_rotated) take_part<T, W>(x, a.x + at, params);
     const float scale = is_rotated ? a.rstd[row * n_rotated + h] : 0.0f;
     if (is_rotated) {
-        rotate_part<W>(d, params, position, -1.0f);
+        rotate_part<W, false>(d, params, position, -1.0f);
         if (has_gain && is_key) add_gain<W>(sums[1], d, x, scale);
         if (has_gain && !is_key) add_gain<W>(sums[0], d, x, scale);
         if (has_gain) times_gain<W>(d, params, is_key);

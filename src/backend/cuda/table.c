@@ -22,4 +22,5 @@ void strait_cuda_table(struct strait_kernel_set *set) {
     strait_cuda_autoencoder(set);
     strait_cuda_groups(set);
     strait_cuda_norm_conv(set);
+    strait_cuda_conv_rotate(set);
 }

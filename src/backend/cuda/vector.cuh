@@ -35,12 +35,21 @@ __device__ __forceinline__ uint32_t bf16_pair(float low, float high) {
 #endif
 }
 
+/* Rotates a pair of values. Which products are fused with sums is written out: the compiler chooses
+ * by what surrounds them, and the bits of two kernels would differ. */
+__device__ __forceinline__ void rotate_pair(float &low, float &high, float cosine, float sine) {
+    const float a = low, b = high;
+    low = __fmaf_rn(a, cosine, -__fmul_rn(b, sine));
+    high = __fmaf_rn(b, cosine, __fmul_rn(a, sine));
+}
+
 /* W values as stored in memory. */
 template <typename T, int W> struct lanes;
 
 template <> struct lanes<float, 1> { float raw; };
 template <> struct lanes<float, 4> { float4 raw; };
 template <> struct lanes<bf16, 1> { uint16_t raw; };
+template <> struct lanes<bf16, 4> { uint2 raw; };
 template <> struct lanes<bf16, 8> { uint4 raw; };
 
 /* Values in 16 bytes. */
@@ -63,6 +72,13 @@ __device__ __forceinline__ void widen(float out[4], lanes<float, 4> in) {
 
 __device__ __forceinline__ void widen(float out[1], lanes<bf16, 1> in) {
     out[0] = __uint_as_float((uint32_t)in.raw << 16);
+}
+
+__device__ __forceinline__ void widen(float out[4], lanes<bf16, 4> in) {
+    out[0] = __uint_as_float(in.raw.x << 16);
+    out[1] = __uint_as_float(in.raw.x & 0xffff0000u);
+    out[2] = __uint_as_float(in.raw.y << 16);
+    out[3] = __uint_as_float(in.raw.y & 0xffff0000u);
 }
 
 __device__ __forceinline__ void widen(float out[8], lanes<bf16, 8> in) {
@@ -90,6 +106,10 @@ template <> __device__ __forceinline__ lanes<float, 4> narrow<float, 4>(const fl
 
 template <> __device__ __forceinline__ lanes<bf16, 1> narrow<bf16, 1>(const float in[1]) {
     return {(uint16_t)bf16_bits(in[0])};
+}
+
+template <> __device__ __forceinline__ lanes<bf16, 4> narrow<bf16, 4>(const float in[4]) {
+    return {make_uint2(bf16_pair(in[0], in[1]), bf16_pair(in[2], in[3]))};
 }
 
 template <> __device__ __forceinline__ lanes<bf16, 8> narrow<bf16, 8>(const float in[8]) {

@@ -82,6 +82,31 @@ static strait_err add_values(const strait_work *work, const strait_attention *la
                                   first_value_col(work->shape));
 }
 
+static strait_conv_rotate_params conv_and_rotation(const strait_work *work,
+                                                   const strait_attention *layer) {
+    return (strait_conv_rotate_params){.taps = layer->qkv_conv->value,
+                                       .rotation = rotation(work, layer),
+                                       .d_taps = layer->qkv_conv->grad,
+                                       .d_gain = layer->gain != NULL ? layer->gain->grad
+                                                                     : (strait_tensor){0}};
+}
+
+/* The convolution of qkv, where there is one, and the rotation. */
+static strait_err convolve_and_rotate(const strait_work *work, const strait_attention *layer,
+                                      const strait_attention_acts *acts, strait_tensor projected,
+                                      strait_tensor unrotated) {
+    const struct strait_kernels *k = work->kernels;
+    if (layer->qkv_conv != NULL && acts->qkv_past.data == NULL && work->shape->fuses_conv) {
+        const strait_conv_rotate_params both = conv_and_rotation(work, layer);
+        return k->conv_rotate->forward(work->stream, acts->qkv, acts->head_rstd, unrotated,
+                                       projected, &both);
+    }
+    if (layer->qkv_conv != NULL)
+        STRAIT_TRY(
+            strait_layer_conv(work, unrotated, projected, layer->qkv_conv->value, acts->qkv_past));
+    return k->rotate(work->stream, acts->qkv, acts->head_rstd, unrotated, rotation(work, layer));
+}
+
 strait_err strait_attention_project(const strait_work *work, const strait_attention *layer,
                                     const strait_attention_acts *acts, strait_tensor sum,
                                     strait_tensor x, strait_tensor delta) {
@@ -96,10 +121,7 @@ strait_err strait_attention_project(const strait_work *work, const strait_attent
     STRAIT_TRY(strait_layer_linear(work, projected, acts->normed, joined_qkv(layer, 0)));
     if (layer->bias != NULL) STRAIT_TRY(k->add_row(work->stream, projected, layer->bias->value));
     STRAIT_TRY(add_values(work, layer, projected));
-    if (layer->qkv_conv != NULL)
-        STRAIT_TRY(
-            strait_layer_conv(work, unrotated, projected, layer->qkv_conv->value, acts->qkv_past));
-    return k->rotate(work->stream, acts->qkv, acts->head_rstd, unrotated, rotation(work, layer));
+    return convolve_and_rotate(work, layer, acts, projected, unrotated);
 }
 
 /* Attention of document i of those that share rows: the kernel sees it alone, as one sequence. */
@@ -169,6 +191,36 @@ static strait_tensor projected_grad(const strait_attention *layer,
     return layer->qkv_conv != NULL ? acts->unrotated : d_qkv;
 }
 
+/* From the gradient of attention's output to that of the rotation's input. */
+static strait_err attend_and_rotate_backward(const strait_work *work, const strait_attention *layer,
+                                             const strait_attention_acts *acts, strait_tensor d_qkv,
+                                             strait_tensor d_attended) {
+    /* A norm per head has a gradient of its own, and rows of several documents attend one by one:
+     * then the rotation takes a pass of its own. */
+    if (!work->shape->has_qk_norm && work->documents.n == 0)
+        return work->kernels->attention_rotate_back(work->stream, d_qkv, d_attended, acts->attended,
+                                                    acts->qkv, acts->lse, rotation(work, layer));
+    STRAIT_TRY(attend_backward(work, acts, d_qkv, d_attended));
+    return rotation_backward(work, layer, acts, d_qkv);
+}
+
+/* From the gradient of attention's output to that of the projection, by way of d_qkv. */
+static strait_err qkv_backward(const strait_work *work, const strait_attention *layer,
+                               const strait_attention_acts *acts, strait_tensor d_projected,
+                               strait_tensor d_qkv, strait_tensor d_attended) {
+    const struct strait_kernels *k = work->kernels;
+    if (layer->qkv_conv != NULL && work->shape->fuses_conv) {
+        const strait_conv_rotate_params both = conv_and_rotation(work, layer);
+        STRAIT_TRY(attend_backward(work, acts, d_qkv, d_attended));
+        return k->conv_rotate->back(work->stream, d_projected, d_qkv, acts->projected,
+                                    acts->head_rstd, &both);
+    }
+    STRAIT_TRY(attend_and_rotate_backward(work, layer, acts, d_qkv, d_attended));
+    if (layer->qkv_conv == NULL) return STRAIT_OK;
+    return k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv, acts->projected,
+                         layer->qkv_conv->value, work->seq_len);
+}
+
 strait_err strait_attention_backward(const strait_work *work, const strait_attention *layer,
                                      const strait_attention_acts *acts,
                                      const strait_attention_scratch *scratch,
@@ -180,11 +232,7 @@ strait_err strait_attention_backward(const strait_work *work, const strait_atten
      * time before another of its group is written (strait_block_plan_scratch). */
     STRAIT_TRY(strait_layer_residual_out_backward(work, scratch->d_attended, d_branch,
                                                   layer->out->compute));
-    STRAIT_TRY(attend_backward(work, acts, d_qkv, scratch->d_attended));
-    STRAIT_TRY(rotation_backward(work, layer, acts, d_qkv));
-    if (layer->qkv_conv != NULL)
-        STRAIT_TRY(k->conv->back(work->stream, d_projected, layer->qkv_conv->grad, d_qkv,
-                                 acts->projected, layer->qkv_conv->value, work->seq_len));
+    STRAIT_TRY(qkv_backward(work, layer, acts, d_projected, d_qkv, scratch->d_attended));
     if (layer->bias != NULL)
         STRAIT_TRY(k->add_row_back(work->stream, layer->bias->grad, d_projected));
     if (!defers) STRAIT_TRY(strait_attention_weight_grads(work, layer, acts, d_branch, d_qkv));

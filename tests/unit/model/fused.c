@@ -1,4 +1,4 @@
-/* fused.c - norms, convolutions and token tables in fewer kernels: the same model. */
+/* fused.c - norms, convolutions, rotations and token tables in fewer kernels: the same model. */
 #include "tiny.h"
 
 static struct strait_stage *open_stage(const strait_stage_spec *spec,
