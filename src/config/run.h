@@ -38,7 +38,8 @@ enum {
 /* What replicas that train on their own average besides their weights. */
 typedef enum strait_outer_state {
     STRAIT_OUTER_NONE,
-    STRAIT_OUTER_MOMENTS, // the state of the optimizer
+    STRAIT_OUTER_MOMENTS,       // the state of the optimizer
+    STRAIT_OUTER_MOMENTUM_ONLY, // what of it nothing divides: Muon's
 } strait_outer_state;
 
 typedef enum strait_run_family {

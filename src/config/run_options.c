@@ -42,8 +42,10 @@ static const char *const roundings[] = {[STRAIT_ROUND_AUTO] = "auto",
                                         [STRAIT_ROUND_NEAREST] = "nearest",
                                         [STRAIT_ROUND_STOCHASTIC] = "stochastic",
                                         NULL};
-static const char *const outer_states[] = {
-    [STRAIT_OUTER_NONE] = "none", [STRAIT_OUTER_MOMENTS] = "moments", NULL};
+static const char *const outer_states[] = {[STRAIT_OUTER_NONE] = "none",
+                                           [STRAIT_OUTER_MOMENTS] = "moments",
+                                           [STRAIT_OUTER_MOMENTUM_ONLY] = "momentum",
+                                           NULL};
 static const char *const precisions[] = {[STRAIT_RUN_PRECISION_AUTO] = "auto",
                                          [STRAIT_RUN_FP32] = "fp32",
                                          [STRAIT_RUN_BF16] = "bf16",

@@ -23,6 +23,7 @@ typedef struct strait_outer_params {
     int has_feedback;               // what rounding loses is added to the next difference
     float learning_rate, momentum;
     strait_outer_state average_state;
+    int state_bits; // of a value of average_state on the wire: 32, 8, 4 or 2
 } strait_outer_params;
 
 typedef struct strait_run_plan {

@@ -53,7 +53,7 @@ strait_err strait_run_plan_check_swarm(const strait_run_plan *plan) {
     if (strait_run_plan_has_outer(plan) && plan->outer.average_state != STRAIT_OUTER_NONE)
         return STRAIT_FAIL(
             STRAIT_ECONFIG,
-            "train.outer.average_state moments: a worker of a swarm cannot check the moments that "
+            "train.outer.average_state: a worker of a swarm cannot check the moments that "
             "others send; use strait train, or set train.outer.average_state to none");
     if (plan->staleness == 0) return STRAIT_OK;
     return STRAIT_FAIL(

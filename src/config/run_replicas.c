@@ -1,5 +1,6 @@
 /* run_replicas.c - how many replicas the stages of a plan have, and the groups that they share. */
 #include "config/run_plan.h"
+#include "optim/optimizer_ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,11 +61,41 @@ int strait_run_plan_has_outer(const strait_run_plan *plan) {
     return plan->outer.schedule.sync_every > 0;
 }
 
+static int is_width(int bits) {
+    return bits == 32 || bits == 8 || bits == 4 || bits == 2;
+}
+
+/* A second moment that is rounded to 0 would make an update of any size. */
+static strait_err check_outer_bits(const strait_outer_params *outer) {
+    if (!is_width(outer->bits))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer.bits is %d: expected 32, 8, 4 or 2",
+                           outer->bits);
+    if (!is_width(outer->state_bits))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer.state_bits is %d: expected 32, 8, 4 or 2",
+                           outer->state_bits);
+    if (outer->state_bits < 32 && outer->average_state == STRAIT_OUTER_MOMENTS)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.state_bits: %d are too few for second moments; set "
+                           "train.outer.average_state to momentum, or state_bits to 32",
+                           outer->state_bits);
+    return STRAIT_OK;
+}
+
 /* Replicas that train on their own form pipelines of one replica of each stage. */
 static strait_err check_outer(const strait_run_plan *plan) {
     const strait_outer_schedule *s = &plan->outer.schedule;
-    const int bits = plan->outer.bits;
+    if (s->warmup > 0 && s->sync_every == 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.warmup: there are no local steps after it; set "
+                           "train.outer.sync_every, or train.outer.warmup to 0");
     if (s->sync_every == 0) return STRAIT_OK;
+    STRAIT_TRY(check_outer_bits(&plan->outer));
+    if (plan->outer.average_state == STRAIT_OUTER_MOMENTUM_ONLY &&
+        strcmp(plan->optim.ops->name, "muon") != 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.average_state momentum: optimizer %s has second moments "
+                           "everywhere; use moments, or train.optimizer muon",
+                           plan->optim.ops->name);
     for (int i = 1; i < plan->n_stages; i++)
         if (plan->replicas[i] != plan->replicas[0])
             return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -72,13 +103,15 @@ static strait_err check_outer(const strait_run_plan *plan) {
                                "%d; local steps need as many of each stage, because every replica "
                                "is part of a pipeline of its own",
                                plan->replicas[0], i, plan->replicas[i]);
-    if (bits != 32 && bits != 8 && bits != 4 && bits != 2)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer.bits is %d: expected 32, 8, 4 or 2", bits);
     if (s->fragments > s->sync_every)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.outer.fragments: %d are more than the %lld steps of "
                            "train.outer.sync_every",
                            s->fragments, (long long)s->sync_every);
+    if (s->warmup > s->steps)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.warmup: %lld steps are more than the %lld of train.steps",
+                           (long long)s->warmup, (long long)s->steps);
     if (s->overlap > s->sync_every / s->fragments)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.outer.overlap: %d steps are more than the %lld between two "
@@ -101,12 +134,14 @@ static strait_outer_params make_outer(const strait_run *run) {
     return (strait_outer_params){.schedule = {.sync_every = run->train.outer.sync_every,
                                               .fragments = (int)run->train.outer.fragments,
                                               .overlap = (int)run->train.outer.overlap,
-                                              .steps = run->train.steps},
+                                              .steps = run->train.steps,
+                                              .warmup = run->train.outer.warmup},
                                  .bits = (int)run->train.outer.bits,
                                  .has_feedback = run->train.outer.feedback,
                                  .learning_rate = (float)run->train.outer.learning_rate,
                                  .momentum = (float)run->train.outer.momentum,
-                                 .average_state = run->train.outer.average_state};
+                                 .average_state = run->train.outer.average_state,
+                                 .state_bits = (int)run->train.outer.state_bits};
 }
 
 /* A codec that carries something from one crossing to the next would carry other things if the

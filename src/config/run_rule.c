@@ -69,11 +69,14 @@ static void set_stream(strait_run *run) {
     set_real(run, "train.mixing_learning_rate", &run->train.mixing_learning_rate, -1);
 }
 
-/* Sets the learning rate that the others follow from, and returns the rule's settings for it. */
+/* Sets the learning rate that the others follow from, and returns the rule's settings for it. The
+ * code moves by what residual outputs write times the encoder's gain, so that they learn faster
+ * with a small one. */
 static strait_codec_rule settings_of(strait_run *run, double share) {
     const int is_own = !is_muon(run) || strait_run_is_given(run, "train.learning_rate");
-    const strait_codec_rule rule = strait_codec_rule_at(run->model.width, share,
-                                                        is_own ? run->train.learning_rate : 0);
+    const double gain = run->link.codec.encoder_gain;
+    const strait_codec_rule rule = strait_codec_rule_at(
+        run->model.width, fmin(share / (gain * gain), 1), is_own ? run->train.learning_rate : 0);
     run->train.learning_rate = rule.learning_rate;
     return rule;
 }
@@ -122,10 +125,11 @@ const char *strait_run_rule_stream(const strait_run *run) {
 }
 
 strait_err strait_run_check_rule(const strait_run *run) {
-    static const char *const keys[] = {
-        "link.codec.bits",    "link.codec.grad_bits",     "link.codec.hidden",
-        "link.codec.anchors", "link.codec.context",       "link.codec.encoder",
-        "link.codec.gains",   "link.codec.encoder_basis", "link.codec.gate_width"};
+    static const char *const keys[] = {"link.codec.bits",       "link.codec.grad_bits",
+                                       "link.codec.hidden",     "link.codec.anchors",
+                                       "link.codec.context",    "link.codec.encoder",
+                                       "link.codec.gains",      "link.codec.encoder_basis",
+                                       "link.codec.gate_width", "link.codec.encoder_gain"};
     const char *stream = strait_run_rule_stream(run);
     for (size_t i = 0; stream != NULL && i < sizeof keys / sizeof *keys; i++)
         if (strait_run_is_given(run, keys[i]))

@@ -342,7 +342,8 @@ strait_err strait_optimizer_state(const struct strait_optimizer *opt, int i,
         if (k >= slot->n_states) continue;
         *out = (strait_optim_state){.param = &opt->params[p],
                                     .tensor = slot->states[k],
-                                    .is_linear = slot->specs[k].is_linear};
+                                    .is_linear = slot->specs[k].is_linear,
+                                    .is_only = slot->n_states == 1};
         (void)snprintf(out->name, sizeof out->name, "%s.%c", out->param->name,
                        slot->specs[k].letter);
         return STRAIT_OK;

@@ -127,6 +127,7 @@ typedef struct strait_optim_state {
     const strait_param *param;        // borrowed
     strait_tensor tensor;             // on the device; may be read or overwritten between steps
     int is_linear;                    // as in strait_optim_state_spec
+    int is_only;                      // the parameter has no other
 } strait_optim_state;
 
 int strait_optimizer_n_states(const struct strait_optimizer *opt);

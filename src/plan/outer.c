@@ -1,10 +1,14 @@
 #include "plan/outer.h"
 
+int strait_outer_is_whole(const strait_outer_schedule *s, int64_t done) {
+    return s->sync_every > 0 && done > 0 && (done <= s->warmup || done == s->steps);
+}
+
 /* Fragment f is sent after (f + 1) sync_every / fragments steps of each interval: the last one at
  * its end. Offsets differ, because there are no more fragments than steps. */
 int strait_outer_sends(const strait_outer_schedule *s, int64_t done) {
-    if (s->sync_every == 0 || done <= 0) return -1;
-    const int64_t offset = (done - 1) % s->sync_every + 1;
+    if (s->sync_every == 0 || done <= s->warmup) return -1;
+    const int64_t offset = (done - s->warmup - 1) % s->sync_every + 1;
     for (int f = 0; f < s->fragments; f++)
         if ((f + 1) * s->sync_every / s->fragments == offset) return f;
     return -1;
@@ -12,7 +16,7 @@ int strait_outer_sends(const strait_outer_schedule *s, int64_t done) {
 
 int strait_outer_acts(const strait_outer_schedule *s, int64_t done) {
     if (s->sync_every == 0) return 0;
-    return done == s->steps || strait_outer_sends(s, done) >= 0 ||
+    return strait_outer_is_whole(s, done) || strait_outer_sends(s, done) >= 0 ||
            strait_outer_sends(s, done - s->overlap) >= 0;
 }
 
@@ -25,4 +29,13 @@ int strait_outer_in_flight(const strait_outer_schedule *s, int64_t done, int64_t
         return fragment;
     }
     return -1;
+}
+
+double strait_outer_warmup_share(const strait_outer_schedule *s) {
+    return s->warmup > 0 ? (double)s->warmup / (double)s->steps : 0.0;
+}
+
+double strait_outer_frequency(const strait_outer_schedule *s) {
+    const double share = strait_outer_warmup_share(s);
+    return share + (1.0 - share) / (double)s->sync_every;
 }

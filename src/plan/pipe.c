@@ -1,6 +1,7 @@
 #include "plan/pipe.h"
 
 #include <math.h>
+#include <stddef.h>
 
 /* The comparison is false for NaN too. One such time would end the simulation without an error. */
 static int is_cost(double x) {
@@ -24,6 +25,9 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
         const double costs[] = {s->forward_s, s->input_s, s->weights_s, s->update_s};
         if (!all_costs(costs, 4))
             return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: a time is negative or not finite", i);
+        if (pipe->devices != NULL && (pipe->devices[i] < 0 || pipe->devices[i] >= pipe->n_stages))
+            return STRAIT_FAIL(STRAIT_EINVAL, "stage %d: there is no device %d", i,
+                               pipe->devices[i]);
     }
     for (int i = 0; i < pipe->n_stages - 1; i++) {
         const strait_pipe_link *l = &pipe->links[i];
@@ -36,6 +40,8 @@ strait_err strait_pipe_check(const strait_pipe *pipe) {
     }
     if (!is_cost(pipe->control_s))
         return STRAIT_FAIL(STRAIT_EINVAL, "the delay to the coordinator is negative or not finite");
+    if (!is_cost(pipe->at_once))
+        return STRAIT_FAIL(STRAIT_EINVAL, "the share of a device is negative or not finite");
     return STRAIT_OK;
 }
 
@@ -52,6 +58,18 @@ int strait_pipe_in_flight(const strait_pipe *pipe, int stage) {
 double strait_pipe_codec_s(const strait_pipe *pipe, int stage) {
     return (stage > 0 ? pipe->links[stage - 1].codec_s : 0) +
            (stage < pipe->n_stages - 1 ? pipe->links[stage].codec_s : 0);
+}
+
+double strait_pipe_speed(const strait_pipe *pipe, int n_busy) {
+    return pipe->at_once > 0 && n_busy > pipe->at_once ? pipe->at_once / n_busy : 1.0;
+}
+
+int strait_pipe_wire_of(const strait_pipe *pipe, int stage, int is_gradient) {
+    switch (pipe->wire) {
+    case STRAIT_WIRE_UPLINK: return stage;
+    case STRAIT_WIRE_METER: return is_gradient ? stage - 1 : stage + 1;
+    default: return 2 * stage + is_gradient;
+    }
 }
 
 /* A bandwidth of 0 means unlimited, not that nothing ever arrives. */

@@ -40,10 +40,15 @@ typedef struct strait_pipe {
     int staleness;            // 1: updates are one step late, so that a step begins without them
     int n_prompt;             // stages at the end whose updates are not late for all that
     double microbatch_tokens; // 0: tokens per second are not wanted
+    /* Stages of one device that compute at full speed at the same time, such as cores over threads;
+     * when more compute, all of them slow down evenly. 0: any number. */
+    double at_once;
+    const int *devices; // of each stage, from 0 on and below n_stages; NULL: all have the same
 } strait_pipe;
 
-/* Rejects a pipeline without stages or microbatches, and costs that are negative or not finite;
- * STRAIT_EINVAL names the stage or link. The functions below expect a pipeline that passed. */
+/* Rejects a pipeline without stages or microbatches, costs that are negative or not finite, and
+ * devices out of range; STRAIT_EINVAL names the stage or link. The functions below expect a
+ * pipeline that passed. */
 strait_err strait_pipe_check(const strait_pipe *pipe);
 
 /* The most microbatches that a stage can have in flight: of a step, or of two if it is late. */
@@ -55,6 +60,13 @@ int strait_pipe_steps(const strait_pipe *pipe, int n);
 
 /* Codec time of one pass of a stage: decoding what arrives and encoding what is sent. */
 double strait_pipe_codec_s(const strait_pipe *pipe, int stage);
+
+/* Speed of a stage, relative to one that has its device alone, while n_busy stages compute on that
+ * device. */
+double strait_pipe_speed(const strait_pipe *pipe, int n_busy);
+
+/* Which of the 2 n_stages wires a stage sends its activations on, or its gradients. */
+int strait_pipe_wire_of(const strait_pipe *pipe, int stage, int is_gradient);
 
 /* Serialisation time of one crossing of a link. */
 double strait_pipe_forward_bits_s(const strait_pipe *pipe, int link);

@@ -175,3 +175,17 @@ strait_err strait_schedule_windows(const strait_pipe *pipe, strait_schedule_kind
     }
     return STRAIT_OK;
 }
+
+/* A stage encodes and decodes in the thread that computes, so codec time is part of the action. */
+double strait_schedule_action_s(const strait_pipe *pipe, int stage,
+                                strait_schedule_action_kind kind) {
+    const strait_pipe_stage *s = &pipe->stages[stage];
+    switch (kind) {
+    case STRAIT_ACTION_FORWARD: return s->forward_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_BACKWARD:
+        return s->input_s + s->weights_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_INPUT: return s->input_s + strait_pipe_codec_s(pipe, stage);
+    case STRAIT_ACTION_WEIGHTS: return s->weights_s;
+    default: return 0;
+    }
+}

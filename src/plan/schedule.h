@@ -75,6 +75,10 @@ strait_err strait_schedule_check(const strait_schedule_spec *spec);
 strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
                                             const strait_schedule_state *state);
 
+/* Seconds of an action on a device that the stage has alone, codecs included; 0 for waiting. */
+double strait_schedule_action_s(const strait_pipe *pipe, int stage,
+                                strait_schedule_action_kind kind);
+
 /* Counts an action that strait_schedule_next returned as done. */
 void strait_schedule_done(strait_schedule_state *state, strait_schedule_action action);
 

@@ -10,7 +10,8 @@ struct stage {
     strait_schedule_spec spec;
     strait_schedule_state state;
     strait_schedule_action action; // in progress where ends_s is finite
-    double ends_s;                 // end of the action or update; INFINITY: idle
+    double ends_s;                 // end of the action or update at this speed; INFINITY: idle
+    double speed;                  // lower where others compute on its device
     double allowed_s;              // when the update may begin; INFINITY: unknown
     int step;
     int is_updating, is_waiting;  // is_waiting: for the update to be allowed
@@ -47,22 +48,10 @@ static void note(struct simulation *sim, strait_simulate_span span) {
     sim->n_spans++;
 }
 
-/* A stage encodes and decodes in the thread that computes, so codec time is part of the action. */
-static double action_s(const strait_pipe *pipe, int stage, strait_schedule_action_kind kind) {
-    const strait_pipe_stage *s = &pipe->stages[stage];
-    switch (kind) {
-    case STRAIT_ACTION_FORWARD: return s->forward_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_ACTION_BACKWARD:
-        return s->input_s + s->weights_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_ACTION_INPUT: return s->input_s + strait_pipe_codec_s(pipe, stage);
-    case STRAIT_ACTION_WEIGHTS: return s->weights_s;
-    default: return 0;
-    }
-}
-
 static void occupy(struct simulation *sim, int stage, double seconds, strait_simulate_what what) {
     struct stage *p = &sim->stages[stage];
     p->ends_s = sim->now + seconds;
+    p->speed = 1.0;
     p->seen.busy_s += seconds;
     const int microbatch = what == STRAIT_SIM_UPDATE ? -1 : p->action.microbatch;
     note(sim, (strait_simulate_span){what, stage, p->step, microbatch, sim->now, p->ends_s});
@@ -138,14 +127,6 @@ static int complete(struct simulation *sim) {
     return n;
 }
 
-static int wire_of(const strait_pipe *pipe, int stage, int what) {
-    switch (pipe->wire) {
-    case STRAIT_WIRE_UPLINK: return stage;
-    case STRAIT_WIRE_METER: return what == ACTIVATION ? stage + 1 : stage - 1;
-    default: return 2 * stage + what;
-    }
-}
-
 static void put_on_wire(struct simulation *sim, int stage, int what) {
     const strait_pipe *pipe = sim->pipe;
     struct stage *p = &sim->stages[stage];
@@ -156,8 +137,9 @@ static void put_on_wire(struct simulation *sim, int stage, int what) {
     const double arrives = sim->now + bits_s + pipe->links[link].delay_s;
     const int k = p->n_sent[what]++;
     sim->arrivals[what][to * sim->total + k] = arrives;
-    sim->wires[wire_of(pipe, stage, what)] = pipe->wire == STRAIT_WIRE_METER ? arrives
-                                                                             : sim->now + bits_s;
+    sim->wires[strait_pipe_wire_of(pipe, stage, what == GRADIENT)] = pipe->wire == STRAIT_WIRE_METER
+                                                                         ? arrives
+                                                                         : sim->now + bits_s;
     *(what == ACTIVATION ? &p->seen.activations_s : &p->seen.gradients_s) += bits_s;
     note(sim, (strait_simulate_span){
                   what == ACTIVATION ? STRAIT_SIM_ACTIVATION : STRAIT_SIM_GRADIENT, stage,
@@ -172,7 +154,8 @@ static int send_waiting(struct simulation *sim) {
             const struct stage *p = &sim->stages[i];
             const int has_peer = what == ACTIVATION ? i < sim->pipe->n_stages - 1 : i > 0;
             if (!has_peer || p->n_sent[what] == p->n_computed[what]) continue;
-            if (sim->wires[wire_of(sim->pipe, i, what)] > sim->now) continue;
+            if (sim->wires[strait_pipe_wire_of(sim->pipe, i, what == GRADIENT)] > sim->now)
+                continue;
             put_on_wire(sim, i, what);
             n++;
         }
@@ -212,7 +195,7 @@ static int count_out(const struct simulation *sim, int stage, int what) {
     const struct stage *p = &sim->stages[stage];
     if (what == ACTIVATION ? stage == sim->pipe->n_stages - 1 : stage == 0) return 0;
     return p->n_computed[what] - p->n_sent[what] +
-           (sim->wires[wire_of(sim->pipe, stage, what)] > sim->now);
+           (sim->wires[strait_pipe_wire_of(sim->pipe, stage, what == GRADIENT)] > sim->now);
 }
 
 /* Messages that have arrived and that no action has used. An action in progress has used its own.
@@ -281,9 +264,29 @@ static int begin(struct simulation *sim, int stage) {
     const int in_flight = p->state.n_forward - p->state.n_weights +
                           (p->action.kind == STRAIT_ACTION_FORWARD);
     if (in_flight > p->seen.most_in_flight) p->seen.most_in_flight = in_flight;
-    occupy(sim, stage, action_s(sim->pipe, stage, p->action.kind),
+    occupy(sim, stage, strait_schedule_action_s(sim->pipe, stage, p->action.kind),
            (strait_simulate_what)p->action.kind);
     return 1;
+}
+
+static int count_busy(const struct simulation *sim, int device) {
+    const int *devices = sim->pipe->devices;
+    int n = 0;
+    for (int i = 0; i < sim->pipe->n_stages; i++)
+        n += isfinite(sim->stages[i].ends_s) && (devices == NULL || devices[i] == device);
+    return n;
+}
+
+/* A stage that begins or ends changes the speed of all that compute on its device. */
+static void share_devices(struct simulation *sim) {
+    for (int i = 0; i < sim->pipe->n_stages && sim->pipe->at_once > 0; i++) {
+        struct stage *p = &sim->stages[i];
+        if (!isfinite(p->ends_s)) continue;
+        const int device = sim->pipe->devices != NULL ? sim->pipe->devices[i] : 0;
+        const double speed = strait_pipe_speed(sim->pipe, count_busy(sim, device));
+        p->ends_s = sim->now + (p->ends_s - sim->now) * p->speed / speed;
+        p->speed = speed;
+    }
 }
 
 /* Processes every event of this instant. Ends and arrivals come before starts, so that a stage
@@ -299,22 +302,18 @@ static void settle(struct simulation *sim) {
 }
 
 /* INFINITY stands for "never" in all times. */
-static double sooner(double a, double b) {
-    return a < b ? a : b;
-}
-
 static double next_event(const struct simulation *sim) {
     double next = INFINITY;
     for (int i = 0; i < sim->pipe->n_stages; i++) {
         const struct stage *p = &sim->stages[i];
-        next = sooner(next, p->ends_s);
-        if (p->is_waiting) next = sooner(next, p->allowed_s);
+        next = fmin(next, p->ends_s);
+        if (p->is_waiting) next = fmin(next, p->allowed_s);
         if (p->n_updates < sim->n_allowed && sim->known_s > sim->now)
-            next = sooner(next, sim->known_s);
-        next = sooner(next, next_arrival(sim, i, ACTIVATION));
-        next = sooner(next, next_arrival(sim, i, GRADIENT));
+            next = fmin(next, sim->known_s);
+        next = fmin(next, next_arrival(sim, i, ACTIVATION));
+        next = fmin(next, next_arrival(sim, i, GRADIENT));
         for (int w = 0; w < 2; w++)
-            if (sim->wires[2 * i + w] > sim->now) next = sooner(next, sim->wires[2 * i + w]);
+            if (sim->wires[2 * i + w] > sim->now) next = fmin(next, sim->wires[2 * i + w]);
     }
     return next;
 }
@@ -386,6 +385,7 @@ strait_err strait_simulate(const strait_pipe *pipe, const strait_simulate_params
     STRAIT_TRY_GOTO(err, done, prepare(&sim));
     while (isfinite(sim.now)) {
         settle(&sim);
+        share_devices(&sim);
         count_messages(&sim);
         sim.now = next_event(&sim);
     }

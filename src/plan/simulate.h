@@ -6,7 +6,9 @@
  * gradient after the gradient of the input, any other pass at its end. At the end of a step a stage
  * updates its weights and begins the next step; with `clips` the update waits until the norms of
  * all stages have gone to the coordinator and their sum has come back. With `staleness` a stage may
- * begin a step as soon as it has applied the update before the last: see docs/staleness.md.
+ * begin a step as soon as it has applied the update before the last: see docs/staleness.md. Stages
+ * on one device (`at_once`) slow each other down only while they compute; busy_s and the ends of
+ * spans are then those of a stage that has its device alone.
  *
  * The simulation is deterministic: equal inputs give equal results, bit for bit. */
 #pragma once

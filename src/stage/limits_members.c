@@ -80,12 +80,14 @@ static double exchange_s(const strait_run_plan *plan, int stage, double bytes) {
 double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
                                double step_s) {
     const strait_outer_schedule *s = &plan->outer.schedule;
-    const double shown_s = exchange_s(plan, stage, bytes) - s->overlap * step_s;
-    return shown_s > 0.0 ? shown_s * s->fragments / (double)s->sync_every : 0.0;
+    const double whole_s = exchange_s(plan, stage, bytes) * s->fragments;
+    const double shown_s = fmax(0.0, whole_s - s->overlap * s->fragments * step_s);
+    const double warmup = strait_outer_warmup_share(s); // nothing overlaps there
+    return warmup * whole_s + (1.0 - warmup) * shown_s / (double)s->sync_every;
 }
 
 double strait_limits_pair_bps(const strait_run_plan *plan, double bytes, int n, double step_s) {
     const strait_outer_schedule *s = &plan->outer.schedule;
-    const double interval_s = (double)s->sync_every * step_s;
-    return n > 1 && interval_s > 0.0 ? 8.0 * bytes * s->fragments / (n - 1) / interval_s : 0.0;
+    if (n < 2 || !(step_s > 0.0)) return 0.0;
+    return 8.0 * bytes * s->fragments / (n - 1) * strait_outer_frequency(s) / step_s;
 }

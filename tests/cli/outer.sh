@@ -35,6 +35,19 @@ same_weights all-tls all-inproc
 # Codecs that carry state, moments averaged too, one replica, and an average in every step.
 runs train run.yaml --out carries $pair $every $threads --set link.codec.name=lowrank --set link.codec.variant=
 runs train run.yaml --out moments $pair $every $threads --set train.outer.average_state=moments
+momentum="--set train.outer.average_state=momentum --set train.outer.state_bits=4 --set train.outer.bits=4
+    --set train.optimizer=muon"
+warm="$pair $every $momentum --set train.outer.warmup=9 --set train.outer.fragments=2"
+for transport in tls inproc; do runs train run.yaml --out warm-$transport $warm --set link.transport=$transport; done
+same_metrics warm-tls warm-inproc
+same_weights warm-tls warm-inproc
+[ "$(averaged warm-tls | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 3 4 5 6 7 8 9 11 12 " ] || fail "averages: $(averaged warm-tls)"
+# The warmup takes plain averages, whatever the outer step is afterwards.
+runs train run.yaml --out warm-all $pair $every $threads --set train.outer.warmup=12
+runs train run.yaml --out mean-all $pair $threads --set train.outer.sync_every=1 --set train.outer.learning_rate=1 \
+    --set train.outer.momentum=0
+for name in warm-all mean-all; do weights_of $name | grep -v '^outer\.momentum\.' >$name.weights; done
+[ -s warm-all.weights ] && cmp -s warm-all.weights mean-all.weights || fail "a warmup is no plain average in every step"
 runs train run.yaml --out one $every $threads
 [ "$(averaged one | tail -n 1)" = "12 [0]" ] || fail "one replica: $(averaged one)"
 
@@ -70,12 +83,15 @@ bytes_of() { sed -n 's/.*"average_bytes_per_token":\([0-9.e+]*\).*/\1/p' "$1/met
 awk "BEGIN { exit !($(bytes_of plain-4-tls) < 0.25 * $(bytes_of plain-32-tls)) }" ||
     fail "4 bits take $(bytes_of plain-4-tls) bytes per token, 32 take $(bytes_of plain-32-tls)"
 
-# A run that is continued ends with the same bits: between averages, and while a fragment is under way (step 8).
-for name in plain-4-inproc all-inproc; do
+# A run that is continued ends with the same bits: between averages, while a fragment is under way, in a warmup (step 8).
+for name in plain-4-inproc all-inproc warm-inproc; do
     cp -R $name resumed-$name
     rm -r resumed-$name/checkpoints/*12
-    options=$all
-    [ $name = all-inproc ] || options="$pair $every --set train.outer.bits=4"
+    case $name in
+        all-inproc) options=$all ;;
+        warm-inproc) options=$warm ;;
+        *) options="$pair $every --set train.outer.bits=4" ;;
+    esac
     runs train run.yaml --out resumed-$name --resume $options $threads
     says "$ERR" 'resuming after step 8'
     same_metrics $name resumed-$name
@@ -106,6 +122,14 @@ refuses 2 'train.outer.overlap: 3 steps are more' train run.yaml --out bad $pair
     --set train.outer.fragments=2
 refuses 2 'moments are averaged with train.outer.overlap 0' train run.yaml --out bad $pair $every \
     --set train.outer.overlap=1 --set train.outer.average_state=moments
+refuses 2 'train.outer.warmup: there are no local steps' train run.yaml --out bad $pair --set train.outer.warmup=3
+refuses 2 'train.outer.warmup: 13 steps are more than the 12' train run.yaml --out bad $pair $every \
+    --set train.outer.warmup=13
+refuses 2 'average_state momentum: optimizer adamw has second moments' train run.yaml --out bad $pair $every \
+    --set train.outer.average_state=momentum
+refuses 2 'train.outer.state_bits is 5' train run.yaml --out bad $pair $every --set train.outer.state_bits=5
+refuses 2 'train.outer.state_bits: 4 are too few for second moments' train run.yaml --out bad $pair $every \
+    --set train.outer.state_bits=4 --set train.outer.average_state=moments
 refuses 2 'a worker of a swarm cannot check the moments' host run.yaml --out bad $every \
     --set train.outer.average_state=moments
 refuses 2 'train.outer: audits .* know no averages' host run.yaml --out bad $every --audit-share 0.1

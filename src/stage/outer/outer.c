@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
+#include "stage/replicas/value_set.h"
 
 #include <string.h>
 
@@ -12,8 +13,18 @@ static int64_t values_of(strait_tensor t) {
     return t.rows * t.cols;
 }
 
-static int averages_state(const strait_outer_spec *spec) {
-    return spec->params.average_state == STRAIT_OUTER_MOMENTS;
+/* The i-th state of the optimizer; 0: it is not averaged. A first moment that is rounded would be
+ * divided by the second, which stays exact and may be far smaller: only momentum that nothing
+ * divides is averaged in few bits. */
+static int is_averaged_state(const strait_outer_spec *spec, int i, strait_optim_state *out) {
+    if (strait_optimizer_state(spec->optimizer, i, out) != STRAIT_OK) return 0;
+    return spec->params.average_state == STRAIT_OUTER_MOMENTS || (out->is_linear && out->is_only);
+}
+
+static int n_states_of(const strait_outer_spec *spec) {
+    return spec->params.average_state != STRAIT_OUTER_NONE
+               ? strait_optimizer_n_states(spec->optimizer)
+               : 0;
 }
 
 int strait_outer_averages(const strait_outer_spec *spec, int weight) {
@@ -25,10 +36,9 @@ void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64
     *n_weights = *n_states = 0;
     for (int i = 0; i < spec->n_weights; i++)
         if (strait_outer_averages(spec, i)) *n_weights += values_of(spec->weights[i].value);
-    for (int i = 0; averages_state(spec) && i < strait_optimizer_n_states(spec->optimizer); i++) {
+    for (int i = 0; i < n_states_of(spec); i++) {
         strait_optim_state state;
-        if (strait_optimizer_state(spec->optimizer, i, &state) == STRAIT_OK)
-            *n_states += values_of(state.tensor);
+        if (is_averaged_state(spec, i, &state)) *n_states += values_of(state.tensor);
     }
 }
 
@@ -61,7 +71,7 @@ static void add_segment(struct strait_outer *o, strait_tensor tensor, int64_t fi
 
 static strait_err list_segments(struct strait_outer *o) {
     const strait_outer_spec *spec = &o->spec;
-    const int n_states = averages_state(spec) ? strait_optimizer_n_states(spec->optimizer) : 0;
+    const int n_states = n_states_of(spec);
     int64_t first = 0;
     STRAIT_TRY(strait_alloc((size_t)(spec->n_weights + n_states), sizeof *o->segments,
                             "averaged weights", (void **)&o->segments));
@@ -75,16 +85,15 @@ static strait_err list_segments(struct strait_outer *o) {
     }
     for (int i = 0; i < n_states; i++) {
         strait_optim_state state;
-        STRAIT_TRY(strait_optimizer_state(spec->optimizer, i, &state));
+        if (!is_averaged_state(spec, i, &state)) continue;
         add_segment(o, state.tensor, first, -1);
         first += values_of(state.tensor);
     }
     return STRAIT_OK;
 }
 
-/* Copies values [first, end) of the row from the device to `host`, or back. */
-static strait_err copy(struct strait_outer *o, struct strait_stream *stream, int64_t first,
-                       int64_t end, float *host, int is_upload) {
+strait_err strait_outer_copy(struct strait_outer *o, struct strait_stream *stream, int64_t first,
+                             int64_t end, float *host, int is_upload) {
     const struct strait_backend_ops *ops = o->backend->ops;
     for (int i = 0; i < o->n_segments; i++) {
         const struct segment *s = &o->segments[i];
@@ -206,7 +215,7 @@ strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *st
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
     o->n_applied = o->spec.params.schedule.fragments; // all begin with the run
-    STRAIT_TRY(copy(o, stream, 0, o->n_weights, o->anchor, 0));
+    STRAIT_TRY(strait_outer_copy(o, stream, 0, o->n_weights, o->anchor, 0));
     STRAIT_TRY(o->backend->ops->wait(stream));
     memcpy(o->sent, o->anchor, bytes); // a difference of nothing
     return STRAIT_OK;
@@ -223,20 +232,17 @@ void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task) {
 
 /* ---- an exchange ---- */
 
-struct range {
-    int64_t first, end;
-};
-
 /* The weights, or the values of state, of the fragment that is exchanged. */
-static struct range range_of(const struct strait_outer *o, int is_state) {
+struct strait_outer_range strait_outer_range(const struct strait_outer *o, int is_state) {
     const int fragments = o->spec.params.schedule.fragments, f = o->exchange.fragment;
     const int64_t n = is_state ? o->n_states : o->n_weights;
     const int64_t before = is_state ? o->n_weights : 0;
-    return (struct range){before + bound(n, fragments, f), before + bound(n, fragments, f + 1)};
+    return (struct strait_outer_range){before + bound(n, fragments, f),
+                                       before + bound(n, fragments, f + 1)};
 }
 
 static void add_chunks(struct strait_outer *o, int is_state) {
-    const struct range r = range_of(o, is_state);
+    const struct strait_outer_range r = strait_outer_range(o, is_state);
     const int n_members = strait_outer_count_bits(o->exchange.members);
     const int64_t size = r.first < r.end ? strait_outer_chunk_size(r.end - r.first, n_members) : 1;
     for (int64_t at = r.first; at < r.end; at += size) {
@@ -275,8 +281,8 @@ strait_err strait_outer_begin(struct strait_outer *o, struct strait_stream *stre
     o->self = o->spec.replica;
     strait_outer_list_chunks(o);
     for (int is_state = 0; !exchange->is_resent && is_state < 2; is_state++) {
-        const struct range r = range_of(o, is_state);
-        STRAIT_TRY(copy(o, stream, r.first, r.end, o->sent + r.first, 0));
+        const struct strait_outer_range r = strait_outer_range(o, is_state);
+        STRAIT_TRY(strait_outer_copy(o, stream, r.first, r.end, o->sent + r.first, 0));
     }
     STRAIT_TRY(o->backend->ops->wait(stream));
     o->is_begun = 1;
@@ -290,110 +296,7 @@ void strait_outer_difference(const struct strait_outer *o, const struct chunk *c
         memcpy(out, o->sent + first, (size_t)n * sizeof *out);
         return;
     }
-    for (int i = 0; i < n; i++)
-        out[i] = o->anchor[first + i] - o->sent[first + i];
+    strait_value_set_best()->subtract(o->anchor + first, o->sent + first, n, out);
     for (int i = 0; o->has_residual && i < n; i++)
         out[i] += o->residual[first + i];
-}
-
-/* ---- the step ---- */
-
-/* What this replica's difference keeps for the next exchange: what rounding lost of it, nothing, or
- * all of it where it did not count. The rounding is computed once more rather than kept. */
-static void keep_residual(struct strait_outer *o, int index, int64_t first, int n) {
-    unsigned char codes[STRAIT_OUTER_PIECE + STRAIT_OUTER_PIECE / STRAIT_QUANTIZE_BLOCK * 4];
-    float difference[STRAIT_OUTER_PIECE];
-    const int bits = strait_outer_part_bits(o, index);
-    float *residual = o->residual + first;
-    const int is_member = strait_outer_has(o->exchange.members, o->self);
-    if (is_member && (bits == 32 || !o->spec.params.has_feedback)) {
-        if (o->has_residual) memset(residual, 0, (size_t)n * sizeof *residual);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        difference[i] = o->anchor[first + i] - o->sent[first + i];
-    if (is_member) {
-        strait_quantize(bits, difference, residual, n, codes);
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        residual[i] += difference[i];
-}
-
-/* `average` has the values of the piece that begins at `first`. */
-static void step_piece(struct strait_outer *o, struct chunk *c, int64_t first, int n,
-                       const float *average) {
-    const float rate = o->spec.params.learning_rate, momentum = o->spec.params.momentum;
-    float *restrict anchor = o->anchor + first;
-    float *restrict velocity = o->momentum + first;
-    float *restrict sent = o->sent + first;
-    float *now = o->now != NULL ? o->now + (first - range_of(o, 0).first) : NULL;
-    double distance = 0.0, size = 0.0;
-    for (int i = 0; i < n; i++) {
-        const float apart = anchor[i] - sent[i] - average[i];
-        velocity[i] = momentum * velocity[i] + average[i];
-        anchor[i] -= rate * (average[i] + momentum * velocity[i]);
-        distance += (double)(apart * apart);
-        size += (double)(anchor[i] * anchor[i]);
-    }
-    c->distance += distance;
-    c->size += size;
-    /* What was learnt since the difference was sent is kept. */
-    for (int i = 0; now != NULL && i < n; i++)
-        now[i] = now[i] - sent[i] + anchor[i];
-    if (now == NULL) memcpy(sent, anchor, (size_t)n * sizeof *sent);
-}
-
-static void apply_chunk(void *arg, int index) {
-    struct strait_outer *o = arg;
-    struct chunk *c = &o->chunks[index];
-    const int bits = strait_outer_result_bits(o, index);
-    float average[STRAIT_OUTER_PIECE];
-    const unsigned char *at = c->result->body;
-    c->distance = c->size = 0.0;
-    for (int64_t k = 0; k < c->n; k += STRAIT_OUTER_PIECE) {
-        const int n = (int)(c->n - k < STRAIT_OUTER_PIECE ? c->n - k : STRAIT_OUTER_PIECE);
-        if (bits == 32)
-            memcpy(average, at, (size_t)n * sizeof *average);
-        else
-            strait_dequantize(bits, at, n, average);
-        at += strait_quantized_bytes(bits, n);
-        if (c->is_state) {
-            memcpy(o->sent + c->first + k, average, (size_t)n * sizeof *average);
-            continue;
-        }
-        if (o->residual != NULL) keep_residual(o, index, c->first + k, n);
-        step_piece(o, c, c->first + k, n, average);
-    }
-    if (c->lost != NULL && o->spec.params.has_feedback)
-        memcpy(o->result_residual + c->first, c->lost->body, (size_t)c->n * sizeof(float));
-}
-
-strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stream,
-                              strait_outer_result *out) {
-    const struct strait_backend_ops *ops = o->backend->ops;
-    const int is_member = strait_outer_has(o->exchange.members, o->self);
-    strait_outer_result result = {0};
-    if (!o->is_begun || !strait_outer_is_complete(o))
-        return STRAIT_FAIL(STRAIT_EPROTO, "stage %d, replica %d: no exchange is complete",
-                           o->spec.stage, o->spec.replica);
-    const struct range weights = range_of(o, 0), states = range_of(o, 1);
-    if (o->now != NULL) STRAIT_TRY(copy(o, stream, weights.first, weights.end, o->now, 0));
-    STRAIT_TRY(ops->wait(stream));
-    strait_outer_run(o, o->n_chunks, apply_chunk);
-    o->has_residual = o->residual != NULL &&
-                      (o->has_residual || !is_member || o->spec.params.bits < 32);
-    for (int i = 0; i < o->n_chunks; i++) {
-        result.distance += o->chunks[i].distance;
-        result.size += o->chunks[i].size;
-    }
-    STRAIT_TRY(copy(o, stream, weights.first, weights.end,
-                    o->now != NULL ? o->now : o->sent + weights.first, 1));
-    STRAIT_TRY(copy(o, stream, states.first, states.end, o->sent + states.first, 1));
-    STRAIT_TRY(ops->wait(stream));
-    strait_outer_drop(o);
-    o->has_applied = 1;
-    o->n_applied++;
-    *out = result;
-    return STRAIT_OK;
 }

@@ -7,6 +7,9 @@
  *
  *     D = sum of share_r Q(d_r);   v = momentum v + D;   anchor -= learning_rate (D + momentum v)
  *
+ * In the first steps of the run (schedule.warmup) the anchor becomes the plain average, anchor - D,
+ * and v stays 0.
+ *
  * Every replica continues from the new anchor, plus what it has learnt since it sent its
  * difference. One exchange is about one fragment of the values and has three phases, which the
  * coordinator commands, so that all replicas agree on who takes part:

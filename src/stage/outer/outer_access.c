@@ -120,7 +120,8 @@ double strait_outer_sent_bytes(const strait_outer_spec *spec) {
     int64_t n = 0, n_states = 0;
     strait_outer_count(spec, &n, &n_states);
     return 2.0 * others / spec->n_replicas *
-           ((double)strait_quantized_bytes(spec->params.bits, n) + 4.0 * (double)n_states);
+           ((double)strait_quantized_bytes(spec->params.bits, n) +
+            (double)strait_quantized_bytes(spec->params.state_bits, n_states));
 }
 
 /* The fewer members there are, the more chunks each of them sums and sends to all others. */

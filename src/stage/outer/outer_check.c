@@ -73,7 +73,7 @@ int strait_outer_is_plausible(struct strait_outer *o, int from, const struct chu
     const double most = (is_result ? 2.0 : 1.0) * STRAIT_OUTER_MOST * o->yardstick;
     double *sum = is_result ? &o->result_squares[from] : &o->part_squares[from];
     if (!o->spec.is_wary) return 1;
-    const double squares = squares_of(msg, chunk->is_state ? 32 : o->spec.params.bits, chunk->n);
+    const double squares = squares_of(msg, strait_outer_wire_bits(o, chunk), chunk->n);
     if (!isfinite(squares)) return 0;
     if (chunk->is_state) return 1;
     if (*sum + squares > most * most) return 0;
@@ -152,7 +152,7 @@ int64_t strait_outer_limit_ns(const struct strait_outer *o, int64_t deadline_ns)
     for (int i = 0; i < o->n_chunks; i++) {
         const int n = strait_outer_owner(o, i) == self ? n_parts + n_alive - 1
                                                        : strait_outer_has(members, self) + 1;
-        const int bits = o->chunks[i].is_state ? 32 : o->spec.params.bits;
+        const int bits = strait_outer_wire_bits(o, &o->chunks[i]);
         bytes += n * (double)strait_quantized_bytes(bits, o->chunks[i].n);
     }
     const int64_t limit_ns = strait_outer_wait_ns(bytes, deadline_ns);

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
+#include "stage/replicas/value_set.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,15 +25,19 @@ int strait_outer_owner(const struct strait_outer *o, int chunk) {
     return o->spec.replica;
 }
 
+int strait_outer_wire_bits(const struct strait_outer *o, const struct chunk *chunk) {
+    return chunk->is_state ? o->spec.params.state_bits : o->spec.params.bits;
+}
+
 /* What does not cross a link loses nothing. */
 int strait_outer_part_bits(const struct strait_outer *o, int chunk) {
     const int is_own = strait_outer_owner(o, chunk) == o->self;
-    return is_own || o->chunks[chunk].is_state ? 32 : o->spec.params.bits;
+    return is_own ? 32 : strait_outer_wire_bits(o, &o->chunks[chunk]);
 }
 
 int strait_outer_result_bits(const struct strait_outer *o, int chunk) {
     const int is_alone = strait_outer_count_bits(o->exchange.alive) == 1;
-    return is_alone || o->chunks[chunk].is_state ? 32 : o->spec.params.bits;
+    return is_alone ? 32 : strait_outer_wire_bits(o, &o->chunks[chunk]);
 }
 
 int strait_outer_peer(const struct strait_outer *o, int replica) {
@@ -141,10 +146,13 @@ static void encode_part(void *arg, int k) {
         if (bits == 32) {
             strait_outer_difference(o, c, c->first + at, n, difference);
             memcpy(to, difference, (size_t)n * sizeof *difference);
+        } else if (c->is_state) {
+            memset(residual, 0, (size_t)n * sizeof *residual);
+            strait_quantize(bits, o->sent + c->first + at, residual, n, to);
         } else {
             /* The residual itself changes when the exchange is applied. */
-            for (int i = 0; i < n; i++)
-                difference[i] = o->anchor[c->first + at + i] - o->sent[c->first + at + i];
+            strait_value_set_best()->subtract(o->anchor + c->first + at, o->sent + c->first + at, n,
+                                              difference);
             memcpy(residual, o->residual + c->first + at, (size_t)n * sizeof *residual);
             strait_quantize(bits, difference, residual, n, to);
         }
@@ -186,7 +194,7 @@ static int is_summable(const struct strait_outer *o, int index) {
 /* Adds share x value of a member, of the piece that begins at `at` of the chunk. */
 static void add_part(struct strait_outer *o, const struct chunk *c, int replica, float share,
                      int64_t at, int n, float *sum) {
-    const int bits = c->is_state ? 32 : o->spec.params.bits;
+    const int bits = strait_outer_wire_bits(o, c);
     float values[STRAIT_OUTER_PIECE];
     if (replica == o->spec.replica)
         strait_outer_difference(o, c, c->first + at, n, values);
@@ -196,8 +204,7 @@ static void add_part(struct strait_outer *o, const struct chunk *c, int replica,
     else
         strait_dequantize(bits, c->parts[replica]->body + strait_quantized_bytes(bits, at), n,
                           values);
-    for (int i = 0; i < n; i++)
-        sum[i] += share * values[i];
+    strait_value_set_best()->add(share, values, n, sum);
 }
 
 /* In the order of replicas, whatever the order of arrival. */
@@ -217,6 +224,9 @@ static void sum_chunk(void *arg, int k) {
                 add_part(o, c, r, o->exchange.shares[r] / shares, at, n, sum);
         if (bits == 32) {
             memcpy(to, sum, (size_t)n * sizeof *sum);
+        } else if (c->is_state) {
+            float lost[STRAIT_OUTER_PIECE] = {0};
+            strait_quantize(bits, sum, lost, n, to);
         } else {
             float *lost = (float *)(void *)c->lost->body + at;
             memcpy(lost, o->result_residual + c->first + at, (size_t)n * sizeof *lost);
@@ -244,7 +254,8 @@ static strait_err sum_ready(struct strait_outer *o) {
         if (!is_summable(o, i)) continue;
         const int bits = strait_outer_result_bits(o, i);
         STRAIT_TRY(open_message(o, HOLDS_RESULT, i, bits, &o->chunks[i].result));
-        if (bits < 32) STRAIT_TRY(open_message(o, HOLDS_RESULT, i, 32, &o->chunks[i].lost));
+        if (bits < 32 && !o->chunks[i].is_state)
+            STRAIT_TRY(open_message(o, HOLDS_RESULT, i, 32, &o->chunks[i].lost));
         o->ready[o->n_ready++] = i;
     }
     strait_outer_run(o, o->n_ready, sum_chunk);
@@ -330,7 +341,7 @@ strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg)
     if (index >= o->n_chunks || (*msg)->flags == HOLDS_NOTHING) return refuse(o, from, msg);
     struct chunk *c = &o->chunks[index];
     const int is_part = (*msg)->flags == HOLDS_PART, owner = strait_outer_owner(o, index);
-    const int bits = c->is_state ? 32 : o->spec.params.bits;
+    const int bits = strait_outer_wire_bits(o, c);
     if ((*msg)->size != strait_quantized_bytes(bits, c->n) || c->result != NULL ||
         owner != (is_part ? o->spec.replica : from) ||
         (is_part && (!strait_outer_has(o->exchange.members, from) || c->parts[from] != NULL)))

@@ -1,5 +1,5 @@
-/* outer_state.h - the inside of an outer step, for its files: outer.c has the values and the step
- * itself, outer_exchange.c the messages. */
+/* outer_state.h - the inside of an outer step, for its files: outer.c has the values,
+ * outer_exchange.c the messages and outer_step.c the step. */
 #pragma once
 
 #include "base/pool.h"
@@ -19,7 +19,7 @@ enum {
 /* A stretch of values that crosses in one message. */
 struct chunk {
     int64_t first, n;
-    int is_state; // of the optimizer: averaged in 32 bits, as it is
+    int is_state; // of the optimizer: averaged as it is, without error feedback
     struct strait_msg *parts[STRAIT_RUN_REPLICAS]; // arrived from members; owner only
     struct strait_msg *result;                     // NULL: not here yet
     struct strait_msg *lost; // what rounding the result lost, in f32; owner only, else NULL
@@ -87,13 +87,25 @@ int strait_outer_count_bits(uint64_t bits);
 /* Members own the chunks in turn. */
 int strait_outer_owner(const struct strait_outer *o, int chunk);
 
-/* Bits of a part of a chunk; and of its result. */
+/* Bits of a chunk on the wire; of a part of it as its sender has it; and of its result. */
+int strait_outer_wire_bits(const struct strait_outer *o, const struct chunk *chunk);
 int strait_outer_part_bits(const struct strait_outer *o, int chunk);
 int strait_outer_result_bits(const struct strait_outer *o, int chunk);
 
 /* Values of a chunk of so many, which are averaged by so many members: fewer than the most where
  * there would not be a chunk for each of them. */
 int64_t strait_outer_chunk_size(int64_t n_values, int n_members);
+
+struct strait_outer_range {
+    int64_t first, end;
+};
+
+/* The weights, or the values of state, of the fragment that is exchanged. */
+struct strait_outer_range strait_outer_range(const struct strait_outer *o, int is_state);
+
+/* Copies values [first, end) of the row from the device to `host`, or back. Does not wait. */
+strait_err strait_outer_copy(struct strait_outer *o, struct strait_stream *stream, int64_t first,
+                             int64_t end, float *host, int is_upload);
 
 /* Sets up the chunks of the exchange, which is begun. */
 void strait_outer_list_chunks(struct strait_outer *o);

@@ -27,7 +27,7 @@ static void plan_outer(const strait_run_plan *plan, int stage, const struct stra
     const double bytes = strait_outer_sent_bytes(&spec);
     m->averaged = bytes / plan->outer.schedule.fragments;
     m->exchanged = strait_outer_most_bytes(&spec);
-    m->reduced = bytes / (double)plan->outer.schedule.sync_every;
+    m->reduced = bytes * strait_outer_frequency(&plan->outer.schedule);
 }
 
 /* Asks a dry run, which lists the parameters without allocating them. */

@@ -17,6 +17,7 @@ enum {
 
 static const double snapshot_share = 0.2; // of a link's rate that copies of snapshots may take
 static const double mildest = 4.0;        // codes of a given ratio follow those that need no model
+static const double starved = 2.0;        // see least_s
 
 /* Everything that a choice needs, on the heap. */
 struct search {
@@ -28,7 +29,10 @@ struct search {
     int n_rungs;
     strait_stage_times times[2]; // of models without and with learned codes
     int has_times[2];
-    double share; // factor on times, where stages share a device
+    double slowdown;    // factor on times, where stages share a device
+    double at_once;     // see strait_outlook
+    double wire_weight; // see least_s; 0: the simulation alone counts
+    int devices[STRAIT_RUN_STAGES];
 };
 
 /* ---- which codes ---- */
@@ -59,28 +63,42 @@ static int share_cores(struct search *s, const strait_run_plan *plan) {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN), each = cores / plan->n_members;
     int64_t *threads = &s->run.device.threads;
     if (*threads == 0) *threads = each < 1 ? 1 : each;
-    s->share = fmax(1.0, (double)*threads * plan->n_members / (double)cores);
+    s->at_once = (double)cores / (double)*threads;
+    s->wire_weight = s->at_once < plan->n_members ? starved : 0.0;
     return plan->n_members;
+}
+
+/* The first stage that has the accelerator of this one. */
+static int find_device(const struct search *s, int stage) {
+    int first = 0;
+    while (strait_run_ordinal(&s->run, first) != strait_run_ordinal(&s->run, stage))
+        first++;
+    return first;
 }
 
 /* The most stages that share one accelerator. */
 static int share_devices(struct search *s, const strait_run_plan *plan) {
-    int most = 1;
+    int n[STRAIT_RUN_STAGES] = {0}, most = 1;
     for (int i = 0; i < plan->n_stages; i++) {
-        int n = 0;
-        for (int k = 0; k < plan->n_stages; k++)
-            if (strait_run_ordinal(&s->run, i) == strait_run_ordinal(&s->run, k))
-                n += plan->replicas[k];
-        most = n > most ? n : most;
+        s->devices[i] = find_device(s, i);
+        n[s->devices[i]] += plan->replicas[i];
+        most = n[s->devices[i]] > most ? n[s->devices[i]] : most;
     }
-    s->share = most;
+    s->at_once = 1.0;
     return most;
 }
 
+/* Where replicas or homes are simulated, which know no devices, all stages count as slowed down all
+ * the time. */
 static int set_share(struct search *s, const strait_run_plan *plan) {
-    s->share = 1.0;
+    s->slowdown = 1.0;
     if (!s->params->shares_device) return 1;
-    return plan->scratch_bytes > 0 ? share_devices(s, plan) : share_cores(s, plan);
+    const int n = plan->scratch_bytes > 0 ? share_devices(s, plan) : share_cores(s, plan);
+    if (strait_limits_needs_members(plan)) {
+        s->slowdown = fmax(1.0, n / s->at_once);
+        s->at_once = 0.0;
+    }
+    return n;
 }
 
 /* Blocks and head are measured once per model; codecs each. */
@@ -100,7 +118,7 @@ static strait_err find_times(struct search *s, int is_learned, const strait_run_
         STRAIT_TRY(strait_stage_times_measure_codec(&s->tried, plan, times));
     s->has_times[is_learned] = 1;
     *out = *times;
-    strait_stage_times_scale(out, s->share);
+    strait_stage_times_scale(out, s->slowdown);
     return STRAIT_OK;
 }
 
@@ -122,11 +140,16 @@ static strait_err plan_code(struct search *s, const strait_codec_rung *rung) {
     o->has_token_ids = s->params->is_swarm;
     o->measured = s->params->measured;
     o->measured_share = code_share(s);
+    o->at_once = s->at_once;
+    memcpy(o->devices, s->devices, sizeof o->devices);
     strait_choose_scale_rates(&o->plan, code_share(s));
     s->free = *o;
     strait_choose_scale_rates(&s->free.plan, 0.0);
     s->free.measured_share = 0.0;
     STRAIT_TRY(strait_outlook_step(&s->tried, o));
+    /* Training takes windows that are up to 2% slower than larger ones. With smaller windows than
+     * those of the slow links, that would hide most of the 3% that the wire may take. */
+    memcpy(s->free.least_windows, o->windows, sizeof o->windows);
     return strait_outlook_step(&s->tried, &s->free);
 }
 
@@ -145,15 +168,27 @@ static strait_err try_code(struct search *s, const strait_codec_rung *rung, int 
     return err == STRAIT_ECONFIG ? STRAIT_OK : err;
 }
 
+/* The least time of a step where stages compete for cores. The first microbatch and the last
+ * gradient wait for every wire. While they do, stages that wait leave cores idle which all of them
+ * need later: traces of four stages on two cores show about as much again, which the simulation,
+ * whose passes all take equally long, does not. */
+static double least_s(const struct search *s) {
+    double wires_s = 0.0;
+    for (int i = 0; i + 1 < s->with.plan.n_stages; i++)
+        wires_s += strait_pipe_forward_bits_s(&s->with.pipe, i) +
+                   strait_pipe_backward_bits_s(&s->with.pipe, i);
+    return s->free.result.seconds + s->wire_weight * wires_s;
+}
+
 static void note_code(const struct search *s, const strait_codec_rung *rung, strait_choice *out) {
     const strait_codec_spec *codec = &s->with.plan.codec;
     const strait_codec_price *price = strait_codec_find_price(codec);
     const double forward = (double)strait_codec_wire_bytes(codec, STRAIT_FORWARD);
     const double backward = (double)strait_codec_wire_bytes(codec, STRAIT_BACKWARD);
     out->rung = *rung;
-    out->seconds = s->with.result.seconds;
+    out->seconds = fmax(s->with.result.seconds, s->wire_weight > 0 ? least_s(s) : 0.0);
     out->infinite_s = s->free.result.seconds;
-    out->tokens_per_s = s->with.result.tokens_per_s;
+    out->tokens_per_s = s->with.result.tokens_per_s * s->with.result.seconds / out->seconds;
     out->bytes_per_token = fmax(forward, backward) / (double)codec->rows;
     out->is_exact = (strait_codec_traits(codec) & STRAIT_CODEC_LOSSLESS) != 0;
     out->price = price != NULL ? *price : (strait_codec_price){.percent = NAN};

@@ -120,7 +120,9 @@ static void describe(strait_outlook *o) {
                             .clips = 1,
                             .staleness = r->staleness,
                             .n_prompt = r->n_stages - r->n_late,
-                            .microbatch_tokens = (double)(r->microbatch * r->shape.context)};
+                            .microbatch_tokens = (double)(r->microbatch * r->shape.context),
+                            .at_once = o->at_once,
+                            .devices = o->devices};
 }
 
 static strait_outlook_view view_of(strait_outlook *o) {
@@ -131,7 +133,7 @@ static strait_outlook_view view_of(strait_outlook *o) {
 }
 
 /* Chooses windows as training does; fill-drain ignores stages.window. */
-static strait_err choose_windows(const strait_run *run, strait_outlook *o) {
+static strait_err fit_windows(const strait_run *run, strait_outlook *o) {
     const int64_t n = strait_run_plan_slots_max(&o->plan);
     const int64_t wanted = run->stages.window < n ? run->stages.window : n;
     STRAIT_TRY(strait_window_fit(&o->pipe, o->plan.schedule, NULL, 0.02, o->windows));
@@ -145,6 +147,13 @@ static strait_err choose_windows(const strait_run *run, strait_outlook *o) {
     if (wanted == 0 || o->plan.schedule == STRAIT_SCHEDULE_FILL) return STRAIT_OK;
     for (int i = 0; i < o->pipe.n_stages; i++)
         o->windows[i] = (int)wanted;
+    return STRAIT_OK;
+}
+
+static strait_err choose_windows(const strait_run *run, strait_outlook *o) {
+    STRAIT_TRY(fit_windows(run, o));
+    for (int i = 0; i < o->pipe.n_stages; i++)
+        if (o->windows[i] < o->least_windows[i]) o->windows[i] = o->least_windows[i];
     return STRAIT_OK;
 }
 

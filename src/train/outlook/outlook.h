@@ -20,6 +20,11 @@ typedef struct strait_outlook {
      * one operation per second. Borrowed. */
     const strait_measured *measured;
     double measured_share; // of the measured rates; 0: they are unlimited
+    /* Stages of one device that compute at full speed at the same time (plan/pipe.h), and the
+     * device of each; 0: every stage has a device of its own. */
+    double at_once;
+    int devices[STRAIT_RUN_STAGES];
+    int least_windows[STRAIT_RUN_STAGES]; // zeroed: windows are those that training would choose
 
     strait_pipe pipe;
     strait_pipe_stage stages[STRAIT_RUN_STAGES];

@@ -280,14 +280,14 @@ static strait_err resend(struct strait_pipeline *p, int64_t done) {
 /* A swarm repeats the request when workers were lost: what is begun or done is not begun anew. */
 static strait_err average(struct strait_pipeline *p, int64_t done) {
     const strait_outer_schedule *schedule = &plan_of(p)->outer.schedule;
-    const int is_last = done == schedule->steps;
-    const int is_due = done >= p->outer.sent_at + schedule->overlap || is_last;
+    const int is_whole = strait_outer_is_whole(schedule, done);
+    const int is_due = done >= p->outer.sent_at + schedule->overlap || is_whole;
     const int fragment = strait_outer_sends(schedule, done);
     STRAIT_TRY(resend(p, done));
     if (p->outer.fragment >= 0 && is_due && schedule->overlap > 0) STRAIT_TRY(finish(p, done));
-    for (int f = 0; is_last && f < schedule->fragments; f++)
+    for (int f = 0; is_whole && f < schedule->fragments; f++)
         STRAIT_TRY(exchange(p, f, done));
-    if (is_last || fragment < 0) return STRAIT_OK;
+    if (is_whole || fragment < 0) return STRAIT_OK;
     if (schedule->overlap == 0) return exchange(p, fragment, done);
     return p->outer.fragment < 0 ? begin(p, fragment, done, 0) : STRAIT_OK;
 }

@@ -87,6 +87,10 @@ static void other_words_for_a_ratio_give_the_same(void **state) {
     CHECK(run.train.residual_out_learning_rate == 0.015);
     CHECK_OK(load("link.codec.ratio=32", "link.codec.bits=8", NULL, NULL)); // half as many values
     CHECK(run.train.residual_out_learning_rate == 0.015);
+    CHECK_OK(load("link.codec.encoder_gain=0.5", NULL, NULL, NULL)); // the code moves as fast
+    CHECK(run.train.residual_out_learning_rate == 0.021);
+    CHECK_OK(load("link.codec.encoder_gain=0.01", NULL, NULL, NULL)); // as fast as other matrices
+    CHECK(run.train.residual_out_learning_rate == 0.06);
     CHECK_OK(load("link.codec.ratio=64", "link.codec.bytes_per_token=32", NULL, NULL));
     CHECK_FAILS(strait_run_plan_init(&run, VOCAB, &plan), STRAIT_ECONFIG,
                 "ratio, bytes_per_token and keep (or rank) exclude each other");

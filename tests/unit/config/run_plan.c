@@ -308,7 +308,7 @@ static void a_swarm_averages_no_optimizer_state(void **state) {
     CHECK_OK(make("train.outer.sync_every=4", NULL, NULL));
     CHECK_OK(strait_run_plan_check_swarm(&plan));
     CHECK_OK(make("train.outer.sync_every=4", "train.outer.average_state=moments", NULL));
-    CHECK_FAILS(strait_run_plan_check_swarm(&plan), STRAIT_ECONFIG, "average_state moments");
+    CHECK_FAILS(strait_run_plan_check_swarm(&plan), STRAIT_ECONFIG, "average_state: a worker");
     CHECK_OK(make("train.outer.average_state=moments", NULL, NULL)); // averages nothing
     CHECK_OK(strait_run_plan_check_swarm(&plan));
 }

@@ -3,11 +3,13 @@
 
 #include "check.h"
 
+#include <math.h>
+
 static void sends_every_fragment_once_per_interval(void **state) {
     (void)state;
     for (int sync_every = 1; sync_every <= 12; sync_every++)
         for (int fragments = 1; fragments <= sync_every; fragments++) {
-            const strait_outer_schedule s = {sync_every, fragments, 0, 1000};
+            const strait_outer_schedule s = {sync_every, fragments, 0, 1000, 0};
             for (int64_t from = 0; from < 3 * sync_every; from += sync_every) {
                 int n_sent[12] = {0};
                 for (int64_t done = from + 1; done <= from + sync_every; done++) {
@@ -23,7 +25,7 @@ static void sends_every_fragment_once_per_interval(void **state) {
 
 static void never_sends_where_gradients_are_summed(void **state) {
     (void)state;
-    const strait_outer_schedule s = {0, 1, 0, 1000};
+    const strait_outer_schedule s = {0, 1, 0, 1000, 0};
     for (int64_t done = 0; done < 100; done++)
         CHECK(strait_outer_sends(&s, done) == -1);
 }
@@ -31,7 +33,7 @@ static void never_sends_where_gradients_are_summed(void **state) {
 /* One fragment at a time: applied no later than the next one is sent. */
 static void knows_what_is_in_flight(void **state) {
     (void)state;
-    const strait_outer_schedule s = {10, 2, 3, 40};
+    const strait_outer_schedule s = {10, 2, 3, 40, 0};
     int64_t at = -1;
     CHECK(strait_outer_in_flight(&s, 4, &at) == -1);
     for (int64_t done = 5; done < 8; done++) {
@@ -45,7 +47,8 @@ static void knows_what_is_in_flight(void **state) {
 
 static void knows_after_which_steps_something_happens(void **state) {
     (void)state;
-    const strait_outer_schedule s = {10, 2, 3, 42}, off = {0, 1, 0, 42}, at_once = {10, 2, 0, 42};
+    const strait_outer_schedule s = {10, 2, 3, 42, 0}, off = {0, 1, 0, 42, 0},
+                                at_once = {10, 2, 0, 42, 0};
     for (int64_t done = 1; done <= 42; done++) {
         const int is_sent = done % 5 == 0, is_applied = done % 5 == 3 && done > 5;
         CHECK(strait_outer_acts(&s, done) == (is_sent || is_applied || done == 42));
@@ -54,12 +57,31 @@ static void knows_after_which_steps_something_happens(void **state) {
     }
 }
 
+static void averages_everything_after_each_step_of_the_warmup(void **state) {
+    (void)state;
+    const strait_outer_schedule s = {10, 2, 3, 42, 7};
+    int64_t at = 0;
+    for (int64_t done = 0; done <= 42; done++) {
+        const int is_warm = done >= 1 && done <= 7;
+        CHECK(strait_outer_is_whole(&s, done) == (is_warm || done == 42));
+        CHECK(strait_outer_sends(&s, done) ==
+              (done > 7 && (done - 7) % 5 == 0 ? ((done - 7) / 5 + 1) % 2 : -1));
+        if (done <= 7) CHECK(strait_outer_in_flight(&s, done, &at) == -1);
+        if (is_warm) CHECK(strait_outer_acts(&s, done));
+    }
+    CHECK(!strait_outer_acts(&s, 8) && !strait_outer_acts(&s, 10)); // nothing was sent before 12
+    CHECK(fabs(strait_outer_frequency(&s) - (7.0 + 35.0 / 10.0) / 42.0) < 1e-12);
+    const strait_outer_schedule plain = {10, 2, 3, 42, 0};
+    CHECK(strait_outer_frequency(&plain) == 1.0 / 10.0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_every_fragment_once_per_interval),
         cmocka_unit_test(never_sends_where_gradients_are_summed),
         cmocka_unit_test(knows_what_is_in_flight),
         cmocka_unit_test(knows_after_which_steps_something_happens),
+        cmocka_unit_test(averages_everything_after_each_step_of_the_warmup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,41 @@ static void overlaps_consecutive_steps(void **state) {
     CHECK(result.n_spans == 6 * (6 + 6 + 2 + 6));
 }
 
+/* A device is never idle while a stage of it can compute, and slows nobody down who is alone. */
+static void stages_on_one_device_share_it(void **state) {
+    (void)state;
+    static const int apart[] = {0, 1, 2, 3}, pairs[] = {0, 0, 2, 2};
+    rig r;
+    rig_make(&r, 4, 1, (strait_pipe_stage){1, 1, 1, 0}, free_link);
+    r.pipe.at_once = 1;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 4 * 3, 1e-9);
+    r.pipe.n_microbatches = 16;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), 4 * 16 * 3, 1e-9);
+    r.stages[2].forward_s = 5; // the slowest stage gets more than a quarter of the device
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), (3 * 3 + 7) * 16, 1e-9);
+    r.pipe.devices = apart;
+    const double shared = rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
+    r.pipe.at_once = 0;
+    CHECK_NEAR(rig_seconds(&r, STRAIT_SCHEDULE_1F1B), shared, 0);
+    /* The second device has 10 s for each microbatch. It begins after 2 forward passes and ends
+     * before 2 backward passes. */
+    r.pipe.at_once = 1;
+    r.pipe.devices = pairs;
+    const double paired = rig_seconds(&r, STRAIT_SCHEDULE_1F1B);
+    CHECK(paired >= 10 * 16 + 2 + 4 && paired < 10 * 16 + 12);
+}
+
+static void speed_follows_the_number_of_busy_stages(void **state) {
+    (void)state;
+    rig r;
+    rig_make(&r, 2, 2, (strait_pipe_stage){1, 0, 0, 0}, free_link);
+    r.pipe.at_once = 1.5;
+    r.windows[0] = 2;
+    r.windows[1] = 1;
+    /* 1 s alone, then both at 0.75 of their speed for 4/3 s, then 1 s alone. */
+    CHECK_NEAR(rig_run(&r, STRAIT_SCHEDULE_FILL, NULL).seconds, 2 + 4.0 / 3.0, 1e-9);
+}
+
 static void rejects_invalid_numbers(void **state) {
     (void)state;
     rig r;
@@ -159,6 +194,13 @@ static void rejects_invalid_numbers(void **state) {
     CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL,
                 "link of stages 0 and 1");
     r.links[0].delay_s = 0;
+    r.pipe.at_once = -1;
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "share");
+    r.pipe.at_once = 1;
+    r.pipe.devices = (const int[]){0, 2};
+    CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL,
+                "stage 1: there is no device 2");
+    r.pipe.devices = NULL;
     r.windows[1] = 0;
     CHECK_FAILS(strait_simulate(&r.pipe, &params, NULL, &result), STRAIT_EINVAL, "window of 0");
     r.pipe.n_stages = 0;
@@ -253,6 +295,8 @@ int main(void) {
         cmocka_unit_test(split_drains_faster),
         cmocka_unit_test(updates_wait_for_clipping),
         cmocka_unit_test(overlaps_consecutive_steps),
+        cmocka_unit_test(stages_on_one_device_share_it),
+        cmocka_unit_test(speed_follows_the_number_of_busy_stages),
         cmocka_unit_test(late_updates_hide_the_drain),
         cmocka_unit_test(last_stages_update_at_once_for_free),
         cmocka_unit_test(late_updates_never_take_longer),

@@ -57,6 +57,7 @@ static void open_side(int r, int bits, int fragments, int overlap) {
                                     .is_wary = is_wary,
                                     .params = {.schedule = {20, fragments, overlap, 1000},
                                                .bits = bits,
+                                               .state_bits = 32,
                                                .has_feedback = 1,
                                                .learning_rate = rate,
                                                .momentum = momentum},

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "reduction_rig.h"
 #include "stage/replicas/quantize.h"
+#include "stage/replicas/value_set.h"
 #include "stage/runner.h"
 
 #include <math.h>
@@ -218,6 +219,71 @@ static void residuals_lose_nothing_in_the_long_run(void **state) {
     }
 }
 
+/* Whole and partial blocks, with values that are far apart, zero, and not finite. */
+static void fill_values(float *x, float *residual, int n, int block) {
+    for (int i = 0; i < n; i++) {
+        x[i] = (float)((i * 7919 + block * 31) % 2003 - 1001) * (i % 5 == 0 ? 1.0f : 1e-3f);
+        residual[i] = (float)(i % 13 - 6) * 1e-2f;
+    }
+    if (block == 1) memset(x, 0, (size_t)n * sizeof *x);
+    if (block == 1) memset(residual, 0, (size_t)n * sizeof *residual);
+    if (block == 2) x[n / 2] = INFINITY;
+}
+
+static void instruction_sets_quantize_to_the_same_bits(void **state) {
+    (void)state;
+    enum {
+        N = STRAIT_QUANTIZE_BLOCK
+    };
+    const struct strait_value_set *first = strait_value_sets;
+    for (const struct strait_value_set *set = first; set->name != NULL; set++)
+        for (int bits = 2; bits <= 8 && set->is_supported(); bits *= 2)
+            for (int k = 0; k < 12; k++) {
+                const int n = k % 2 == 0 ? N : 1 + k * 19;
+                float x[N], a[N], b[N], from_a[N] = {0}, from_b[N] = {0};
+                unsigned char bytes_a[2 * N] = {0}, bytes_b[2 * N] = {0};
+                fill_values(x, a, n, k / 2);
+                memcpy(b, a, sizeof b);
+                first->quantize(bits, x, a, n, bytes_a);
+                set->quantize(bits, x, b, n, bytes_b);
+                CHECK(memcmp(bytes_a, bytes_b, sizeof bytes_a) == 0);
+                CHECK(memcmp(a, b, (size_t)n * sizeof *a) == 0);
+                first->dequantize(bits, bytes_a, n, from_a);
+                set->dequantize(bits, bytes_a, n, from_b);
+                CHECK(memcmp(from_a, from_b, sizeof from_a) == 0 || k / 2 == 2);
+            }
+}
+
+static void instruction_sets_take_the_same_outer_step(void **state) {
+    (void)state;
+    enum {
+        N = 1003
+    };
+    const struct strait_value_set *first = strait_value_sets;
+    for (const struct strait_value_set *set = first; set->name != NULL; set++) {
+        float average[N], sent[N], values[2][3][N];
+        strait_value_step steps[2];
+        if (!set->is_supported()) continue;
+        for (int side = 0; side < 2; side++) {
+            for (int i = 0; i < N; i++) {
+                average[i] = (float)(i % 31 - 15) * 1e-3f;
+                sent[i] = (float)(i % 17) * 0.1f;
+                values[side][0][i] = sent[i] + (float)(i % 7) * 1e-2f;
+                values[side][1][i] = (float)(i % 11) * 1e-3f;
+            }
+            const struct strait_value_set *by = side == 0 ? first : set;
+            steps[side] = (strait_value_step){0.7f, 0.9f, average, values[side][0], values[side][1],
+                                              sent, 1.0,  2.0};
+            by->step(&steps[side], N);
+            by->subtract(values[side][0], sent, N, values[side][2]);
+            by->add(0.3f, average, N, values[side][2]);
+        }
+        CHECK(memcmp(values[0], values[1], sizeof values[0]) == 0);
+        CHECK(steps[0].distance == steps[1].distance && steps[0].size == steps[1].size);
+        CHECK(steps[0].distance > 1.0 && steps[0].size > 2.0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_end_with_the_bits_of_the_tree),
@@ -227,6 +293,8 @@ int main(void) {
         cmocka_unit_test(gives_up_a_replica_that_reads_nothing),
         cmocka_unit_test(counts_what_a_replica_sends),
         cmocka_unit_test(residuals_lose_nothing_in_the_long_run),
+        cmocka_unit_test(instruction_sets_quantize_to_the_same_bits),
+        cmocka_unit_test(instruction_sets_take_the_same_outer_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

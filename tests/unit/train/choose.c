@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char text[] = "model: {width: 256, layers: 8, heads: 4, context: 64, vocab: 2048}\n"
                            "train: {batch_tokens: 4096, optimizer: muon}\n"
@@ -212,6 +213,60 @@ static void measures_this_machine(void **state) {
     CHECK(strstr(out, "shared by 4 stages") != NULL);
 }
 
+/* Stages with as many threads as there are cores take turns: a step takes all their work, not that
+ * of the slowest stage four times. Its wire then counts for more. */
+static void stages_that_share_cores_take_turns(void **state) {
+    (void)state;
+    strait_choose_params here = fast;
+    char threads[64];
+    (void)snprintf(threads, sizeof threads, "device.threads=%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    CHECK_OK(load("link.emulate.rate=10gbit", "stages.split=[1,1,5,1]", threads, NULL));
+    choose(&fast);
+    const double alone = choice.infinite_s;
+    here.shares_device = 1;
+    CHECK_OK(load("link.emulate.rate=10gbit", "stages.split=[1,1,5,1]", threads, NULL));
+    choose(&here);
+    CHECK(choice.n_sharing == 4);
+    CHECK(choice.infinite_s > 1.2 * alone && choice.infinite_s < 2.0 * alone);
+}
+
+/* The wires of 3 links are waited for in both directions, and cost as much again. */
+static void wires_count_twice_where_stages_compete_for_cores(void **state) {
+    (void)state;
+    strait_choose_params here = fast;
+    const double byte_s = 128.0 * 8.0 / 1e9; // of a byte of each token
+    char threads[64];
+    (void)snprintf(threads, sizeof threads, "device.threads=%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    here.shares_device = 1;
+    CHECK_OK(load("link.emulate.rate=1gbit", "link.codec.ratio=1", threads, NULL));
+    choose(&here);
+    assert_string_equal(choice.rung.name, "none");
+    CHECK(choice.seconds >= choice.infinite_s + 2 * 6 * byte_s * choice.bytes_per_token);
+    CHECK_NEAR(choice.tokens_per_s * choice.seconds, 4096, 1e-6);
+    CHECK_OK(load("link.emulate.rate=1gbit", "link.codec.ratio=1", NULL, NULL));
+    choose(&fast);
+    CHECK(choice.seconds < choice.infinite_s + 2 * 6 * byte_s * choice.bytes_per_token);
+}
+
+/* Training takes the smallest windows that are at most 2% slower than the largest. The step at
+ * infinite rate has the windows of the slow links: with its own it would be slower, and the wire
+ * would seem to take less. */
+static void wire_is_compared_at_equal_windows(void **state) {
+    (void)state;
+    double own = 0.0, least = INFINITY;
+    for (int i = 0; i < 24; i++) {
+        char rate[64];
+        (void)snprintf(rate, sizeof rate, "link.emulate.rate=%.0fbit", 1e10 * pow(1.25, -i));
+        CHECK_OK(load(rate, "link.emulate.delay=25ms", "link.codec.ratio=1", NULL));
+        choose(&fast);
+        assert_string_equal(choice.rung.name, "none");
+        if (i == 0) own = choice.infinite_s;
+        CHECK(choice.infinite_s <= own);
+        least = fmin(least, choice.infinite_s);
+    }
+    CHECK(least < 0.999 * own);
+}
+
 /* ---- links that workers have measured ---- */
 
 static strait_measured measured;
@@ -326,6 +381,9 @@ int main(void) {
         cmocka_unit_test(choice_equals_the_same_by_hand),
         cmocka_unit_test(misjudged_links_are_named_once_they_differ_by_two),
         cmocka_unit_test(measures_this_machine),
+        cmocka_unit_test(stages_that_share_cores_take_turns),
+        cmocka_unit_test(wires_count_twice_where_stages_compete_for_cores),
+        cmocka_unit_test(wire_is_compared_at_equal_windows),
         cmocka_unit_test(swarms_without_rates_wait_for_a_measurement),
         cmocka_unit_test(measured_rates_choose_as_emulated_ones_do),
         cmocka_unit_test(slowest_measured_direction_decides),
