@@ -152,6 +152,7 @@ strait_err strait_codec_get_state(const struct strait_codec *c, int i, strait_co
 }
 
 strait_err strait_codec_refresh(struct strait_codec *c, struct strait_stream *s) {
+    c->n_refreshed++;
     for (int i = 0; i < c->n_copies; i++) {
         const strait_codec_copy *copy = &c->copies[i];
         STRAIT_TRY(c->backend->kernels->regroup_cols(

@@ -80,7 +80,8 @@ typedef enum strait_codec_rounding {
     X(int64_t, gate_width,                                                                         \
       PRId64) /* strait, context: hidden units of gates computed from a token table; 0: none */    \
     X(int64_t, table_rows,                                                                         \
-      PRId64) /* strait, context: rows of tables as wide as the stream; 0: one per token id */
+      PRId64) /* strait, context: rows of tables as wide as the stream; 0: one per token id */     \
+    X(double, encoder_gain, "a") /* strait, context: scale that E starts with; 0: 1 */
 
 /* Everything both sides of a boundary agree on; equal specs give equal codecs. A field of 0 or ""
  * asks for the codec's default. */
@@ -208,6 +209,7 @@ struct strait_codec {
     int n_states;
     strait_codec_copy copies[STRAIT_CODEC_PARAMS];
     int n_copies;
+    uint64_t n_refreshed; // how often parameters may have changed: what follows from them is old
     struct strait_meter meter;
     strait_tensor wide, wide_input; // f32 versions of a bf16 stream, for codecs without padding
     void *state;                    // ops->state_size bytes, zeroed before plan

@@ -4,8 +4,9 @@
 
 Each case is a run of 20 steps in three stages, one codec each. The run starts from weights and
 tokens that this program derives itself from the seed. Prints the largest difference of the losses
-of a case; exits with 1 if one is too large, and with 77 where PyTorch is missing. The page and the
-program cannot drift apart unnoticed: what a reader of the page computes is what is computed here.
+of a case; exits with 1 if one is too large, and with 77 where PyTorch is missing, or with 1 if
+STRAIT_NEEDS_TORCH is set. The page and the program cannot drift apart unnoticed: what a reader of
+the page computes is what is computed here.
 """
 import json
 import math
@@ -19,8 +20,9 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError as error:
-    print(f"skipped: {error}")
-    sys.exit(77)
+    is_needed = bool(os.environ.get("STRAIT_NEEDS_TORCH"))
+    print(f"{'failed, because STRAIT_NEEDS_TORCH is set' if is_needed else 'skipped'}: {error}")
+    sys.exit(1 if is_needed else 77)
 
 import wire
 from model import Model

@@ -55,6 +55,7 @@ static strait_err check(strait_codec_spec *spec) {
     STRAIT_TRY(strait_codec_need(spec, "hidden", &spec->hidden, 512, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "encoder", &spec->encoder, 256, INT32_MAX));
     STRAIT_TRY(strait_codec_need(spec, "context", &spec->context, 4, 64));
+    if (spec->encoder_gain == 0) spec->encoder_gain = 1;
     spec->table_width = 0; // token tables are part of the model here
     if (spec->seq_len == 0) spec->seq_len = spec->rows;
     if (spec->rows % spec->seq_len != 0 || (spec->is_stepwise && spec->rows != 1))
@@ -156,11 +157,12 @@ static strait_err plan(struct strait_codec *c) {
 static strait_err start_basis(struct strait_codec *c, struct strait_stream *s) {
     const strait_codec_spec *spec = &c->spec;
     const int is_sender = c->side == STRAIT_SENDER;
-    const strait_codec_basis_init basis = {"strait.frame", spec->keep,
-                                           is_sender ? 1 : spec->basis_gain, is_sender};
+    const strait_codec_basis_init basis = {
+        "strait.frame", spec->keep, is_sender ? spec->encoder_gain : spec->basis_gain, is_sender};
     const strait_param *param = &c->params[is_sender ? E : D];
     if (spec->basis_gain > 0) return strait_codec_draw_basis(c, s, param->value, basis);
-    if (is_sender) return strait_codec_draw(c, s, param, sqrt(0.33 / (double)spec->cols));
+    if (is_sender)
+        return strait_codec_draw(c, s, param, spec->encoder_gain * sqrt(0.33 / (double)spec->cols));
     return strait_codec_draw_cols(c, s, param, 1 / sqrt((double)spec->keep), spec->keep);
 }
 

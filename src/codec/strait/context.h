@@ -33,11 +33,15 @@ static inline int strait_context_has_gates(const strait_codec_spec *spec) {
     return spec->has_gates || spec->gate_width > 0;
 }
 
-/* Computed gates, recomputed in every pass. The first member of a codec's state. */
+/* Computed gates: those of all rows of the token table, computed once per refresh, where a crossing
+ * has at least half as many tokens; else those of the tokens that cross, in every pass. The first
+ * member of a codec's state. */
 struct strait_context_gates {
     strait_tensor rows, normed, rstd; // [N x d] of the stream's type, twice; [N x 1]
     strait_tensor a, h, d_h;          // [N x r] of the stream's type
-    strait_tensor gate;               // [N x d] f32
+    strait_tensor gate;               // [N x d] f32, of the tokens that cross; or
+    strait_tensor all;                // [at least as many rows as the token table x d] f32
+    uint64_t n_refreshed;             // of the codec, when `all` was computed
     strait_tensor p, q;               // copies of the parameters, where the codec is padded
     strait_tensor ids;                // [N x 1] i32, where tables have fewer rows than tokens
 };

@@ -3,6 +3,7 @@
  * table. The parameters are the last ones of their side. */
 #include "codec/strait/context.h"
 
+#include <assert.h>
 #include <math.h>
 
 static strait_param table_of(const struct strait_codec *c) {
@@ -40,12 +41,26 @@ static strait_err plan_copies(struct strait_codec *c, struct strait_context_gate
     return strait_codec_add_copy(c, &matrix_q(c)->value, &g->q, 0, strait_codec_whole(r));
 }
 
+/* The rows of the token table of this side's stage. The first stage's is the embedding. */
+static int64_t stage_table_rows(const struct strait_codec *c) {
+    const int is_first = c->side == STRAIT_SENDER && c->spec.boundary == 0;
+    return is_first ? c->spec.vocab : table_rows(&c->spec);
+}
+
+/* A step computes the gates of a token at least twice, forward and backward. */
+static int keeps_all(const struct strait_codec *c) {
+    return c->spec.is_padded && stage_table_rows(c) <= 2 * c->spec.rows;
+}
+
 static strait_err plan_computed(struct strait_codec *c) {
     struct strait_context_gates *g = c->state;
     const int64_t n = c->spec.rows, d = c->spec.cols, r = c->spec.gate_width;
     const strait_codec_tensor typed[] = {
         {&g->rows, n, d}, {&g->normed, n, d}, {&g->a, n, r}, {&g->h, n, r}, {&g->d_h, n, r}};
-    const strait_codec_tensor wide[] = {{&g->rstd, n, 1}, {&g->gate, n, d}};
+    const strait_codec_tensor gates = keeps_all(c)
+                                          ? (strait_codec_tensor){&g->all, stage_table_rows(c), d}
+                                          : (strait_codec_tensor){&g->gate, n, d};
+    const strait_codec_tensor wide[] = {{&g->rstd, n, 1}, gates};
     STRAIT_TRY(strait_codec_add_param(c, "P", STRAIT_ROLE_GATE, r, d));
     STRAIT_TRY(strait_codec_add_param(c, "Q", STRAIT_ROLE_GATE, d, r));
     STRAIT_TRY(strait_codec_add_typed(c, c->spec.is_padded ? c->spec.precision : STRAIT_F32, typed,
@@ -69,26 +84,66 @@ strait_err strait_context_start_gates(struct strait_codec *c, struct strait_stre
     return strait_codec_draw(c, s, matrix_p(c), sqrt(0.33 / (double)c->spec.cols));
 }
 
-/* The hidden units h, with what its gradient needs. */
-static strait_err compute_hidden(struct strait_codec *c, const strait_crossing *at) {
+/* The hidden units h of rows of the token table, with what their gradient needs; fewer than N rows
+ * fill the first ones of each tensor. */
+static strait_err hidden_of(struct strait_codec *c, const strait_crossing *at, strait_tensor rows) {
     const struct strait_kernels *k = c->backend->kernels;
     const struct strait_context_gates *g = c->state;
-    const strait_tensor absent = {0};
-    strait_tensor ids;
-    STRAIT_TRY(find_rows(c, at, at->table, &ids));
-    STRAIT_TRY(k->embed(at->stream, g->rows, at->table, ids));
-    STRAIT_TRY(k->rmsnorm(at->stream, g->normed, absent, g->rstd, g->rows, absent,
-                          (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
-    STRAIT_TRY(k->matmul(at->stream, g->a, g->normed, c->spec.is_padded ? g->p : matrix_p(c)->value,
+    const strait_tensor normed = strait_tensor_rows(g->normed, 0, rows.rows), absent = {0};
+    const strait_tensor a = strait_tensor_rows(g->a, 0, rows.rows);
+    STRAIT_TRY(k->rmsnorm(at->stream, normed, absent, strait_tensor_rows(g->rstd, 0, rows.rows),
+                          rows, absent, (strait_norm_params){.epsilon = STRAIT_CONTEXT_EPSILON}));
+    STRAIT_TRY(k->matmul(at->stream, a, normed, c->spec.is_padded ? g->p : matrix_p(c)->value,
                          strait_abt));
-    return k->autoencoder->silu_cols(at->stream, g->h, g->a, 0, absent);
+    return k->autoencoder->silu_cols(at->stream, strait_tensor_rows(g->h, 0, rows.rows), a, 0,
+                                     absent);
 }
 
-static strait_err compute_gate(struct strait_codec *c, const strait_crossing *at) {
+/* The hidden units of the tokens that cross. */
+static strait_err compute_hidden(struct strait_codec *c, const strait_crossing *at) {
     const struct strait_context_gates *g = c->state;
-    STRAIT_TRY(compute_hidden(c, at));
-    return c->backend->kernels->matmul(at->stream, g->gate, g->h,
+    strait_tensor ids;
+    STRAIT_TRY(find_rows(c, at, at->table, &ids));
+    STRAIT_TRY(c->backend->kernels->embed(at->stream, g->rows, at->table, ids));
+    return hidden_of(c, at, g->rows);
+}
+
+/* gate = h Q^T, for as many rows as gate has. */
+static strait_err gate_of_hidden(struct strait_codec *c, const strait_crossing *at,
+                                 strait_tensor gate) {
+    const struct strait_context_gates *g = c->state;
+    return c->backend->kernels->matmul(at->stream, gate, strait_tensor_rows(g->h, 0, gate.rows),
                                        c->spec.is_padded ? g->q : matrix_q(c)->value, strait_abt);
+}
+
+/* Gates of the whole token table, as many rows at a time as there is scratch for. */
+static strait_err compute_all(struct strait_codec *c, const strait_crossing *at) {
+    struct strait_context_gates *g = c->state;
+    const int64_t n = g->normed.rows, end = at->table.rows;
+    for (int64_t first = 0; first < end; first += n) {
+        const int64_t rows = end - first < n ? end - first : n;
+        STRAIT_TRY(hidden_of(c, at, strait_tensor_rows(at->table, first, rows)));
+        STRAIT_TRY(gate_of_hidden(c, at, strait_tensor_rows(g->all, first, rows)));
+    }
+    g->n_refreshed = c->n_refreshed;
+    return STRAIT_OK;
+}
+
+/* *gate is a table of gates: of the token table's rows, whose *ids are the tokens', or, without
+ * ids, of the tokens that cross. */
+static strait_err compute_gate(struct strait_codec *c, const strait_crossing *at,
+                               strait_tensor *gate, strait_tensor *ids) {
+    const struct strait_context_gates *g = c->state;
+    if (g->all.data == NULL) {
+        *gate = g->gate;
+        *ids = (strait_tensor){0};
+        STRAIT_TRY(compute_hidden(c, at));
+        return gate_of_hidden(c, at, g->gate);
+    }
+    assert(at->table.rows <= g->all.rows && at->table.dtype == g->normed.dtype);
+    *gate = g->all;
+    STRAIT_TRY(find_rows(c, at, at->table, ids));
+    return g->n_refreshed == c->n_refreshed ? STRAIT_OK : compute_all(c, at);
 }
 
 strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at, strait_tensor y,
@@ -100,9 +155,9 @@ strait_err strait_context_gate(struct strait_codec *c, const strait_crossing *at
         STRAIT_TRY(find_rows(c, at, table_of(c).value, &ids));
         return k->token_gates->apply(at->stream, y, x, table_of(c).value, ids);
     }
-    STRAIT_TRY(compute_gate(c, at));
-    return k->token_gates->apply(at->stream, y, x, ((struct strait_context_gates *)c->state)->gate,
-                                 (strait_tensor){0});
+    strait_tensor gate, ids;
+    STRAIT_TRY(compute_gate(c, at, &gate, &ids));
+    return k->token_gates->apply(at->stream, y, x, gate, ids);
 }
 
 strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossing *at,
@@ -115,10 +170,9 @@ strait_err strait_context_gate_back(struct strait_codec *c, const strait_crossin
         STRAIT_TRY(find_rows(c, at, table_of(c).value, &ids));
         return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, table_of(c).value, ids);
     }
-    STRAIT_TRY(compute_gate(c, at));
-    return k->token_gates->apply_back(at->stream, d_x, x, d_y, x,
-                                      ((struct strait_context_gates *)c->state)->gate,
-                                      (strait_tensor){0});
+    strait_tensor gate, ids;
+    STRAIT_TRY(compute_gate(c, at, &gate, &ids));
+    return k->token_gates->apply_back(at->stream, d_x, x, d_y, x, gate, ids);
 }
 
 /* d is the gradient of g: through Q, silu and P. */

@@ -74,6 +74,7 @@ static void covers_what_changes_values_or_bytes(void **state) {
     DIFFERS(encoder, 64);
     DIFFERS(context, 2);
     DIFFERS(basis_gain, 0.5);
+    DIFFERS(encoder_gain, 0.5);
     DIFFERS(has_gates, 1);
     DIFFERS(seq_len, 4);
     DIFFERS(bits, 8);

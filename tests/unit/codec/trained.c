@@ -185,6 +185,28 @@ static void context_starts_from_an_encoder_basis(void **state) {
     pair_close(&q);
 }
 
+/* encoder_gain scales E alone, with the common basis and without. */
+static void context_scales_its_encoder(void **state) {
+    (void)state;
+    for (int has_basis = 0; has_basis < 2; has_basis++) {
+        struct pair p, q;
+        strait_codec_spec spec = strait_spec("context", 1);
+        spec.basis_gain = has_basis;
+        pair_open(&p, spec);
+        spec.encoder_gain = 0.25;
+        pair_open(&q, spec);
+        const strait_tensor e = param_of(p.sender, "boundary.1.head.E").value;
+        const strait_tensor scaled = param_of(q.sender, "boundary.1.head.E").value;
+        const strait_tensor d = param_of(p.receiver, "boundary.1.tail.D").value;
+        for (int64_t i = 0; i < e.rows * e.cols; i++)
+            assert_true(f32(e)[i] != 0 && f32(scaled)[i] == 0.25f * f32(e)[i]);
+        assert_memory_equal(param_of(q.receiver, "boundary.1.tail.D").value.data, d.data,
+                            strait_tensor_bytes(d));
+        pair_close(&p);
+        pair_close(&q);
+    }
+}
+
 /* A first stage that adds a vector in the span of the basis sends its coordinates; the receiver
  * restores that vector and adds the rows of its token table. */
 static void encodes_what_the_stage_added(void **state) {
@@ -234,6 +256,7 @@ int main(void) {
         cmocka_unit_test(tied_starts_from_one_basis),
         cmocka_unit_test(context_starts_linear),
         cmocka_unit_test(context_starts_from_an_encoder_basis),
+        cmocka_unit_test(context_scales_its_encoder),
         cmocka_unit_test(encodes_what_the_stage_added),
         cmocka_unit_test(rejects_a_stage_with_one_side),
     };
