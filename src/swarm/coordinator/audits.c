@@ -32,24 +32,40 @@ static void contradiction(struct strait_coordinator *c, int a, int b, int64_t no
     strait_coordinator_abandon(c, now, 0);
 }
 
+static const char withholds[] = "does not give what audits need";
+
 /* A spare takes the stage before the next step, if there is one. A further replica is not needed.
  */
 static void withheld(struct strait_coordinator *c, int slot, int64_t now,
                      strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     if (worker->replica > 0) {
-        strait_coordinator_send_away(c, slot, "does not give what audits of its neighbours need",
-                                     out);
+        strait_coordinator_send_away(c, slot, withholds, out);
         strait_coordinator_abandon(c, now, 0);
         return;
     }
     const int successor = worker->stage >= 0 ? strait_coordinator_spare_for(c, worker->stage) : -1;
+    /* If the generation ends before the next step, such as when the run goes back: settle. */
+    worker->standing.withholds = worker->stage >= 0;
     if (c->phase < STRAIT_PHASE_READY || successor < 0 || c->config.n_stages < 2) return;
     worker->has_successor = 1;
     worker->successor = successor;
-    strait_coordinator_log(c, out, slot, "does not give what audits of it need")
-        ->successor = successor;
+    strait_coordinator_log(c, out, slot, withholds)->successor = successor;
     strait_coordinator_penalise(c, slot, out);
+}
+
+void strait_coordinator_replace_withholders(struct strait_coordinator *c,
+                                            strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages && c->config.n_stages > 1; i++) {
+        const int slot = c->owner[i];
+        if (slot < 0 || !c->workers[slot].standing.withholds) continue;
+        const int spare = strait_coordinator_spare_for(c, i);
+        if (spare < 0) continue;
+        strait_coordinator_log(c, out, slot, withholds)->successor = spare;
+        strait_coordinator_penalise(c, slot, out);
+        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
+        strait_coordinator_assign(c, i, spare, out);
+    }
 }
 
 void strait_coordinator_verified(struct strait_coordinator *c, const strait_swarm_event *e,

@@ -23,6 +23,14 @@ int strait_coordinator_find(const struct strait_coordinator *c, const strait_fin
     return -1;
 }
 
+/* Returns how much would be lost with what is remembered of a worker. What one lost its stage for
+ * often must not outweigh a violation. */
+static int remembered(const strait_swarm_worker *worker) {
+    const int n_penalties = worker->n_penalties < 100 ? worker->n_penalties : 100;
+    return 10000 * worker->n_violations + 1000 * worker->n_returns + 100 * worker->n_disputes +
+           n_penalties;
+}
+
 /* Takes a slot for a new key: a free one, or that of the disconnected worker without a stage about
  * which the least is remembered. */
 static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key) {
@@ -31,8 +39,7 @@ static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
         const strait_swarm_worker *worker = &c->workers[i];
         if (worker->is_known && (worker->is_connected || worker->stage >= 0)) continue;
-        const int kept = worker->is_known ? 1 + 100 * worker->n_violations + worker->n_penalties
-                                          : 0;
+        const int kept = worker->is_known ? 1 + remembered(worker) : 0;
         if (kept >= least) continue;
         least = kept;
         slot = i;
@@ -125,6 +132,7 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
     /* A new link of an owner that still counts as connected means that its old link is dead. */
     if (worker->is_connected && strait_coordinator_stage_of(c, slot) >= 0) {
         if (worker->stage >= 0) strait_coordinator_charge_owner(c, worker->stage);
+        strait_coordinator_count_loss(c, slot);
         strait_coordinator_abandon(c, now, 0);
     }
     strait_coordinator_end_help(c, slot);
@@ -152,6 +160,7 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     (void)strait_coordinator_log(c, out, slot, reason);
     const int is_replica = worker->replica > 0;
     if (is_replica || worker->stage >= 0) c->failed_near = -1; // that explains a failure near it
+    strait_coordinator_count_loss(c, slot);
     strait_coordinator_end_help(c, slot);
     if (worker->stage < 0) {
         if (is_replica) strait_coordinator_abandon(c, now, 0);

@@ -26,6 +26,7 @@
 #include "config/run.h"
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
+#include "swarm/coordinator/standing.h"
 #include "swarm/snapshot/inventory.h"
 #include "swarm/snapshot/records.h"
 
@@ -82,6 +83,7 @@ typedef struct strait_swarm_worker {
     /* With whom it made the run go back, unless those were banned: nothing else clears it. */
     int n_returns;
     strait_fingerprint returns[STRAIT_SWARM_RETURNS];
+    strait_swarm_standing standing;
     int has_beside;            // a neighbour reported values that a spare did not find
     strait_fingerprint beside; // the last such neighbour
     int stage;                 // it owns; -1: a spare
@@ -161,7 +163,7 @@ typedef struct strait_swarm_goal {
     int is_update;  // the last command of a step: it commits the step
     int is_begin;   // the first command of a step: stages may be handed over before it
     int is_slow;    // it allocates or measures a stage: no heartbeats arrive meanwhile
-    int is_average; // replicas exchange the weights of their stage
+    int is_average; // replicas exchange the weights of their stage: 1, 2 or 3, which part of that
     int is_replay;  // some stages compute again what the others have done: no stage moves before it
 } strait_swarm_goal;
 
@@ -235,6 +237,7 @@ typedef struct strait_swarm_config {
     double need_bytes[STRAIT_RUN_STAGES];     // memory of each stage; 0: unknown
     double snapshot_bytes[STRAIT_RUN_STAGES]; // of its snapshot; 0: unknown
     int64_t average_ns[STRAIT_RUN_STAGES];    // that they wait for others in averages; 0: unknown
+    int64_t deadline_ns;                      // that they wait for others that send nothing
 } strait_swarm_config;
 
 /* How a generation continues: stages that have lost their state restore a snapshot of step `from`
@@ -296,8 +299,8 @@ struct strait_coordinator {
     int64_t now_ns;       // of the latest event
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
-    /* Longest recent duration of gradients, updates, averages and other goals; 0: none yet. */
-    int64_t goal_ns[4];
+    /* Longest recent duration of gradients, updates, others, parts of averages; 0: none yet. */
+    int64_t goal_ns[6];
     int64_t retry_ns;        // the next generation does not begin before
     int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
     int n_failures;          // generations in a row that reached no goal with the same owners
@@ -336,7 +339,6 @@ struct strait_coordinator {
 
 /* Initialises *c in the caller's memory; nothing needs to be freed. */
 void strait_coordinator_init(struct strait_coordinator *c, const strait_swarm_config *config);
-
 /* Continues from the durable state of an earlier coordinator. Call it once, after init. */
 void strait_coordinator_resume(struct strait_coordinator *c, const strait_swarm_durable *durable,
                                int64_t now_ns);
@@ -352,13 +354,11 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
  * after resume. */
 void strait_coordinator_remember(struct strait_coordinator *c, const strait_fingerprint *key,
                                  int n_violations, int n_penalties);
-
 /* Returns how long the ends of a boundary may take to connect in this generation. */
 int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c);
 
 /* Returns the slot of the worker with this key; -1: there is none. */
 int strait_coordinator_find(const struct strait_coordinator *c, const strait_fingerprint *key);
-
 /* Returns the slot of this key and takes a free one if it has none; -1: the swarm is full. */
 int strait_coordinator_admit(struct strait_coordinator *c, const strait_fingerprint *key);
 

@@ -6,15 +6,17 @@
 #include "swarm/coordinator/state.h"
 
 #define SECOND_NS     INT64_C(1000000000)
-#define REPLY_NS      (10 * SECOND_NS) // for any reply, besides the work it needs
-#define REPLY_MAX_NS  (30 * SECOND_NS) // with the end of the action that a worker is computing
-#define SETUP_NS      (30 * SECOND_NS) // to load a device's libraries, before any allocation
-#define CONNECT_NS    (3 * SECOND_NS)  // for two neighbours to connect, in the first attempts
-#define REPLY_ACTIONS 4                // recent durations added to a reply outside of work
-#define WORK_FACTOR   8                // recent durations that a goal may take
-#define LEASE_FACTOR  8                // leases cover this many times the longest gap seen
-#define SHIFT_MAX     3                // limits double with failures in a row, up to 8 times
-#define SAVE_MAX      8                // those of snapshots for a checkpoint up to 256 times
+#define REPLY_NS      (10 * SECOND_NS)  // for any reply, besides the work it needs
+#define REPLY_MAX_NS  (30 * SECOND_NS)  // with the end of the action that a worker is computing
+#define SETUP_NS      (30 * SECOND_NS)  // to load a device's libraries, before any allocation
+#define CONNECT_NS    (3 * SECOND_NS)   // for two neighbours to connect, in the first attempts
+#define REPLY_ACTIONS 4                 // recent durations added to a reply outside of work
+#define WORK_FACTOR   8                 // recent durations that a goal may take
+#define LAST_NS       (30 * SECOND_NS)  // for the last one to reply, after all others
+#define SLOWER_NS     (600 * SECOND_NS) // that an average may take more than recent ones
+#define LEASE_FACTOR  8                 // leases cover this many times the longest gap seen
+#define SHIFT_MAX     3                 // limits double with failures in a row, up to 8 times
+#define SAVE_MAX      8                 // those of snapshots for a checkpoint up to 256 times
 
 static const double slowest_fill = 5e7; // bytes per second of allocating and initialising a stage
 static const double slowest_link = 1e6; // bytes per second at which snapshots are sent
@@ -41,7 +43,7 @@ int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c) {
 /* Which of the recent durations belongs to a goal. */
 static int kind_of(const strait_swarm_goal *goal) {
     if (goal->is_begin) return 0;
-    if (goal->is_average) return 3;
+    if (goal->is_average) return 2 + goal->is_average;
     return goal->is_update ? 1 : 2;
 }
 
@@ -72,10 +74,10 @@ static int64_t for_reply(const struct strait_coordinator *c) {
 
 /* The time to set a stage up or to do what was not timed before. Who takes
  * much longer than those that have replied is not slow but silent. If all other workers are slow,
- * the limit grows with each of them that was tried in vain, so that one succeeds. */
+ * the limit grows with each attempt that timed out, so that one succeeds. */
 static int64_t for_setup(const struct strait_coordinator *c) {
-    const int n_vain = c->n_changes > 1 ? c->n_changes - 1 : 0; // the first is what began it
-    const int n = n_vain < SHIFT_MAX ? n_vain : SHIFT_MAX;
+    const int n_timeouts = c->n_changes > 1 ? c->n_changes - 1 : 0; // the first is what began it
+    const int n = n_timeouts < SHIFT_MAX ? n_timeouts : SHIFT_MAX;
     if (c->replied_ns < 0) return SETUP_NS;
     return longer(shorter(REPLY_NS << n, SETUP_NS), WORK_FACTOR * c->replied_ns);
 }
@@ -84,19 +86,42 @@ int strait_coordinator_is_saving(const struct strait_coordinator *c) {
     return c->phase == STRAIT_PHASE_WORK && c->goal.is_slow && c->goal.stage >= 0;
 }
 
+/* Returns how many workers have to reply in this phase, of *all that take part. */
+static int count_awaited(const struct strait_coordinator *c, int *all) {
+    int n = *all = 0;
+    for (int i = 0; i < c->config.n_stages; i++)
+        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++, ++*all)
+            n += strait_coordinator_awaits(c, strait_coordinator_replica(c, i, k));
+    return n;
+}
+
+/* The phases of an average take different times: the first is over at once, the next sends all
+ * weights. A worker that waits for others replies when its own time is over, and says who is late.
+ * That is long, for a slow link: but slow averages are slow each time, and slow exchanges keep both
+ * ends. The one that has not replied when all others have is given their time and a little more. Of
+ * two workers that is not known: the other may have replied too early. */
+static int64_t for_average(const struct strait_coordinator *c, int stage) {
+    const int64_t recent = c->goal_ns[kind_of(&c->goal)];
+    const int64_t planned = c->config.average_ns[stage] > 0 ? c->config.average_ns[stage]
+                                                            : 2 * for_snapshot(c, stage);
+    int all = 0;
+    int64_t limit = REPLY_NS + planned;
+    if (recent > 0)
+        limit = shorter(limit, SLOWER_NS + 2 * c->config.deadline_ns + WORK_FACTOR * recent);
+    if (count_awaited(c, &all) == 1 && all > 2)
+        limit = shorter(limit, LAST_NS + c->config.deadline_ns + c->replied_ns);
+    return limit;
+}
+
 /* A slow goal of one stage sends its snapshot; one of all stages times their passes. Steps that
  * are computed again in between reset the failures in a row, and a home with a slow uplink and no
  * spare would never save, so snapshots that came too late are counted apart. */
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
-    const int n_vain = c->n_vain_saves < SAVE_MAX ? c->n_vain_saves : SAVE_MAX;
-    if (strait_coordinator_is_saving(c)) return for_reply(c) + (for_snapshot(c, stage) << n_vain);
-    /* Its phases take different times: the first is over at once, the next sends all weights. A
-     * worker that waits for others replies when its own time is over, and says who is late. */
-    if (c->goal.is_average)
-        return REPLY_NS + WORK_FACTOR * recent +
-               (c->config.average_ns[stage] > 0 ? c->config.average_ns[stage]
-                                                : 2 * for_snapshot(c, stage));
+    const int n_timeouts = c->n_vain_saves < SAVE_MAX ? c->n_vain_saves : SAVE_MAX;
+    if (strait_coordinator_is_saving(c))
+        return for_reply(c) + (for_snapshot(c, stage) << n_timeouts);
+    if (c->goal.is_average) return for_average(c, stage);
     if (!c->goal.is_slow && recent > 0) return REPLY_NS + WORK_FACTOR * recent;
     return for_setup(c) + (c->replied_ns < 0 ? for_bytes(c, stage, slowest_link) : 0);
 }

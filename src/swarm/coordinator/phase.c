@@ -9,7 +9,7 @@
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
     const strait_swarm_worker *gone = &c->workers[worker];
     c->workers[worker].is_known = gone->n_violations + gone->n_penalties + gone->n_disputes +
-                                      gone->n_returns >
+                                      gone->n_returns + gone->n_sent_away >
                                   0;
 }
 
@@ -98,7 +98,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     c->n_failures = 0; // of other owners
     if (old < 0) return;
     c->workers[old].stage = -1;
-    c->workers[old].keeps_state = 0;
+    c->workers[old].keeps_state = c->workers[old].standing.withholds = 0;
     c->workers[old].served = -1; // what it has is not asked for again: it may be at fault
     if (c->workers[old].is_connected && c->workers[old].is_leaving) {
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
@@ -195,6 +195,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
             c->committed = c->step;
             c->n_changes = c->n_differing = c->n_replays = c->is_replay_blocked = 0;
             strait_coordinator_forgive_replicas(c);
+            strait_coordinator_count_step(c, out);
         }
         /* Replayed steps are committed already, but their snapshots are new. */
         if (is_new || c->has_new_records)

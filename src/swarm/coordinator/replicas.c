@@ -43,10 +43,12 @@ int strait_coordinator_has_replicas(const struct strait_coordinator *c) {
 int strait_coordinator_may_help(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const double memory = worker->report.memory_bytes;
-    return !c->is_replay_blocked && strait_coordinator_can_own(c, slot) && worker->stage < 0 &&
-           worker->helps < 0 && worker->will_help < 0 && !worker->is_suspect &&
-           worker->n_violations == 0 && worker->n_disputes == 0 &&
-           worker->n_returns < STRAIT_SWARM_RETURNS && c->now_ns >= worker->away_until_ns &&
+    return !c->is_replay_blocked && !strait_coordinator_is_alone(c, stage) &&
+           strait_coordinator_can_own(c, slot) && worker->stage < 0 && worker->helps < 0 &&
+           worker->will_help < 0 && !worker->is_suspect && worker->n_violations == 0 &&
+           worker->n_disputes == 0 && worker->n_returns < STRAIT_SWARM_RETURNS &&
+           c->now_ns >= worker->away_until_ns &&
+           c->now_ns >= worker->standing.alone_until_ns && // an owner before that, or a replica
            (memory <= 0.0 || memory >= c->config.need_bytes[stage]) &&
            strait_coordinator_count_bad(c, slot, stage) == 0;
 }
@@ -57,13 +59,23 @@ void strait_coordinator_end_help(struct strait_coordinator *c, int slot) {
     worker->replica = worker->is_awaited = worker->keeps_state = 0;
 }
 
+static int64_t away_ns(int n) {
+    return AWAY_NS << (n < AWAY_SHIFT_MAX ? n : AWAY_SHIFT_MAX);
+}
+
+/* The first time may be bad luck. */
+void strait_coordinator_count_loss(struct strait_coordinator *c, int slot) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    if (worker->replica == 0 || c->config.has_pipelines) return;
+    if (worker->n_sent_away++ == 0) return;
+    worker->away_until_ns = c->now_ns + away_ns(worker->n_sent_away - 2);
+}
+
 void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
                                   strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
-    const int n = worker->n_sent_away < AWAY_SHIFT_MAX ? worker->n_sent_away : AWAY_SHIFT_MAX;
     (void)strait_coordinator_log(c, out, slot, reason);
-    worker->n_sent_away++;
-    worker->away_until_ns = c->now_ns + (AWAY_NS << n);
+    worker->away_until_ns = c->now_ns + away_ns(worker->n_sent_away++);
     strait_coordinator_end_help(c, slot);
     if (worker->is_connected) (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
 }
@@ -275,6 +287,7 @@ void strait_coordinator_change_replicas(struct strait_coordinator *c, strait_swa
         if (worker->will_help >= 0) worker->helps = worker->will_help;
         worker->will_help = -1;
         if (worker->replica == 0 || !worker->is_leaving || !worker->is_connected) continue;
+        strait_coordinator_count_loss(c, slot);
         strait_coordinator_end_help(c, slot);
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot);
         worker->is_connected = 0;
@@ -368,7 +381,7 @@ void strait_coordinator_compare_replica(struct strait_coordinator *c, int slot,
             known->generation != c->generation ||
             strait_digest_equal(&known->digest, &own->digests[i]))
             continue;
-        strait_coordinator_contradict(c, slot, c->owner[stage]);
+        (void)strait_coordinator_contradict(c, slot, c->owner[stage]);
         (void)strait_coordinator_log(c, out, slot,
                                      "its snapshot differs from that of the stage's owner; one of "
                                      "the two is at fault");

@@ -3,7 +3,7 @@
  * are restored from, boundaries.c who is replaced after failures, pairs.c
  * who may be placed side by side, limits.c how long everything may take,
  * replies.c and suspects.c handle replies and invalid values, and replay.c decides which stages
- * keep their state. */
+ * keep their state. standing.c says whose word counts. */
 #pragma once
 
 #include "swarm/coordinator/coordinator.h"
@@ -40,8 +40,8 @@ int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage);
 void strait_coordinator_assign(struct strait_coordinator *c, int stage, int worker,
                                strait_swarm_actions *out);
 
-/* Frees the slot of a worker that is gone. A worker with violations, penalties or disputes keeps
- * it: reconnecting must not clear them. */
+/* Frees the slot of a worker that is gone. A worker with violations, penalties, disputes or losses
+ * keeps it: reconnecting must not clear them. */
 void strait_coordinator_forget(struct strait_coordinator *c, int worker);
 
 /* Returns the newest step that the current owners can restore. */
@@ -214,6 +214,10 @@ int strait_coordinator_heir(const struct strait_coordinator *c, int stage);
 int strait_coordinator_replicas_change(const struct strait_coordinator *c);
 void strait_coordinator_change_replicas(struct strait_coordinator *c, strait_swarm_actions *out);
 
+/* A further replica left, was lost, or has a new link: each costs a generation, and so does taking
+ * it back. It may come back at once the first time, then after a while that doubles. */
+void strait_coordinator_count_loss(struct strait_coordinator *c, int slot);
+
 /* The worker takes part no longer. */
 void strait_coordinator_end_help(struct strait_coordinator *c, int slot);
 
@@ -315,10 +319,10 @@ void strait_coordinator_contradicted(struct strait_coordinator *c, int slot, int
 /* Another worker computed the same: the report was true. */
 void strait_coordinator_confirmed(struct strait_coordinator *c, int slot);
 
-/* Remembers that two workers contradict each other. */
-void strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other);
-/* The same of two of which further replicas may be one: the one that others contradict too loses
- * its stage. */
+/* Remembers that two workers of which further replicas may be one contradict each other. Returns
+ * the one of much more standing (standing.c), of whom it is not; -1: they have about the same. */
+int strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other);
+/* The same, and the run goes back for it: the one that others contradict too loses its stage. */
 void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
                                 strait_swarm_actions *out);
 
@@ -326,7 +330,25 @@ void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
 void strait_coordinator_ban(struct strait_coordinator *c, int slot, const char *reason,
                             strait_swarm_actions *out);
 
+/* ---- standing.c ---- */
+
+/* Returns which of two workers has taken part in so many more steps that the word of the other does
+ * not count against it; -1: neither has. */
+int strait_coordinator_senior(const struct strait_coordinator *c, int a, int b);
+
+/* Leaves the worker without further replicas at and beside its stage for a while, in which it does
+ * not become one either; and returns whether a stage is left so. */
+void strait_coordinator_isolate(struct strait_coordinator *c, int slot);
+int strait_coordinator_is_alone(const struct strait_coordinator *c, int stage);
+
+/* A new step was committed. */
+void strait_coordinator_count_step(struct strait_coordinator *c, strait_swarm_actions *out);
+
 /* ---- audits.c ---- */
+
+/* Before a new generation: gives the stages of owners that give nothing to audits to spares. */
+void strait_coordinator_replace_withholders(struct strait_coordinator *c,
+                                            strait_swarm_actions *out);
 
 /* Handles the events CONFIRMED, REPLAY_DIFFERS, GUILTY, WITHHELD and DISPUTE. */
 void strait_coordinator_verified(struct strait_coordinator *c, const strait_swarm_event *e,

@@ -72,15 +72,21 @@ static int move_to_spare(struct strait_coordinator *c, int slot, const char *rea
     return 1;
 }
 
-static void add_dispute(strait_swarm_worker *worker, const strait_fingerprint *key) {
+static void add_dispute(struct strait_coordinator *c, int slot, int other) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    const strait_fingerprint *key = &c->workers[other].key;
+    worker->standing.marked_step = c->committed;
     for (int i = 0; i < worker->n_disputes; i++)
         if (strait_fingerprint_equal(&worker->disputes[i], key)) return;
     if (worker->n_disputes < STRAIT_SWARM_DISPUTES) worker->disputes[worker->n_disputes++] = *key;
 }
 
-void strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other) {
-    add_dispute(&c->workers[slot], &c->workers[other].key);
-    add_dispute(&c->workers[other], &c->workers[slot].key);
+int strait_coordinator_contradict(struct strait_coordinator *c, int slot, int other) {
+    const int senior = strait_coordinator_senior(c, slot, other);
+    if (senior != slot) add_dispute(c, slot, other);
+    if (senior != other) add_dispute(c, other, slot);
+    if (senior >= 0) strait_coordinator_isolate(c, senior);
+    return senior;
 }
 
 /* Returns which of two workers that contradict each other is at fault: the one that others
@@ -98,7 +104,8 @@ static int find_liar(const struct strait_coordinator *c, int a, int b) {
  * that would hit honest ones. Returns whether one of the two lost its stage. */
 static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_t now,
                   strait_swarm_actions *out) {
-    strait_coordinator_contradict(c, accuser, accused);
+    add_dispute(c, accuser, accused); // in any case: the stage has no other owner meanwhile
+    add_dispute(c, accused, accuser);
     (void)strait_coordinator_log(c, out, accused,
                                  "a neighbour rejected its values or snapshots; one of the two is "
                                  "at fault");
@@ -128,7 +135,9 @@ static int accuse(struct strait_coordinator *c, int accuser, int accused, int64_
 /* Each of these costs the steps since a snapshot. Two accomplices can clear each other, since a
  * worker that both contradict counts as the liar. So this is kept apart from who contradicts whom:
  * of every such pair one is at fault, and nobody takes part in more of them than the limit. */
-static void count_return(strait_swarm_worker *worker, const strait_fingerprint *key) {
+static void count_return(struct strait_coordinator *c, int slot, int other) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    const strait_fingerprint *key = &c->workers[other].key;
     if (worker->n_returns < STRAIT_SWARM_RETURNS) worker->returns[worker->n_returns++] = *key;
 }
 
@@ -136,13 +145,13 @@ static void count_return(strait_swarm_worker *worker, const strait_fingerprint *
  * could otherwise drive all replicas of its stage away. */
 void strait_coordinator_dispute(struct strait_coordinator *c, int a, int b,
                                 strait_swarm_actions *out) {
-    strait_coordinator_contradict(c, a, b);
-    count_return(&c->workers[a], &c->workers[b].key);
-    count_return(&c->workers[b], &c->workers[a].key);
+    const int senior = strait_coordinator_contradict(c, a, b);
+    if (senior != a) count_return(c, a, b);
+    if (senior != b) count_return(c, b, a);
     (void)strait_coordinator_log(c, out, b,
                                  "contradicts another worker, and one of the two is at fault");
     const int liar = find_liar(c, a, b);
-    if (liar < 0) return;
+    if (liar < 0 || liar == senior) return;
     if (c->workers[liar].stage >= 0) (void)move_to_spare(c, liar, "two workers contradict it", out);
     clear_marks(c, &c->workers[liar].key); // of those who were right
     strait_coordinator_penalise(c, liar, out);

@@ -68,14 +68,15 @@ static strait_swarm_goal goal_of(const struct host *h, int *main) {
     const strait_stage_command *command = &h->work.queue[member];
     strait_run_plan_locate(&h->executor->plan, member, &stage, &replica);
     *main = member;
-    return (strait_swarm_goal){.stage = n_queued > 1 ? -1 : stage,
-                               .is_first = n_queued < h->work.channel.n_members,
-                               .is_replay = is_replay,
-                               .step = step_of(command),
-                               .is_update = command->kind == STRAIT_COMMAND_UPDATE,
-                               .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
-                               .is_slow = is_slow(command->kind),
-                               .is_average = command->kind == STRAIT_COMMAND_OUTER};
+    return (strait_swarm_goal){
+        .stage = n_queued > 1 ? -1 : stage,
+        .is_first = n_queued < h->work.channel.n_members,
+        .is_replay = is_replay,
+        .step = step_of(command),
+        .is_update = command->kind == STRAIT_COMMAND_UPDATE,
+        .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
+        .is_slow = is_slow(command->kind),
+        .is_average = command->kind == STRAIT_COMMAND_OUTER ? 1 + command->outer.phase : 0};
 }
 
 /* Gives the queued commands to the coordinator and waits for the outcome. STRAIT_EAGAIN: the stages

@@ -221,7 +221,7 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
                           "a port of its own (--listen) and announce both (--announce)");
     STRAIT_TRY(listening);
     STRAIT_TRY(strait_host_take_folder(h));      // not before the port, which it needs too
-    STRAIT_TRY(strait_host_make_first(h, plan)); // before anyone joins in vain
+    STRAIT_TRY(strait_host_make_first(h, plan)); // before workers join a run that cannot start
     list_addresses(h, address);
     h->invite.key = *strait_identity_fingerprint(h->spec->identity);
     STRAIT_TRY(strait_host_save_run(h)); // with the expiry of the invite

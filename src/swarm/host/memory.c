@@ -40,6 +40,7 @@ static strait_err plan_average(struct host *h, const strait_run_plan *plan, int 
     strait_runner_memory memory;
     if (!strait_run_plan_has_outer(plan)) return STRAIT_OK;
     STRAIT_TRY(strait_runner_plan(plan, stage, 1, &memory));
+    h->coordinator.config.deadline_ns = deadline_ns;
     h->coordinator.config.average_ns[stage] = 2 *
                                               strait_outer_wait_ns(memory.exchanged, deadline_ns);
     return STRAIT_OK;

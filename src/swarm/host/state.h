@@ -51,6 +51,7 @@ struct connection {
     int was_probed;              // its request to measure the link was answered
     double allowance;            // of its rate limit: messages it may send, as of received_ns
     int64_t received_ns;         // when its last message arrived
+    int64_t n_late;              // messages that audits asked it for and no longer need
     uint32_t offered_generation; // in which its task was to restore from the checkpoint
     uint32_t served_generation;  // in which it was sent a snapshot of the checkpoint
     struct strait_snapshot_reader outgoing; // the snapshot being sent, piece by piece

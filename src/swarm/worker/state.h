@@ -63,7 +63,8 @@ struct worker_interval {
 };
 
 enum {
-    STRAIT_WORKER_GIVES = 8 // requests of audits that may wait; one audit asks a worker once
+    /* Requests of audits that may wait: of 16 that are open each asks a worker twice at most. */
+    STRAIT_WORKER_GIVES = 32
 };
 
 /* What the coordinator asked for, to have an interval audited; giving.c. */

@@ -121,6 +121,7 @@ static strait_err send_end(struct host *h, struct host_audit *a) {
 
 static void lost(struct host *h, struct host_audit *a, int64_t now_ns) {
     strait_verdict verdict;
+    strait_host_audit_excuse_end(h, a);
     a->auditor = -1;
     strait_audits_lost(&h->audits->machine, a->id, now_ns, &verdict);
     strait_host_audit_judge(h, &verdict);
@@ -179,6 +180,7 @@ static struct host_audit *find_attempt(struct host *h, int worker, uint32_t sequ
 
 void strait_host_audit_interrupt(struct host *h) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        strait_host_audit_excuse_end(h, &h->audits->open[i]);
         h->audits->open[i].auditor = -1;
         strait_audits_release(&h->audits->machine, h->audits->open[i].id, strait_clock_ns());
     }
@@ -251,9 +253,34 @@ static int is_given(const struct host *h, const struct host_audit *a) {
     return 1;
 }
 
+/* Returns a worker that left before it gave what it was asked for; NULL: it was given another
+ * stage, which is not its fault. */
+static const strait_fingerprint *find_leaver(const struct host *h, const struct host_audit *a) {
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        for (int i = 0; i < a->givers[part].n; i++) {
+            const int slot = strait_coordinator_find(&h->coordinator, &a->givers[part].keys[i]);
+            if (strait_host_audit_lacks(a, (strait_evidence_part)part, i) &&
+                (slot < 0 || !h->coordinator.workers[slot].is_connected))
+                return &a->givers[part].keys[i];
+        }
+    return NULL;
+}
+
+/* Gives up an audit whose evidence will not come. Returns whether it was that. */
+static int end_vain(struct host *h, const struct host_audit *a) {
+    if (!a->is_overwritten && is_given(h, a)) return 0;
+    const strait_fingerprint *leaver = a->is_overwritten ? NULL : find_leaver(h, a);
+    const strait_fingerprint key = leaver != NULL ? *leaver : (strait_fingerprint){{0}};
+    strait_host_audit_drop(h, a->id, leaver != NULL ? &key : NULL,
+                           a->is_overwritten ? "its steps are computed again"
+                                             : "left before it gave what an audit needs");
+    return 1;
+}
+
 void strait_host_audit_tick(struct host *h, int64_t now_ns) {
     strait_verdict verdict;
     if (h->audits == NULL || h->executor == NULL) return;
+    strait_host_audit_end_overdue(h, now_ns);
     do {
         strait_audits_tick(&h->audits->machine, now_ns, &verdict);
         strait_host_audit_judge(h, &verdict);
@@ -263,13 +290,7 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
         const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
         if (a->id == 0 || audit == NULL) continue;
         if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
-        if (audit->phase == STRAIT_AUDIT_GATHERING && (a->is_overwritten || !is_given(h, a))) {
-            strait_host_audit_drop(h, a->id, NULL,
-                                   a->is_overwritten
-                                       ? "its steps are computed again"
-                                       : "an owner left before it gave what is needed");
-            continue;
-        }
+        if (audit->phase == STRAIT_AUDIT_GATHERING && end_vain(h, a)) continue;
         if (audit->phase == STRAIT_AUDIT_WAITING) assign(h, a, audit, now_ns);
         if (a->auditor < 0) continue;
         if (is_still_there(h, a, audit))

@@ -15,11 +15,11 @@ struct host;
 struct connection;
 
 enum {
-    STRAIT_AUDIT_STEPS = 4096,  // whose updates are remembered: longer intervals are not audited
-    STRAIT_AUDIT_ROWS = 256,    // the same of steps whose rows are kept, where stages have replicas
-    STRAIT_AUDIT_WITHHELD = 16, // workers whose refusals are counted
-    STRAIT_AUDIT_REFUSALS = 3,  // in a row, after which a stage moves to another worker
-    STRAIT_AUDIT_SPARES = 2     // that do not become replicas: as many as contradict an owner
+    STRAIT_AUDIT_STEPS = 4096, // whose updates are remembered: longer intervals are not audited
+    STRAIT_AUDIT_ROWS = 256,   // the same of steps whose rows are kept, where stages have replicas
+    STRAIT_AUDIT_WITHHELD = 256, // workers whose refusals are counted
+    STRAIT_AUDIT_REFUSALS = 3,   // after which a stage moves to another worker
+    STRAIT_AUDIT_SPARES = 2      // that do not become replicas: as many as contradict an owner
 };
 
 /* How far the results of two honest workers may be apart (strait_evidence_distance) where devices
@@ -45,6 +45,18 @@ struct host_givers {
     int n;
 };
 
+/* A worker that did not give what audits need, or that the run waited for; patience.c. */
+struct host_withheld {
+    strait_fingerprint key;
+    int is_used;
+    int n;              // refusals, less those that it made up for
+    int n_given;        // audits since the last one that it gave everything for
+    int64_t waited_ns;  // that the run stood still for it, less what it has regained
+    int64_t credit_ns;  // in the wait in progress: what its bytes may take, less what they took
+    int64_t charged_ns; // when waited_ns was last changed
+    int was_vain;       // it was given up in the wait in progress
+};
+
 /* What the host knows of an open audit besides its state. */
 struct host_audit {
     uint32_t id; // 0: none
@@ -54,6 +66,9 @@ struct host_audit {
      * pieces of `ends`. */
     int64_t n_due[STRAIT_EVIDENCE_PARTS][STRAIT_WORK_REPLICAS];
     int64_t n_due_ends;
+    /* The same when they were asked. */
+    int64_t n_asked[STRAIT_EVIDENCE_PARTS][STRAIT_WORK_REPLICAS];
+    int64_t n_asked_ends;
     struct host_audit_step *steps;
     /* Where stages have replicas: what they stated of each step. NULL: none has. */
     struct host_work_step *work;
@@ -68,9 +83,10 @@ struct host_audit {
      * compared. */
     struct strait_evidence ends[STRAIT_AUDIT_VOTES];
     /* The run went back to before the interval, for its replicas that contradict each other or for
-     * another audit; and which of its replicas have had a stage since, as bits. */
+     * another audit; and which of its replicas have had a stage since, as bits, from which step. */
     int has_returned;
     unsigned took_part;
+    int64_t part_from[STRAIT_WORK_REPLICAS];
     int is_overwritten; // workers compute its steps again, and may keep other bytes of them
     int auditor;        // slot of the spare; -1: none
     int awaited;        // strait_task_kind of its next reply
@@ -86,11 +102,8 @@ struct host_audits {
     strait_digest reports[STRAIT_RUN_STAGES]; // of the interval in progress
     struct host_statements *work;             // what workers stated; NULL: no memory for it
     int64_t told_steps;                       // of the interval whose probabilities were logged
-    struct {
-        strait_fingerprint key;
-        int n;
-    } withheld[STRAIT_AUDIT_WITHHELD];
-    int n_withheld;
+    struct host_withheld withheld[STRAIT_AUDIT_WITHHELD];
+    int64_t ticked_ns;   // when the time of audits that wait was last checked; 0: never
     uint32_t n_attempts; // of spares to compute an interval
     int has_told_gpus;   // that they stay spares
     int64_t rewind_to;   // the run returns to this step or before; -1: it does not
@@ -156,13 +169,41 @@ int strait_host_audit_piece(struct host *h, struct connection *connection,
                             const strait_piece *piece);
 /* Returns whether one of the givers of a part still has to give something of it. */
 int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part part, int giver);
-/* Returns whether a message may be part of what this worker was asked for, and counts it: as many
- * as that takes are expected, and as many of an audit that was given up meanwhile. */
-int strait_host_audit_expects(struct host *h, const struct connection *connection,
-                              const struct strait_msg *msg);
 /* Opens the file for a snapshot at the end of the interval, of vote `i`. */
 strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int i);
 struct host_audit *strait_host_audit_find(struct host *h, uint32_t id);
+
+/* ---- due.c ---- */
+/* Returns how many messages with pieces of a snapshot of so many bytes may come. */
+int64_t strait_host_audit_pieces(size_t bytes);
+/* Counts what all givers may send. */
+void strait_host_audit_expect(struct host_audit *a);
+/* Returns which of the givers of a part the worker is; -1: none of them. */
+int strait_host_audit_giver(const struct host *h, const struct connection *connection,
+                            const struct host_audit *a, strait_evidence_part part);
+/* Returns whether the snapshot at the end of an interval expects pieces. */
+int strait_host_audit_is_open(const struct strait_evidence *end);
+/* Returns whether a message may be part of what this worker was asked for, and counts it: as many
+ * as that takes are expected, as many again, and those of audits that were given up. */
+int strait_host_audit_expects(struct host *h, struct connection *connection,
+                              const struct strait_msg *msg);
+/* The audit ends, or the attempt of its auditor: what has not arrived may still come. */
+void strait_host_audit_excuse(struct host *h, struct host_audit *a);
+void strait_host_audit_excuse_end(struct host *h, struct host_audit *a);
+
+/* ---- patience.c ---- */
+/* A worker did not give what an audit needs. After STRAIT_AUDIT_REFUSALS it loses its stage. */
+void strait_host_audit_withheld(struct host *h, const strait_fingerprint *key, const char *reason);
+/* All that an audit needs is here. */
+void strait_host_audit_gave(struct host *h, const struct host_audit *a);
+/* A worker gave bytes that were needed. */
+void strait_host_audit_heard(struct host *h, int worker, size_t bytes);
+/* Gives up audits that were not given what they need in the time that all have for it. If this was
+ * not called for some seconds, the host was stopped, and that time does not count. */
+void strait_host_audit_end_overdue(struct host *h, int64_t now_ns);
+/* Where replicas committed to different snapshots: waits for what audits need. Those that are
+ * silent are given up, and the audits with them. */
+strait_err strait_host_audit_await(struct host *h);
 
 /* ---- auditors.c ---- */
 /* Takes the reply to a task of an audit. Returns whether it is one. */
@@ -179,13 +220,17 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns);
 /* Returns an open audit of replicas that committed to different snapshots, if the run has not gone
  * back for it; NULL: there is none. */
 const strait_audit *strait_host_audit_contested(struct host *h);
+/* Returns an audit of steps after `limit` whose evidence is not all here; NULL: there is none. */
+const strait_audit *strait_host_audit_gathering(const struct host *h, int64_t limit);
+/* Returns the name of a worker, for messages. */
+const char *strait_host_audit_name(const struct host *h, const strait_fingerprint *key);
 void strait_host_audit_judge(struct host *h, const strait_verdict *verdict);
 /* Gives an audit up because of what a worker did or did not do. */
 void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprint *worker,
                             const char *reason);
 /* Before a step or a checkpoint: STRAIT_EAGAIN if the run returns to an earlier step. The caller
  * ends the session, and begins it again as after a restart. Where replicas committed to different
- * snapshots it first waits until what their audit needs is here, for as long as any audit does. */
+ * snapshots it first waits until what their audit needs is here (strait_host_audit_await). */
 strait_err strait_host_audit_check(struct host *h);
 /* At the end of the run: waits some time for the audits that are open. The same error. */
 strait_err strait_host_audit_finish(struct host *h);

@@ -7,14 +7,6 @@
 
 #include <string.h>
 
-enum {
-    PER_MESSAGE = 2 // that is needed: others may be under way when their audit is given up
-};
-
-static int64_t n_pieces(size_t bytes) {
-    return PER_MESSAGE * (int64_t)((bytes + STRAIT_PIECE_BYTES - 1) / STRAIT_PIECE_BYTES);
-}
-
 static strait_err on_commitment(struct host *h, struct connection *connection,
                                 const struct strait_msg *msg) {
     const int stage = strait_coordinator_stage_of(&h->coordinator, connection->worker);
@@ -70,7 +62,7 @@ strait_err strait_host_audit_open_end(struct host *h, struct host_audit *a, int 
     STRAIT_TRY(
         strait_snapshot_expected_bytes(&h->executor->plan, spec.stage, &spec.snapshot_bytes));
     strait_evidence_fini(&a->ends[i]); // of an attempt that failed
-    a->n_due_ends = n_pieces(spec.snapshot_bytes);
+    a->n_due_ends = a->n_asked_ends = strait_host_audit_pieces(spec.snapshot_bytes);
     return strait_evidence_init(&a->ends[i], &spec);
 }
 
@@ -134,16 +126,6 @@ static void list_givers(const struct strait_coordinator *c, int stage, int is_au
         out->keys[i] = c->workers[strait_coordinator_replica(c, stage, i)].key;
 }
 
-static void expect_messages(struct host_audit *a) {
-    const strait_evidence_spec *spec = &a->evidence.spec;
-    a->n_due[STRAIT_EVIDENCE_SNAPSHOT][0] = n_pieces(spec->snapshot_bytes);
-    for (int part = 0; part < STRAIT_EVIDENCE_SNAPSHOT; part++)
-        for (int64_t step = spec->from; spec->crossing_bytes[part] > 0 && step < spec->to; step++)
-            for (int m = 0; m < spec->groups.n_microbatches; m++)
-                a->n_due[part][strait_host_work_giver(a, (strait_evidence_part)part, step, m)] +=
-                    PER_MESSAGE;
-}
-
 static strait_err open_audit(struct host *h, const strait_audit *audit, struct host_audit *a) {
     const struct strait_coordinator *c = &h->coordinator;
     const int stage = audit->stage;
@@ -156,7 +138,7 @@ static strait_err open_audit(struct host *h, const strait_audit *audit, struct h
     STRAIT_TRY(describe(h, audit, &spec));
     STRAIT_TRY(strait_evidence_init(&a->evidence, &spec));
     STRAIT_TRY(strait_host_work_copy(h, a));
-    expect_messages(a);
+    strait_host_audit_expect(a);
     if (is_tolerant(a)) STRAIT_TRY(strait_host_audit_open_end(h, a, 0));
     return copy_steps(h, a);
 }
@@ -181,15 +163,6 @@ void strait_host_audit_gather(struct host *h, const strait_audit *audit) {
 
 /* ---- receiving ---- */
 
-/* Returns which of the givers of a part the worker is; -1: none of them. */
-static int giver_of(const struct host *h, const struct connection *connection,
-                    const struct host_audit *a, strait_evidence_part part) {
-    const strait_fingerprint *key = &h->coordinator.workers[connection->worker].key;
-    for (int i = 0; a->id != 0 && i < a->givers[part].n; i++)
-        if (strait_fingerprint_equal(&a->givers[part].keys[i], key)) return i;
-    return -1;
-}
-
 int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part part, int giver) {
     const strait_evidence_spec *spec = &a->evidence.spec;
     if (strait_evidence_has(&a->evidence, part)) return 0;
@@ -205,50 +178,13 @@ int strait_host_audit_lacks(const struct host_audit *a, strait_evidence_part par
 /* Returns whether the worker still has to give something of a part. */
 static int is_giver(const struct host *h, const struct connection *connection,
                     const struct host_audit *a, strait_evidence_part part) {
-    const int giver = giver_of(h, connection, a, part);
+    const int giver = strait_host_audit_giver(h, connection, a, part);
     return giver >= 0 && strait_host_audit_lacks(a, part, giver);
 }
 
 static int is_owner(const struct host *h, const struct connection *connection,
                     const struct host_audit *a) {
-    return giver_of(h, connection, a, STRAIT_EVIDENCE_SNAPSHOT) >= 0;
-}
-
-/* Returns whether it expects pieces. */
-static int is_open(const struct strait_evidence *end) {
-    return end->fd > 0 && !strait_evidence_has(end, STRAIT_EVIDENCE_SNAPSHOT);
-}
-
-/* The owner's end comes first. */
-static int expects_end(const struct host *h, const struct connection *connection,
-                       const struct host_audit *a) {
-    int is_any = 0;
-    if (is_open(&a->ends[0])) return is_owner(h, connection, a);
-    for (int i = 1; i < STRAIT_AUDIT_VOTES; i++)
-        is_any |= is_open(&a->ends[i]);
-    return is_any && a->auditor == connection->worker;
-}
-
-static int take_one(int64_t *n) {
-    return *n > 0 && (*n)-- > 0;
-}
-
-int strait_host_audit_expects(struct host *h, const struct connection *connection,
-                              const struct strait_msg *msg) {
-    const int is_piece = msg->type == STRAIT_MSG_SNAPSHOT;
-    if (h->audits == NULL || connection->worker < 0) return 0;
-    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        struct host_audit *a = &h->audits->open[i];
-        if (a->id == 0) continue;
-        if (is_piece && expects_end(h, connection, a) && take_one(&a->n_due_ends)) return 1;
-        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++) {
-            const int giver = giver_of(h, connection, a, (strait_evidence_part)part);
-            if (giver >= 0 && (part == STRAIT_EVIDENCE_SNAPSHOT) == is_piece &&
-                take_one(&a->n_due[part][giver]))
-                return 1;
-        }
-    }
-    return 0;
+    return strait_host_audit_giver(h, connection, a, STRAIT_EVIDENCE_SNAPSHOT) >= 0;
 }
 
 /* Whoever gave something else than both ends stated; the bytes cannot have changed on the way. */
@@ -295,6 +231,7 @@ static void check_complete(struct host *h, struct host_audit *a) {
                 h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = giver});
         return;
     }
+    strait_host_audit_gave(h, a);
     strait_audits_gathered(&h->audits->machine, a->id, h->coordinator.now_ns);
 }
 
@@ -322,11 +259,12 @@ static void on_crossing(struct host *h, struct connection *connection,
     for (int i = 0; h->audits != NULL && i < STRAIT_AUDITS_OPEN; i++)
         for (int part = 0; part < STRAIT_EVIDENCE_SNAPSHOT; part++) {
             struct host_audit *a = &h->audits->open[i];
-            const int giver = giver_of(h, connection, a, (strait_evidence_part)part);
+            const int giver = strait_host_audit_giver(h, connection, a, (strait_evidence_part)part);
             if (giver < 0 || !is_asked(a, (strait_evidence_part)part, giver, msg)) continue;
             const strait_err err = strait_evidence_add_crossing(&a->evidence,
                                                                 (strait_evidence_part)part, msg);
             if (err == STRAIT_EPROTO) continue; // perhaps of another audit
+            strait_host_audit_heard(h, connection->worker, msg->size);
             took(h, a, err);
             return;
         }
@@ -339,10 +277,11 @@ static struct strait_evidence *piece_of(const struct host *h, const struct conne
     const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
     if (a->id == 0 || audit == NULL) return NULL;
     if (a->auditor == connection->worker && a->awaited == STRAIT_TASK_AUDIT_END &&
-        is_open(&a->ends[audit->n_votes]))
+        strait_host_audit_is_open(&a->ends[audit->n_votes]))
         return &a->ends[audit->n_votes];
     if (!is_owner(h, connection, a) || !piece->must_keep) return NULL;
-    if (is_open(&a->ends[0]) && piece->step == a->evidence.spec.to) return &a->ends[0];
+    if (strait_host_audit_is_open(&a->ends[0]) && piece->step == a->evidence.spec.to)
+        return &a->ends[0];
     return strait_evidence_has(&a->evidence, STRAIT_EVIDENCE_SNAPSHOT) ? NULL : &a->evidence;
 }
 
@@ -354,6 +293,7 @@ int strait_host_audit_piece(struct host *h, struct connection *connection,
         if (to == NULL) continue;
         const strait_err err = strait_evidence_add_piece(to, piece);
         if (err == STRAIT_EPROTO) continue;
+        strait_host_audit_heard(h, connection->worker, piece->bytes);
         took(h, a, err);
         return 1;
     }

@@ -113,7 +113,7 @@ static int is_kept(const struct strait_coordinator *c, int64_t step) {
 
 /* Where the run went back to before an interval: which of its replicas have a stage again. If one
  * of them is found to be at fault, what they computed since is not trusted either. */
-static void note_parts(struct host *h) {
+static void note_parts(struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         const strait_audit *audit = &h->audits->machine.items[i];
@@ -122,7 +122,9 @@ static void note_parts(struct host *h) {
         for (int k = 0; k < audit->n_replicas || k == 0; k++) {
             const int slot = strait_coordinator_find(c, k == 0 ? &audit->votes[0].key
                                                                : &audit->replicas[k].key);
-            if (slot >= 0 && strait_coordinator_stage_of(c, slot) >= 0) a->took_part |= 1u << k;
+            if (slot < 0 || strait_coordinator_stage_of(c, slot) < 0) continue;
+            if ((a->took_part >> k & 1) == 0 || step < a->part_from[k]) a->part_from[k] = step;
+            a->took_part |= 1u << k;
         }
     }
 }
@@ -150,7 +152,7 @@ void strait_host_audit_restored(struct host *h, int64_t step) {
     const int is_known = is_restored || is_kept(&h->coordinator, step);
     begin(h, is_known ? step : -1);
     strait_host_work_begin(h, is_known);
-    note_parts(h);
+    note_parts(h, step);
     note_overwritten(h, step);
 }
 

@@ -22,6 +22,7 @@ enum {
 static void close_audit(struct host *h, uint32_t id) {
     struct host_audit *a = strait_host_audit_find(h, id);
     if (a == NULL) return;
+    strait_host_audit_excuse(h, a);
     strait_host_work_drop(a);
     strait_evidence_fini(&a->evidence);
     for (int i = 0; i < STRAIT_AUDIT_VOTES; i++)
@@ -30,7 +31,7 @@ static void close_audit(struct host *h, uint32_t id) {
     *a = (struct host_audit){.auditor = -1};
 }
 
-static const char *name_of(const struct host *h, const strait_fingerprint *key) {
+const char *strait_host_audit_name(const struct host *h, const strait_fingerprint *key) {
     const int slot = strait_coordinator_find(&h->coordinator, key);
     return slot >= 0 ? h->coordinator.workers[slot].report.name : "a worker that has left";
 }
@@ -62,6 +63,18 @@ static int is_affected(struct host *h, const strait_verdict *v) {
            (a == NULL || !a->has_returned || (a->took_part & v->at_fault) != 0);
 }
 
+/* Returns the step since when the guilty had a part in what counts. If the run went back for them,
+ * that is where they got a stage again: earlier than the interval, if it went back further. */
+static int64_t first_affected(struct host *h, const strait_verdict *v) {
+    const struct host_audit *a = strait_host_audit_find(h, v->id);
+    int64_t first = -1;
+    if (a == NULL || !a->has_returned) return v->from;
+    for (int k = 0; k < STRAIT_WORK_REPLICAS; k++)
+        if ((a->took_part & v->at_fault) >> k & 1 && (first < 0 || a->part_from[k] < first))
+            first = a->part_from[k];
+    return first;
+}
+
 /* Owners are banned when the run returns to before what they did, so that it happens at once. */
 static void convict(struct host *h, const strait_verdict *v) {
     const int must_return = is_affected(h, v);
@@ -70,13 +83,14 @@ static void convict(struct host *h, const strait_verdict *v) {
         strait_host_note(h,
                          "audit of stage %d, steps %lld to %lld: %s gave a result that two others "
                          "contradict",
-                         v->stage, (long long)v->from, (long long)v->to, name_of(h, &v->guilty[i]));
+                         v->stage, (long long)v->from, (long long)v->to,
+                         strait_host_audit_name(h, &v->guilty[i]));
         if (!must_return)
             ban(h, &v->guilty[i], -1);
         else if (h->audits->n_guilty < STRAIT_AUDIT_GUILTY)
             h->audits->guilty[h->audits->n_guilty++] = v->guilty[i];
     }
-    if (must_return) return_to(h, v->from);
+    if (must_return) return_to(h, first_affected(h, v));
 }
 
 /* Returns the slot of a worker; also of one that has left: it would come back as if nothing had
@@ -126,28 +140,10 @@ void strait_host_audit_judge(struct host *h, const strait_verdict *v) {
     close_audit(h, v->id);
 }
 
-/* Returns how often in a row the worker has not given what it was asked for. */
-static int count_withheld(struct host_audits *audits, const strait_fingerprint *key) {
-    for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
-        if (strait_fingerprint_equal(&audits->withheld[i].key, key)) return ++audits->withheld[i].n;
-    const int slot = audits->n_withheld++ % STRAIT_AUDIT_WITHHELD;
-    audits->withheld[slot].key = *key;
-    return audits->withheld[slot].n = 1;
-}
-
-/* Not giving is no proof of a lie: memory is limited and links are slow. But who never gives is
- * never audited, so another worker gets its stage. */
 void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprint *worker,
                             const char *reason) {
     strait_verdict verdict;
-    if (worker != NULL) {
-        const int slot = strait_coordinator_find(&h->coordinator, worker);
-        const int n = count_withheld(h->audits, worker);
-        strait_host_note(h, "%s: %s", name_of(h, worker), reason);
-        if (slot >= 0 && n % STRAIT_AUDIT_REFUSALS == 0)
-            strait_host_feed_coordinator(
-                h, &(strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = slot});
-    }
+    if (worker != NULL) strait_host_audit_withheld(h, worker, reason);
     strait_audits_drop(&h->audits->machine, id, reason, &verdict);
     strait_host_audit_judge(h, &verdict);
 }
@@ -165,23 +161,12 @@ const strait_audit *strait_host_audit_contested(struct host *h) {
     return NULL;
 }
 
-/* Returns an audit of steps after `limit` whose evidence is not all here; NULL: there is none. */
-static const strait_audit *find_gathering(const struct host *h, int64_t limit) {
+const strait_audit *strait_host_audit_gathering(const struct host *h, int64_t limit) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         const strait_audit *audit = &h->audits->machine.items[i];
         if (audit->phase == STRAIT_AUDIT_GATHERING && audit->commitment.to > limit) return audit;
     }
     return NULL;
-}
-
-/* What workers keep of the interval is overwritten when it is computed again, so they give it
- * first; steps that were computed meanwhile would be lost. All of it: other stages may have been
- * drawn. */
-static strait_err wait_for_evidence(struct host *h) {
-    while (strait_host_audit_contested(h) != NULL && find_gathering(h, -1) != NULL &&
-           !h->spec->session.must_stop(h->spec->session.user))
-        STRAIT_TRY(strait_host_pump(h, PUMP_MS));
-    return STRAIT_OK;
 }
 
 static void go_back(struct host *h) {
@@ -194,8 +179,8 @@ static void go_back(struct host *h) {
                          "stage %d, steps %lld to %lld: %s and %s hold different states; the run "
                          "goes back, and the audit will tell which of them is at fault",
                          audit->stage, (long long)audit->commitment.from,
-                         (long long)audit->commitment.to, name_of(h, &pair[0]),
-                         name_of(h, &pair[1]));
+                         (long long)audit->commitment.to, strait_host_audit_name(h, &pair[0]),
+                         strait_host_audit_name(h, &pair[1]));
         a->has_returned = 1;
         contradict(h, pair, audit->commitment.from);
     }
@@ -205,7 +190,7 @@ static void go_back(struct host *h) {
  * stated the first time: nobody is to blame for that. */
 static void drop_gathering(struct host *h, int64_t limit) {
     const strait_audit *audit;
-    while ((audit = find_gathering(h, limit)) != NULL)
+    while ((audit = strait_host_audit_gathering(h, limit)) != NULL)
         strait_host_audit_drop(h, audit->id, NULL, "the run returns to before it");
 }
 
@@ -250,7 +235,9 @@ strait_err strait_host_audit_check(struct host *h) {
     struct host_audits *audits = h->audits;
     int64_t newest = -1;
     if (audits == NULL) return STRAIT_OK;
-    STRAIT_TRY(wait_for_evidence(h));
+    /* What workers keep of the interval is overwritten when it is computed again, so they give it
+     * first; steps that were computed meanwhile would be lost. */
+    STRAIT_TRY(strait_host_audit_await(h));
     go_back(h);
     if (audits->rewind_to < 0) return STRAIT_OK;
     const int64_t limit = audits->rewind_to;

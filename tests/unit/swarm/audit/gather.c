@@ -9,13 +9,14 @@ static struct host_audits audits;
 static struct strait_executor executor;
 static scratch folder;
 static strait_host_spec spec;
+static struct strait_link links[4]; // nothing is sent over them
 
 enum {
     STEPS = 4,
     MOST = 100000 // messages that are sent
 };
 
-/* An audit of the second of three stages, of the workers 0 to 2; they have no links. */
+/* An audit of the second of three stages, of the workers 0 to 2. */
 static const struct host_audit *open_audit(void) {
     const strait_audit audit = {.phase = STRAIT_AUDIT_GATHERING,
                                 .id = 7,
@@ -42,17 +43,26 @@ static const struct host_audit *open_audit(void) {
         audits.steps[8 + i] = (struct host_audit_step){.step = 8 + i};
     audits.machine.items[0] = audit;
     strait_host_audit_gather(&h, &audit);
+    for (int i = 0; i < 4; i++) {
+        h.links.of_worker[i] = i;
+        h.links.items[i] = (struct connection){.worker = i, .link = &links[i]};
+    }
     const struct host_audit *a = strait_host_audit_find(&h, 7);
     assert_non_null(a);
     return a;
 }
 
+static void close_audit(void) {
+    strait_host_audit_drop(&h, 7, NULL, "the test is over");
+    strait_msg_pool_close(&h.pool);
+    scratch_close(&folder);
+}
+
 /* Returns how many messages of a type a worker may send. */
 static int count_expected(int worker, int type) {
-    const struct connection connection = {.worker = worker};
     const struct strait_msg msg = {.type = (unsigned char)type};
     int n = 0;
-    while (n < MOST && strait_host_audit_expects(&h, &connection, &msg))
+    while (n < MOST && strait_host_audit_expects(&h, &h.links.items[worker], &msg))
         n++;
     return n;
 }
@@ -75,13 +85,31 @@ static void givers_may_send_what_is_needed_and_no_more(void **state) {
         assert_int_equal(count_expected(i, STRAIT_MSG_CROSSING), 0);
         assert_int_equal(count_expected(i, STRAIT_MSG_SNAPSHOT), 0);
     }
-    strait_host_audit_drop(&h, 7, NULL, "the test is over");
-    strait_msg_pool_close(&h.pool);
-    scratch_close(&folder);
+    close_audit();
+}
+
+/* Others did not give: what is under way then is no reason to disconnect those that did. */
+static void givers_may_send_what_is_under_way_when_an_audit_ends(void **state) {
+    (void)state;
+    const struct host_audit *a = open_audit();
+    const struct strait_msg msg = {.type = STRAIT_MSG_CROSSING};
+    const int n_crossings = STEPS * (int)plan.n_microbatches;
+    const size_t bytes = a->evidence.spec.snapshot_bytes;
+    const int n_pieces = (int)((bytes + STRAIT_PIECE_BYTES - 1) / STRAIT_PIECE_BYTES);
+    assert_true(n_crossings > 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(strait_host_audit_expects(&h, &h.links.items[0], &msg));
+    (void)count_expected(2, STRAIT_MSG_CROSSING); // as often as it may
+    close_audit();
+    assert_int_equal(count_expected(0, STRAIT_MSG_CROSSING), n_crossings - 3);
+    assert_int_equal(count_expected(1, STRAIT_MSG_SNAPSHOT), n_pieces);
+    assert_int_equal(count_expected(2, STRAIT_MSG_CROSSING), 0);
+    assert_int_equal(count_expected(3, STRAIT_MSG_CROSSING), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(givers_may_send_what_is_needed_and_no_more)};
+        cmocka_unit_test(givers_may_send_what_is_needed_and_no_more),
+        cmocka_unit_test(givers_may_send_what_is_under_way_when_an_audit_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

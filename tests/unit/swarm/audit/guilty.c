@@ -79,6 +79,35 @@ static void moves_a_stage_whose_owner_gives_nothing(void **state) {
     assert_null(find(STRAIT_SWARM_BAN, -1));
 }
 
+/* The generation ends before the next step: the run goes back for what it did not give. */
+static void moves_it_also_if_the_run_goes_back(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    const int owner = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = owner});
+    convict(-1, 0);
+    recover();
+    assert_int_equal(c.owner[1], 2);
+    assert_true(c.workers[owner].is_connected && !c.workers[owner].standing.withholds);
+}
+
+/* Later, when somebody else has come. */
+static void moves_it_when_there_is_a_spare(void **state) {
+    (void)state;
+    begin(2);
+    run_step(0, 1);
+    const int owner = c.owner[1];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = owner});
+    convict(-1, 0);
+    recover();
+    assert_int_equal(c.owner[1], owner);
+    join(2, strait_snapshot_inventory_empty());
+    convict(-1, 0);
+    recover();
+    assert_int_equal(c.owner[1], 2);
+}
+
 static void keeps_it_where_there_is_no_spare(void **state) {
     (void)state;
     begin(2);
@@ -153,6 +182,115 @@ static void puts_accomplices_aside_that_clear_each_other(void **state) {
         assert_true(!c.workers[slot].is_known || c.workers[slot].n_returns == 0);
 }
 
+enum {
+    MANY = 6 // workers
+};
+
+static void begin_working(int n_steps) {
+    begin_with_stages(STAGES, MANY);
+    c.config.replicas_limit = 8;
+    applied = 0;
+    for (int i = 0; i < n_steps; i++)
+        step_once();
+}
+
+static void contradict(int a, int b) {
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_CONTRADICTION, .worker = a, .successor = b});
+    settle();
+    step_once(); // values are no longer in doubt
+}
+
+static void wait_for(int seconds) {
+    now += seconds * S;
+    for (int slot = 0; slot < MANY; slot++)
+        beat(slot, 0);
+}
+
+/* Keys are cheap: each contradicts the owner once. */
+static void new_keys_do_not_put_a_worker_aside(void **state) {
+    (void)state;
+    begin_working(300);
+    const int owner = c.owner[1];
+    for (int liar = STAGES; liar < MANY; liar++) {
+        contradict(owner, liar);
+        assert_int_equal(c.owner[1], owner);
+        assert_true(c.workers[owner].n_returns == 0 && c.workers[owner].n_disputes == 0);
+        assert_true(c.workers[owner].n_penalties == 0);
+        assert_true(c.workers[liar].n_returns == 1 && c.workers[liar].n_disputes == 1);
+    }
+}
+
+/* It may be the owner that lies, so it does not get one newcomer after the other. */
+static void one_that_contradicts_newcomers_works_alone(void **state) {
+    (void)state;
+    begin_working(300);
+    for (int i = 0; i < 3; i++) {
+        contradict(c.owner[1], 2 + i);
+        assert_false(strait_coordinator_may_help(&c, MANY - 1, 1));
+        assert_false(strait_coordinator_may_help(&c, MANY - 1, 0)); // beside it
+        wait_for((60 << i) - 10);
+        assert_false(strait_coordinator_may_help(&c, MANY - 1, 1));
+        wait_for(20);
+        assert_true(strait_coordinator_may_help(&c, MANY - 1, 1));
+    }
+}
+
+/* Nor does one with many steps that is itself a further replica come back to contradict a new owner
+ * as soon as values are no longer in doubt. */
+static void a_replica_that_contradicts_newcomers_stays_away(void **state) {
+    (void)state;
+    begin_working(1);
+    const int replica = 2;
+    c.workers[replica].standing.n_steps = 1000;
+    for (int i = 0; i < 3; i++) {
+        assert_true(strait_coordinator_may_help(&c, replica, 1));
+        contradict(c.owner[1], replica);
+        wait_for((60 << i) - 10);
+        assert_false(strait_coordinator_may_help(&c, replica, 1));
+        wait_for(20);
+    }
+}
+
+/* Of two that have done as little, either may lie; neither is put aside for good. */
+static void contradictions_are_forgotten_after_many_steps(void **state) {
+    (void)state;
+    begin_working(1);
+    for (int again = 0; again < 2; again++) {
+        const int n_steps = 1024 << again;
+        contradict(c.owner[1], 2);
+        wait_for(100000);
+        for (int i = 0; i < n_steps - 64; i++)
+            step_once();
+        assert_false(strait_coordinator_may_help(&c, 2, 1));
+        for (int i = 0; i < 128; i++)
+            step_once();
+        assert_true(strait_coordinator_may_help(&c, 2, 1));
+        c.workers[c.owner[1]].standing.n_steps = 0; // it has no more standing than the other
+    }
+}
+
+/* A new key takes the slot of somebody of whom less is remembered. */
+static void new_keys_do_not_displace_what_is_remembered(void **state) {
+    (void)state;
+    begin_working(1);
+    for (int slot = STAGES; slot < STRAIT_SWARM_WORKERS; slot++) {
+        strait_swarm_worker *worker = &c.workers[slot];
+        *worker = (strait_swarm_worker){.is_known = 1, .stage = -1, .n_penalties = 3};
+        worker->key.bytes[0] = (unsigned char)slot;
+        worker->key.bytes[1] = (unsigned char)(slot >> 8);
+        worker->key.bytes[2] = 1;
+    }
+    c.workers[7].n_penalties = c.workers[9].n_penalties = 0;
+    c.workers[7].n_returns = 1;
+    c.workers[9].n_disputes = 1;
+    for (int i = 0; i < 50; i++) {
+        const strait_fingerprint key = {{9, (unsigned char)i, 2}};
+        const int slot = strait_coordinator_admit(&c, &key);
+        assert_true(slot >= STAGES && slot != 7 && slot != 9);
+        c.workers[slot].is_connected = 1;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(returns_to_before_the_lie),
@@ -162,7 +300,14 @@ int main(void) {
         cmocka_unit_test(moves_a_stage_whose_owner_gives_nothing),
         cmocka_unit_test(sends_a_replica_away_that_gives_nothing),
         cmocka_unit_test(keeps_it_where_there_is_no_spare),
+        cmocka_unit_test(moves_it_also_if_the_run_goes_back),
+        cmocka_unit_test(moves_it_when_there_is_a_spare),
         cmocka_unit_test(replaces_one_of_two_that_contradict_each_other),
-        cmocka_unit_test(puts_accomplices_aside_that_clear_each_other)};
+        cmocka_unit_test(puts_accomplices_aside_that_clear_each_other),
+        cmocka_unit_test(new_keys_do_not_put_a_worker_aside),
+        cmocka_unit_test(one_that_contradicts_newcomers_works_alone),
+        cmocka_unit_test(a_replica_that_contradicts_newcomers_stays_away),
+        cmocka_unit_test(contradictions_are_forgotten_after_many_steps),
+        cmocka_unit_test(new_keys_do_not_displace_what_is_remembered)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,118 +1,6 @@
 /* Replicas that committed to different snapshots: the run goes back when what their audit needs is
  * here, once, and whoever is at fault is banned when the audit has found it. */
-#include "check.h"
-#include "swarm/host/audit/driver.h"
-#include "swarm/host/state.h"
-#include "unit/config/run_plan_rig.h"
-
-enum {
-    OWNER = 1, // of stage 1; the further replica of it is HELPER
-    HELPER = 3,
-    WORKERS = 4,
-    FROM = 8,
-    TO = 16
-};
-
-static struct host h; // large, and zeroed
-static struct host_audits audits;
-static struct strait_executor executor;
-static char noted[2048]; // all log lines
-static int n_pumped, gathered_after, must_stop;
-
-/* What the coordinator was told. */
-static int n_contradictions, n_limits, n_banned, n_violations, banned;
-static int64_t limit; // of the last return
-
-void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event);
-void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event) {
-    (void)host;
-    n_contradictions += event->kind == STRAIT_SWARM_CONTRADICTION;
-    n_violations += event->kind == STRAIT_SWARM_INVALID_DATA;
-    if (event->kind == STRAIT_SWARM_CONTRADICTION) {
-        assert_int_equal(event->worker, OWNER);
-        assert_int_equal(event->successor, HELPER);
-    }
-    if (event->kind != STRAIT_SWARM_GUILTY) return;
-    n_limits += event->goal.step >= 0;
-    n_banned += event->worker >= 0;
-    if (event->goal.step >= 0) limit = event->goal.step;
-    if (event->worker >= 0) banned = event->worker;
-}
-
-strait_err __wrap_strait_host_pump(struct host *host, int timeout_ms);
-strait_err __wrap_strait_host_pump(struct host *host, int timeout_ms) {
-    (void)timeout_ms;
-    assert_in_range(++n_pumped, 1, 1000); // it does not wait for anything else
-    for (int i = 0; n_pumped >= gathered_after && i < STRAIT_AUDITS_OPEN; i++)
-        if (audits.machine.items[i].phase == STRAIT_AUDIT_GATHERING)
-            strait_audits_gathered(&host->audits->machine, audits.machine.items[i].id, 0);
-    return STRAIT_OK;
-}
-
-static void on_noted(void *user, const char *text) {
-    const size_t used = strlen(noted);
-    (void)user;
-    (void)snprintf(noted + used, sizeof noted - used, "%s\n", text);
-}
-
-static int on_must_stop(void *user) {
-    (void)user;
-    return must_stop;
-}
-
-static const strait_host_spec spec = {
-    .folder = "nowhere", .events = {.noted = on_noted}, .session = {.must_stop = on_must_stop}};
-
-static strait_audit *open_audit(int id, int64_t from, int is_contested) {
-    strait_audit *audit = &audits.machine.items[id];
-    *audit = (strait_audit){.phase = STRAIT_AUDIT_GATHERING,
-                            .id = (uint32_t)id,
-                            .stage = 1,
-                            .commitment = {.from = from, .to = from + TO - FROM},
-                            .n_votes = 1,
-                            .n_replicas = 2,
-                            .is_contested = is_contested};
-    audit->votes[0].key = audit->replicas[0].key = h.coordinator.workers[OWNER].key;
-    audit->replicas[1].key = h.coordinator.workers[HELPER].key;
-    audit->replicas[1].snapshot.bytes[0] = (unsigned char)is_contested;
-    audits.open[id] = (struct host_audit){.id = (uint32_t)id, .auditor = -1};
-    return audit;
-}
-
-/* Two stages with two replicas each; those of the second committed to different snapshots, and
- * there is another audit of the same interval. */
-static void begin(void) {
-    CHECK_OK(make("stages.count=2", "stages.replicas=2", NULL));
-    executor = (struct strait_executor){.run = run, .plan = plan};
-    h = (struct host){.spec = &spec, .run = run, .executor = &executor, .audits = &audits};
-    memset(&audits, 0, sizeof audits);
-    audits.machine.n_stages = plan.n_stages;
-    audits.rewind_to = -1;
-    h.coordinator.config.n_stages = plan.n_stages;
-    h.coordinator.phase = STRAIT_PHASE_READY;
-    for (int i = 0; i < WORKERS; i++) {
-        strait_swarm_worker *worker = &h.coordinator.workers[i];
-        (void)snprintf(worker->report.name, sizeof worker->report.name, "w%d", i);
-        worker->key.bytes[0] = (unsigned char)(1 + i);
-        worker->is_known = worker->is_connected = 1;
-        worker->stage = i < 2 ? i : -1;
-        worker->helps = worker->will_help = -1;
-    }
-    for (int i = 0; i < 2; i++) {
-        h.coordinator.owner[i] = i;
-        h.coordinator.n_helpers[i] = 1;
-        h.coordinator.helper[i][0] = 2 + i;
-    }
-    open_audit(1, FROM, 1);
-    open_audit(2, FROM, 0);
-    n_pumped = n_contradictions = n_limits = n_banned = n_violations = must_stop = 0;
-    gathered_after = 3;
-    noted[0] = '\0';
-}
-
-static void end(void) {
-    strait_host_work_close(&h);
-}
+#include "returns_rig.h"
 
 static void begin_returned(void) {
     begin();
@@ -224,7 +112,20 @@ static void returns_once_more_if_the_replica_had_a_stage(void **state) {
     h.coordinator.workers[HELPER].stage = -1;
     judge(STRAIT_VERDICT_GUILTY, HELPER);
     assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
-    assert_true(n_banned == 1 && banned == HELPER && limit == FROM);
+    assert_true(n_banned == 1 && banned == HELPER &&
+                limit == TO + 1); // others took the steps before
+    end();
+}
+
+/* The run went back further since: the owner computed those steps again, too. */
+static void returns_to_where_the_guilty_began_again(void **state) {
+    (void)state;
+    begin_returned();
+    strait_host_audit_restored(&h, 2);
+    strait_host_audit_restored(&h, 5);
+    judge(STRAIT_VERDICT_GUILTY, OWNER);
+    assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
+    assert_true(n_banned == 1 && banned == OWNER && limit == 2);
     end();
 }
 
@@ -258,7 +159,7 @@ static void does_not_wait_when_the_host_stops(void **state) {
     assert_true(n_pumped == 0 && n_contradictions == 1 && n_limits == 1 && limit == FROM);
     assert_null(strait_host_audit_find(&h, 1));
     assert_null(strait_host_audit_find(&h, 2));
-    assert_true(n_violations == 0 && audits.n_withheld == 0);
+    assert_true(n_violations == 0 && !is_any_withheld());
     end();
 }
 
@@ -273,7 +174,7 @@ static void drops_audits_of_steps_that_are_computed_again(void **state) {
     assert_null(strait_host_audit_find(&h, 3));
     assert_non_null(strait_host_audit_find(&h, 4));
     assert_non_null(strait_host_audit_find(&h, 2)); // it has all that it needs
-    assert_true(n_violations == 0 && audits.n_withheld == 0);
+    assert_true(n_violations == 0 && !is_any_withheld());
     end();
 }
 
@@ -292,7 +193,7 @@ static void drops_audits_of_steps_that_were_lost(void **state) {
         assert_int_equal(strait_host_audit_find(&h, 2) != NULL, is_alone);
         assert_non_null(strait_host_audit_find(&h, 4));
         assert_int_equal(n_contradictions, !is_alone); // of those that differ
-        assert_true(n_violations == 0 && audits.n_withheld == 0);
+        assert_true(n_violations == 0 && !is_any_withheld());
         end();
     }
 }
@@ -345,6 +246,7 @@ int main(void) {
         cmocka_unit_test(bans_a_replica_that_took_no_part_since),
         cmocka_unit_test(returns_once_more_if_the_owner_lied),
         cmocka_unit_test(returns_once_more_if_the_replica_had_a_stage),
+        cmocka_unit_test(returns_to_where_the_guilty_began_again),
         cmocka_unit_test(does_not_return_again_for_an_audit_that_is_dropped),
         cmocka_unit_test(goes_back_without_evidence_if_it_is_not_given),
         cmocka_unit_test(does_not_wait_when_the_host_stops),

@@ -245,6 +245,63 @@ static void an_average_may_take_as_long_as_its_workers_wait(void **state) {
     }
 }
 
+/* Heartbeats with progress come from all workers for so many seconds. */
+static void beat_for(int seconds) {
+    for (int s = 0; s < seconds; s += 5) {
+        now += 5 * S;
+        for (int slot = 0; slot < 6; slot++)
+            heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+}
+
+/* Large weights may take hours over a slow link. One worker that never replies, and sends
+ * heartbeats with progress, does not take so long once it is the only one. */
+static void an_average_does_not_wait_for_one_silent_worker(void **state) {
+    (void)state;
+    for (int silent = 0; silent < 6; silent++) {
+        begin_pipelines();
+        for (int i = 0; i < STAGES; i++)
+            c.config.average_ns[i] = 9720 * S; // 600 MB
+        c.config.deadline_ns = 60 * S;
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 2}});
+        beat_for(600); // two of them may exchange something
+        for (int slot = 0; slot < 6; slot++)
+            if (slot != silent) reply(slot, STRAIT_OK);
+        beat_for(60);
+        assert_true(c.workers[silent].is_connected);
+        beat_for(60);
+        assert_false(c.workers[silent].is_connected);
+    }
+}
+
+/* Nor does one that sends as slowly as a slow link would make all averages as slow. */
+static void an_average_takes_little_longer_than_recent_ones(void **state) {
+    (void)state;
+    begin_pipelines();
+    for (int i = 0; i < STAGES; i++)
+        c.config.average_ns[i] = 9720 * S;
+    c.config.deadline_ns = 60 * S;
+    for (int again = 0; again < 2; again++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        settle(); // at once: that is no measure for what follows
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 2}});
+        beat_for(again ? 800 : 1000);
+        for (int slot = 0; slot < 6; slot++)
+            assert_true(c.workers[slot].is_connected);
+        if (!again) c.phase_began_ns = now - 20 * S; // it took 20 seconds
+        if (!again) settle();
+    }
+    beat_for(120);
+    int n_connected = 0;
+    for (int slot = 0; slot < 6; slot++)
+        n_connected += c.workers[slot].is_connected;
+    assert_true(n_connected < 6);
+}
+
 /* A run that starts from the weights of another model restores step 0 once more before its first
  * step. That leaves nothing in doubt: pipelines begin with the run. */
 static void pipelines_begin_with_given_weights(void **state) {
@@ -274,6 +331,8 @@ int main(void) {
         cmocka_unit_test(pipelines_begin_with_given_weights),
         cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
         cmocka_unit_test(an_average_may_take_as_long_as_its_workers_wait),
+        cmocka_unit_test(an_average_does_not_wait_for_one_silent_worker),
+        cmocka_unit_test(an_average_takes_little_longer_than_recent_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

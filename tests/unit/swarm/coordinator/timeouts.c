@@ -273,7 +273,7 @@ static void gives_slow_workers_time_to_set_up(void **state) {
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
     assert_int_equal(c.phase, STRAIT_PHASE_READY);
-    assert_in_range(c.generation, 3, 6); // one slow worker was tried in vain
+    assert_in_range(c.generation, 3, 6); // one slow worker timed out first
 }
 
 /* A snapshot that needs 40 s where 1 s is expected is saved after some attempts, although the steps

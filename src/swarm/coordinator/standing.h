@@ -1,0 +1,15 @@
+/* standing.h - what a worker's word weighs where two contradict each other and no computation tells
+ * who of them lies; standing.c. Plain data, zeroed for a worker that has just come. */
+#pragma once
+
+#include <stdint.h>
+
+typedef struct strait_swarm_standing {
+    int64_t n_steps;     // that were committed with its part in them
+    int64_t marked_step; // the committed steps when it last contradicted somebody
+    int n_pardons;       // times that this was forgotten
+    /* Until then its stage and those beside it get no more replicas, and it does not become one. */
+    int64_t alone_until_ns;
+    int n_alone;   // times that it was left so
+    int withholds; // it gives nothing to audits: it loses its stage when there is a spare
+} strait_swarm_standing;

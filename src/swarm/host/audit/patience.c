@@ -1,0 +1,187 @@
+/* patience.c - workers that do not give what audits need: how often each of them has not, and for
+ * how long the run stood still for it.
+ *
+ * Not giving is no proof of a lie: memory is limited and links are slow. But who never gives is
+ * never audited, so another worker gets its stage after some refusals. Those whom the run waits for
+ * must send, at the rate of a slow link; each of them may be silent for ten seconds, and for a
+ * hundredth of the time in all. */
+#include "base/clock.h"
+#include "swarm/host/audit/driver.h"
+#include "swarm/host/state.h"
+
+#define SECOND_NS INT64_C(1000000000)
+
+enum {
+    PUMP_MS = 100,
+    CHARGED_MS = 5 * PUMP_MS, // of one turn: more than that is the host's own delay
+    STOPPED_MS = 2000,        // between two checks: the host itself was blocked or stopped
+    TIMEOUT_REFUSALS = 2,     // refusals that a timeout counts for
+    FORGIVING = 32,           // audits given in full that undo one refusal
+    REGAINED = 100            // of so much time one part may be spent on waiting for a worker
+};
+
+static const int64_t patience_ns = 10 * SECOND_NS;
+static const double slowest = 62.5e3; // bytes per second of a giver that is not silent
+
+/* ---- what is remembered of a worker ---- */
+
+static struct host_withheld *find_record(struct host_audits *audits,
+                                         const strait_fingerprint *key) {
+    for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
+        if (audits->withheld[i].is_used && strait_fingerprint_equal(&audits->withheld[i].key, key))
+            return &audits->withheld[i];
+    return NULL;
+}
+
+/* The one of whom the least is remembered makes way: new keys must not displace what others did. */
+static struct host_withheld *record_of(struct host_audits *audits, const strait_fingerprint *key) {
+    struct host_withheld *record = find_record(audits, key), *least = &audits->withheld[0];
+    if (record != NULL) return record;
+    for (int i = 0; i < STRAIT_AUDIT_WITHHELD && least->is_used; i++) {
+        struct host_withheld *other = &audits->withheld[i];
+        if (!other->is_used || other->n < least->n ||
+            (other->n == least->n && other->waited_ns < least->waited_ns))
+            least = other;
+    }
+    *least = (struct host_withheld){.key = *key, .is_used = 1};
+    return least;
+}
+
+/* ---- refusals ---- */
+
+static void count_refusals(struct host *h, const strait_fingerprint *key, int n,
+                           const char *reason) {
+    struct host_withheld *record = record_of(h->audits, key);
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    strait_host_note(h, "%s: %s", strait_host_audit_name(h, key), reason);
+    record->n += n;
+    record->n_given = 0;
+    if (record->n < STRAIT_AUDIT_REFUSALS || slot < 0) return;
+    record->n = 0;
+    strait_host_feed_coordinator(
+        h, &(strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = slot});
+}
+
+void strait_host_audit_withheld(struct host *h, const strait_fingerprint *key, const char *reason) {
+    count_refusals(h, key, 1, reason);
+}
+
+/* A worker that could make up for each refusal by giving once would give what is right, and refuse
+ * what is not. */
+void strait_host_audit_gave(struct host *h, const struct host_audit *a) {
+    for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+        for (int i = 0; i < a->givers[part].n; i++) {
+            struct host_withheld *record = find_record(h->audits, &a->givers[part].keys[i]);
+            if (record == NULL || a->n_asked[part][i] == 0 || record->n == 0) continue;
+            if (++record->n_given % FORGIVING == 0) record->n--;
+        }
+}
+
+/* Returns whether one of the givers of a part still owes something, its end included. */
+static int owes(const struct host_audit *a, int part, int giver) {
+    return strait_host_audit_lacks(a, (strait_evidence_part)part, giver) ||
+           (part == STRAIT_EVIDENCE_SNAPSHOT && strait_host_audit_is_open(&a->ends[0]));
+}
+
+/* What workers sent while the host was stopped is still in the sockets. */
+static void excuse_stop(struct host_audits *audits, int64_t now_ns) {
+    const int64_t stopped = audits->ticked_ns != 0 ? now_ns - audits->ticked_ns : 0;
+    audits->ticked_ns = now_ns;
+    for (int i = 0; i < STRAIT_AUDITS_OPEN && stopped > STOPPED_MS * INT64_C(1000000); i++) {
+        strait_audit *audit = &audits->machine.items[i];
+        if (audit->phase == STRAIT_AUDIT_GATHERING && audit->since_ns + stopped <= now_ns)
+            audit->since_ns += stopped;
+    }
+}
+
+void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
+    static const char reason[] = "did not give in time what an audit needs";
+    excuse_stop(h->audits, now_ns);
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        const struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL ||
+            now_ns - audit->since_ns <= h->audits->machine.limits.gather_ns)
+            continue;
+        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+            for (int k = 0; k < a->givers[part].n; k++)
+                if (owes(a, part, k)) count_refusals(h, &a->givers[part].keys[k], 1, reason);
+        strait_host_audit_drop(h, audit->id, NULL, "an owner did not give what is needed in time");
+    }
+}
+
+/* ---- a run that waits ---- */
+
+void strait_host_audit_heard(struct host *h, int worker, size_t bytes) {
+    struct host_withheld *record = find_record(h->audits, &h->coordinator.workers[worker].key);
+    if (record != NULL) record->credit_ns += (int64_t)((double)bytes / slowest * SECOND_NS);
+}
+
+/* The run has waited for `ns` more. */
+static void charge(struct host_withheld *record, int64_t ns, int64_t now_ns) {
+    if (record->charged_ns == now_ns) return; // for another audit
+    const int64_t regained = (now_ns - record->charged_ns) / REGAINED;
+    const int64_t excused = ns < record->credit_ns ? ns : record->credit_ns;
+    record->waited_ns = record->waited_ns > regained ? record->waited_ns - regained : 0;
+    record->waited_ns += ns - excused;
+    record->credit_ns -= excused;
+    record->charged_ns = now_ns;
+}
+
+static void charge_givers(struct host *h, int64_t ns, int64_t now_ns) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        const struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL) continue;
+        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+            for (int k = 0; k < a->givers[part].n; k++)
+                if (owes(a, part, k))
+                    charge(record_of(h->audits, &a->givers[part].keys[k]), ns, now_ns);
+    }
+}
+
+/* Returns a worker that the run waited for long enough, and the audit; NULL: there is none. */
+static struct host_withheld *find_silent(struct host *h, uint32_t *id) {
+    for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
+        const strait_audit *audit = &h->audits->machine.items[i];
+        const struct host_audit *a = strait_host_audit_find(h, audit->id);
+        if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL) continue;
+        for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
+            for (int k = 0; k < a->givers[part].n; k++) {
+                struct host_withheld *record = find_record(h->audits, &a->givers[part].keys[k]);
+                if (record == NULL || record->waited_ns <= patience_ns || !owes(a, part, k))
+                    continue;
+                *id = audit->id;
+                return record;
+            }
+    }
+    return NULL;
+}
+
+static void give_up_silent(struct host *h) {
+    struct host_withheld *record;
+    uint32_t id = 0;
+    while ((record = find_silent(h, &id)) != NULL) {
+        const strait_fingerprint key = record->key;
+        if (!record->was_vain)
+            count_refusals(h, &key, TIMEOUT_REFUSALS,
+                           "kept the run waiting for what an audit needs");
+        record->was_vain = 1;
+        strait_host_audit_drop(h, id, NULL, "the run does not wait for a silent worker");
+    }
+}
+
+strait_err strait_host_audit_await(struct host *h) {
+    int64_t last = strait_clock_ns();
+    for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
+        h->audits->withheld[i].was_vain = 0, h->audits->withheld[i].credit_ns = 0;
+    while (strait_host_audit_contested(h) != NULL && strait_host_audit_gathering(h, -1) != NULL &&
+           !h->spec->session.must_stop(h->spec->session.user)) {
+        STRAIT_TRY(strait_host_pump(h, PUMP_MS));
+        const int64_t now = strait_clock_ns(), most = CHARGED_MS * INT64_C(1000000);
+        charge_givers(h, now - last < most ? now - last : most, now);
+        give_up_silent(h);
+        last = now;
+    }
+    return STRAIT_OK;
+}
