@@ -22,7 +22,7 @@ enum {
 static const char *out_folder, *data_folder;
 static int lists, is_small, is_full, is_dry, only_reports, keeps_weights;
 static int64_t n_parallel = 1;
-static strait_flag_list sets, only, merges;
+static strait_flag_list sets, speed, only, merges;
 
 static const strait_flag flags[] = {
     {"list", 'l', STRAIT_FLAG_SWITCH, &lists, NULL, "list the studies that are built in"},
@@ -35,6 +35,9 @@ static const strait_flag flags[] = {
     {"only", 0, STRAIT_FLAG_LIST, &only, "VARIANT", "run this variant and its control"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE",
      "override an option of all runs, or seeds=1,2,3, or tune.steps=N"},
+    {"speed", 0, STRAIT_FLAG_LIST, &speed, "KEY=VALUE",
+     "stages.microbatch, stages.window or device.threads of the runs that are left, which stay the "
+     "same runs"},
     {"merge", 0, STRAIT_FLAG_LIST, &merges, "FILE", "take over a results.jsonl of another machine"},
     {"report", 0, STRAIT_FLAG_SWITCH, &only_reports, NULL, "write the report without training"},
     {"keep-weights", 0, STRAIT_FLAG_SWITCH, &keeps_weights, NULL,
@@ -49,6 +52,8 @@ static strait_study_source source_of(void) {
     return (strait_study_source){.size = is_full ? STRAIT_STUDY_FULL : STRAIT_STUDY_SMALL,
                                  .sets = sets.items,
                                  .n_sets = sets.n,
+                                 .speed = speed.items,
+                                 .n_speed = speed.n,
                                  .data = data_folder,
                                  .only = only.items,
                                  .n_only = only.n};

@@ -103,11 +103,18 @@ static strait_err put_run_file(FILE *out, const char *run) {
     return STRAIT_OK;
 }
 
+/* Adapters are merged into the weights that they belong to. */
+static strait_err count_parameters(const strait_run_plan *plan, int64_t *out) {
+    strait_run_plan merged = *plan;
+    merged.shape.lora_rank = 0;
+    return strait_run_plan_params(&merged, out);
+}
+
 static strait_err put_card(FILE *out, const strait_export_about *about) {
     const struct losses losses = read_losses(about);
     const strait_run_plan *plan = about->plan;
     int64_t parameters = 0;
-    STRAIT_TRY(strait_run_plan_params(plan, &parameters));
+    STRAIT_TRY(count_parameters(plan, &parameters));
     (void)fputs("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- strait\n"
                 "---\n\n",
                 out);

@@ -149,6 +149,14 @@ static json_t *curve_of(const strait_history *history) {
     return curve;
 }
 
+/* Options that the settings of a record do not name. */
+static json_t *speed_of(const strait_study *study) {
+    json_t *list = json_array();
+    for (int i = 0; i < study->speed.n; i++)
+        (void)json_array_append_new(list, json_string(study->speed.items[i]));
+    return list;
+}
+
 static void set_sizes(json_t *record, const strait_job *job) {
     (void)json_object_set_new(record, "parameters", json_integer(job->parameters));
     set_real(record, "flops_per_token", job->flops_per_token);
@@ -216,6 +224,7 @@ strait_err strait_harvest(const strait_study *study, const strait_job *job, cons
         set_history(record, &history, &t);
         if (isfinite(test_loss)) set_real(record, "test_loss", test_loss);
         (void)json_object_set(record, "settings", job->settings);
+        if (study->speed.n > 0) (void)json_object_set_new(record, "speed", speed_of(study));
         (void)json_object_update_missing(record, t.figures);
         if (study->series.n > 0) (void)json_object_set(record, "series", t.series);
         *out = record;

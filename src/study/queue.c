@@ -3,6 +3,7 @@
 #include <strait/trainer.h>
 
 #include "base/alloc.h"
+#include "config/run_plan.h"
 #include "study/run_key.h"
 
 #include <ctype.h>
@@ -56,9 +57,13 @@ static strait_err list_sets(const strait_study_row *row, const strait_job *job, 
     return strait_strings_format(out, "train.seed=%lld", (long long)job->seed);
 }
 
-static strait_err load_run(const strait_study_row *row, strait_job *job, const char *choice) {
+/* The run of a job has the options of `speed`, its key has not. */
+static strait_err load_run(const strait_study *study, strait_job *job, const char *choice) {
+    const strait_study_row *row = &study->rows[job->row];
     strait_strings list = {0};
     strait_err err = list_sets(row, job, choice, &list);
+    const int n_keyed = list.n;
+    if (err == STRAIT_OK) err = strait_strings_append(&list, &study->speed);
     const char *const *sets = (const char *const *)list.items;
     if (err == STRAIT_OK && job->run == NULL) {
         void *memory = NULL;
@@ -68,7 +73,7 @@ static strait_err load_run(const strait_study_row *row, strait_job *job, const c
     if (err == STRAIT_OK) err = strait_run_init_text(row->name, "", 0, sets, list.n, job->run);
     json_decref(job->settings);
     job->settings = NULL;
-    if (err == STRAIT_OK) err = strait_run_key_settings(sets, list.n, &job->settings);
+    if (err == STRAIT_OK) err = strait_run_key_settings(sets, n_keyed, &job->settings);
     strait_strings_close(&list);
     return err;
 }
@@ -88,7 +93,7 @@ static void set_label(strait_job *job) {
 /* Makes a job ready: its run, its key and, if it was done before, its result. */
 static strait_err resolve(struct strait_queue *q, strait_job *job, const char *choice) {
     const strait_study_row *row = &q->study->rows[job->row];
-    STRAIT_TRY(load_run(row, job, choice));
+    STRAIT_TRY(load_run(q->study, job, choice));
     const strait_err err = plan_job(job);
     if (err != STRAIT_OK) strait_err_prefix("%s", row->name);
     STRAIT_TRY(err);
@@ -98,6 +103,26 @@ static strait_err resolve(struct strait_queue *q, strait_job *job, const char *c
     job->was_known = job->record != NULL;
     job->state = job->record != NULL ? STRAIT_JOB_DONE : STRAIT_JOB_READY;
     return STRAIT_OK;
+}
+
+static int divides_otherwise(const strait_study *study) {
+    for (int i = 0; i < study->speed.n; i++)
+        if (strncmp(study->speed.items[i], "stages.microbatch=", 18) == 0) return 1;
+    return 0;
+}
+
+/* With other microbatches a codec that carries state makes another run. What is done may stay. */
+static strait_err check_speed(const struct strait_queue *q, const strait_job *job) {
+    strait_run_plan plan;
+    if (job->state != STRAIT_JOB_READY || !divides_otherwise(q->study)) return STRAIT_OK;
+    STRAIT_TRY(strait_run_plan_init(job->run, 65536, &plan)); // no trait depends on the vocabulary
+    if (plan.n_stages < 2 || (strait_codec_traits(&plan.codec) & STRAIT_CODEC_CARRIES) == 0)
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG,
+                       "%s: codec %s carries state from one microbatch to the next, so that other "
+                       "microbatches give other losses: run this variant without --speed "
+                       "stages.microbatch first, or choose others with --only",
+                       q->study->rows[job->row].name, plan.codec.name);
 }
 
 static strait_err add_job(struct strait_queue *q, int row, int64_t seed, int trial) {
@@ -126,7 +151,7 @@ static strait_err add_job(struct strait_queue *q, int row, int64_t seed, int tri
         job->record = NULL;
         job->was_known = 0;
     }
-    return STRAIT_OK;
+    return check_speed(q, job);
 }
 
 double strait_job_work(const strait_job *job) {
@@ -173,6 +198,7 @@ static strait_err release(struct strait_queue *q) {
             continue;
         }
         STRAIT_TRY(resolve(q, job, q->study->rows[job->row].tune.choices.items[best]));
+        STRAIT_TRY(check_speed(q, job));
     }
     return STRAIT_OK;
 }

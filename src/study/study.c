@@ -258,6 +258,26 @@ static strait_err override_seeds(const char *text, strait_study_seeds *out) {
     }
 }
 
+/* How a step is divided changes its time and memory, and the last bits of its sums. */
+static strait_err read_speed(const strait_study_parser *p, strait_strings *out) {
+    static const char *const words[] = {"stages.microbatch", "stages.window", "device.threads",
+                                        NULL};
+    for (int i = 0; i < p->source->n_speed; i++) {
+        const char *text = p->source->speed[i];
+        char key[64];
+        (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(text, "="), text);
+        if (!is_word(words, key) || strchr(text, '=') == NULL)
+            return STRAIT_FAIL(STRAIT_ECONFIG,
+                               "--speed %.80s: expected stages.microbatch=N, stages.window=N or "
+                               "device.threads=N",
+                               text);
+        const strait_err err = strait_study_option(p, key, strchr(text, '=') + 1, NULL, out);
+        if (err != STRAIT_OK) strait_err_prefix("--speed");
+        STRAIT_TRY(err);
+    }
+    return STRAIT_OK;
+}
+
 static strait_err read_all(strait_study_parser *p, strait_study *study) {
     STRAIT_TRY(check_file(p));
     char *name = NULL;
@@ -272,6 +292,7 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
                                  "analysis: expected bandwidth, gap or stable-rank");
     STRAIT_TRY(read_words(p, "columns", &study->columns));
     STRAIT_TRY(read_words(p, "series", &study->series));
+    STRAIT_TRY(read_speed(p, &study->speed));
     STRAIT_TRY(read_time(p, &study->time));
     STRAIT_TRY(read_test(p, study));
     const strait_yaml_node *seeds = strait_study_pick(p, "seeds");
@@ -315,6 +336,7 @@ void strait_study_close(strait_study *study) {
     strait_alloc_free(study->analysis);
     strait_strings_close(&study->columns);
     strait_strings_close(&study->series);
+    strait_strings_close(&study->speed);
     strait_strings_close(&study->time.against);
     *study = (strait_study){0};
 }

@@ -73,6 +73,7 @@ typedef struct strait_study {
     char *analysis;         // bandwidth, gap or stable-rank: a section; NULL: none
     strait_strings columns; // further figures of a run's record, for a second table
     strait_strings series;  // metrics of steps that are drawn over the steps
+    strait_strings speed;   // options of all runs that are not part of their keys
     strait_study_time time;
     char test[STRAIT_PATH_MAX]; // token shards evaluated once after a run; empty: none
     strait_study_seeds seeds;
@@ -91,6 +92,8 @@ typedef struct strait_study_source {
     strait_study_size size;
     const char *const *sets; // overrides of all runs; also "seeds=1,2", "tune.steps=20"
     int n_sets;
+    const char *const *speed; // overrides that make no other runs: microbatches, windows, threads
+    int n_speed;
     const char *data;        // folder with train.bin, valid.bin, tokenizer.json, test.bin; or NULL
     const char *const *only; // variants to keep; their controls are kept too
     int n_only;

@@ -139,6 +139,20 @@ says "$ERR" "out/results.jsonl: 8 new results"
 ls carried/runs/*/metrics.jsonl >/dev/null 2>&1 && fail "results of another folder were trained again"
 cmp -s out/table.csv carried/table.csv || fail "the carried results give another table"
 
+# --speed divides the steps of what is left in another way; what is done stays done.
+grep -v '"name":"int8, seed 2"' out/results.jsonl >less.jsonl
+refuses 2 "stages.microbatch=N" study tiny.yaml --out sped --speed train.steps=2
+runs study tiny.yaml --out sped --merge less.jsonl --speed stages.microbatch=2
+[ "$(wc -l <sped/results.jsonl)" = "$(wc -l <out/results.jsonl)" ] || fail "--speed made other runs"
+says sped/results.jsonl '"name":"int8, seed 2".*"speed":."stages.microbatch=2".'
+says "$(ls sped/runs/int8-seed-2-*.yaml)" "microbatch: 2"
+
+sed 's/int8: {link.codec.name: int8,/int8: {link.codec.name: lowrank,/; s/^tune.*//' tiny.yaml >carries.yaml
+refuses 2 "codec lowrank carries state" study carries.yaml --out carries --speed stages.microbatch=2
+[ ! -e carries/runs ] || fail "a run whose losses change was begun"
+runs study carries.yaml --out carries --dry-run --speed stages.window=2
+runs study carries.yaml --out carries --dry-run --only dense --speed stages.microbatch=2
+
 # A paired difference by hand: the mean over seeds of what the test losses differ by.
 awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
     /"name":"dense, seed/ { d += t; n++ } /"name":"int8, seed/ { e += t }
