@@ -189,12 +189,15 @@ end
 END
 wrk -t 2 -c 64 -d "${SECONDS_OF_LOAD:-3}s" --timeout 60s -s post.lua "$url/v1/completions" >load || fail "wrk ended with $?"
 grep -qx 'errors 0' load || fail "$(cat load)"
-curl -s -o answer "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 500, "ignore_eos": true}' &
+rm answer
+curl -sN -o answer "$url/v1/completions" -d '{"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true,
+    "stream_options": {"include_usage": true}}' &
 asked=$!
-sleep 0.3
+for _ in $(seq 300); do [ ! -s answer ] || break; sleep 0.1; done
 stop
 wait $asked || fail "a request that was computed was dropped"
-jq -e '.usage.completion_tokens == 500' answer >/dev/null || fail "it was not finished: $(head -c 200 answer)"
+sed -n 's/^data: {/{/p' answer | tail -n 1 | jq -e '.usage.completion_tokens == 500' >/dev/null ||
+    fail "it was not finished: $(tail -c 200 answer)"
 
 # Connections that send nothing, or half of a request, do not keep others out. A body that stops arriving, or arrives
 # slowly, has the time of --timeout, as the rest of a request.
