@@ -45,7 +45,7 @@ install: build
 test: deps
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --preset release -j $(TEST_JOBS) -LE soak
+	@tools/run-tests release $(TEST_JOBS) -LE soak
 
 soak: deps
 	@tools/install-packages check soak
@@ -90,7 +90,7 @@ tidy: deps
 asan tsan: deps
 	@cmake --preset $@ >/dev/null
 	@cmake --build --preset $@ -j $(JOBS)
-	@ctest --preset $@ -j $(TEST_JOBS) -LE 'slow|root|soak'
+	@tools/run-tests $@ $(TEST_JOBS) -LE 'slow|root|soak'
 
 fuzz: deps
 	@tools/install-packages check
