@@ -52,6 +52,8 @@ refuses 3 'was saved with train.lora_rank 4, the run has 8' train run.yaml --out
 
 # The merged export is the base with the adapters of the PEFT folder; read again it has the run's loss.
 runs export one --to hf --out merged-hf
+[ "$(sed -n '/^# /p' merged-hf/README.md)" = "$(sed -n '/^# /p' base-hf/README.md)" ] ||
+    fail "the card of the merged model counts adapters: $(sed -n '/^# /p' merged-hf/README.md base-hf/README.md)"
 runs export one --to peft --out peft
 says peft/adapter_config.json '"peft_type": "LORA"' '"r": 4' '"lora_alpha": 8,' '"o_proj"'
 "$merge" base-hf/model.safetensors peft/adapter_model.safetensors merged-hf/model.safetensors 2 >"$OUT" ||
