@@ -105,7 +105,7 @@ strait_err strait_pipeline_open_stages(struct strait_pipeline *p, const int *win
                    p->n_stages, reply_of(p, 0)->open.device);
     if (p->channel->n_members > p->n_stages)
         (void)snprintf(p->executor->device, sizeof p->executor->device,
-                       "%d stages, %d replicas in all, %.90s", p->n_stages, p->channel->n_members,
+                       "%d stages, %d replicas in all, %.78s", p->n_stages, p->channel->n_members,
                        reply_of(p, 0)->open.device);
     return STRAIT_OK;
 }
