@@ -1,5 +1,5 @@
 /* bf16.c - compares products by bfmmla with the reference loop, and the bits of one thread with
- * those of three. Cross-compiled and run under qemu by bf16.sh. */
+ * those of three. Compiled and run by bf16.sh, natively or under qemu. */
 #include "backend/cpu/bf16_product.h"
 #include "base/text/text.h"
 
@@ -102,8 +102,8 @@ static int check(const struct strait_cpu cpus[2], int64_t rows, int64_t cols, in
 }
 
 int main(void) {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},     {33, 31, 40},  {129, 17, 133},
-                                       {64, 64, 64}, {40, 520, 33}, {20, 24, 4200}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},     {33, 31, 40},   {129, 17, 133},
+                                       {64, 64, 64}, {40, 520, 33}, {20, 24, 4200}, {96, 70, 608}};
     if (strait_bf16_units[0].name == NULL || !strait_bf16_units[0].is_supported()) {
         puts("FAIL: no bf16 instructions");
         return 1;
