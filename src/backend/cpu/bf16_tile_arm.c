@@ -11,7 +11,8 @@ enum {
     DEPTHS = 4,
     PAIRS = 4,                      // pairs of lines of each side whose sums fill the registers
     PAIR = LINES * (int)BF16_DEPTH, // values of a pair of lines in a block
-    BLOCK = 2 * (int)BF16_TILE      // values of a block
+    BLOCK = 2 * (int)BF16_TILE,     // values of a block
+    PASS = 8                        // blocks of depth after which lines still are in the L1 cache
 };
 
 /* The value at (line, k); 0 outside. */
@@ -20,22 +21,54 @@ static uint16_t value_at(const strait_bf16_side *s, int64_t line, int64_t k) {
     return s->from[line * s->line_step + k * s->depth_step];
 }
 
-/* Four depths of one line from k on. */
-static void pack_four(uint16_t *to, const strait_bf16_side *s, int64_t line, int64_t k) {
-    if (s->depth_step == 1 && line < s->lines && k + DEPTHS <= s->depth) {
-        memcpy(to, s->from + line * s->line_step + k, DEPTHS * sizeof *to);
-        return;
-    }
-    for (int64_t i = 0; i < DEPTHS; i++)
-        to[i] = value_at(s, line, k + i);
+/* A block of which some lines or depths are outside. */
+static void pack_edge(uint16_t *to, const strait_bf16_side *s, int64_t line, int64_t k) {
+    for (int64_t pair = 0; pair < BF16_PANEL; pair += LINES)
+        for (int64_t four = 0; four < BF16_DEPTH; four += DEPTHS)
+            for (int64_t i = 0; i < LINES * DEPTHS; i++)
+                *to++ = value_at(s, line + pair + i / DEPTHS, k + four + i % DEPTHS);
+}
+
+/* A block of lines whose depths are contiguous: eight depths of two lines at a time. */
+static void pack_by_line(uint16_t *to, const uint16_t *from, int64_t line_step) {
+    for (int64_t pair = 0; pair < BF16_PANEL; pair += LINES, from += LINES * line_step)
+        for (int64_t k = 0; k < BF16_DEPTH; k += 2 * DEPTHS, to += 4 * DEPTHS) {
+            const uint64x2_t upper = vreinterpretq_u64_u16(vld1q_u16(from + k));
+            const uint64x2_t lower = vreinterpretq_u64_u16(vld1q_u16(from + line_step + k));
+            vst1q_u16(to, vreinterpretq_u16_u64(vzip1q_u64(upper, lower)));
+            vst1q_u16(to + 2 * DEPTHS, vreinterpretq_u16_u64(vzip2q_u64(upper, lower)));
+        }
+}
+
+/* A block of contiguous lines: four depths of eight lines at a time, transposed. */
+static void pack_by_depth(uint16_t *to, const uint16_t *from, int64_t depth_step) {
+    for (int64_t k = 0; k < BF16_DEPTH; k += DEPTHS, to += LINES * DEPTHS)
+        for (int64_t line = 0; line < BF16_PANEL; line += 8) {
+            uint16x8_t v[DEPTHS];
+            for (int64_t i = 0; i < DEPTHS; i++)
+                v[i] = vld1q_u16(from + (k + i) * depth_step + line);
+            const uint32x4_t a = vreinterpretq_u32_u16(vzip1q_u16(v[0], v[1]));
+            const uint32x4_t b = vreinterpretq_u32_u16(vzip1q_u16(v[2], v[3]));
+            const uint32x4_t c = vreinterpretq_u32_u16(vzip2q_u16(v[0], v[1]));
+            const uint32x4_t d = vreinterpretq_u32_u16(vzip2q_u16(v[2], v[3]));
+            uint16_t *pair = to + line / LINES * PAIR;
+            vst1q_u16(pair, vreinterpretq_u16_u32(vzip1q_u32(a, b)));
+            vst1q_u16(pair + PAIR, vreinterpretq_u16_u32(vzip2q_u32(a, b)));
+            vst1q_u16(pair + 2 * PAIR, vreinterpretq_u16_u32(vzip1q_u32(c, d)));
+            vst1q_u16(pair + 3 * PAIR, vreinterpretq_u16_u32(vzip2q_u32(c, d)));
+        }
 }
 
 void strait_bf16_pack(uint16_t *to, const strait_bf16_side *side, int64_t line) {
-    for (int64_t k0 = 0; k0 < side->depth; k0 += BF16_DEPTH)
-        for (int64_t pair = line; pair < line + BF16_PANEL; pair += LINES)
-            for (int64_t k = k0; k < k0 + BF16_DEPTH; k += DEPTHS)
-                for (int64_t i = 0; i < LINES; i++, to += DEPTHS)
-                    pack_four(to, side, pair + i, k);
+    for (int64_t k = 0; k < side->depth; k += BF16_DEPTH, to += BLOCK) {
+        const uint16_t *from = side->from + line * side->line_step + k * side->depth_step;
+        if (line + BF16_PANEL > side->lines || k + BF16_DEPTH > side->depth)
+            pack_edge(to, side, line, k);
+        else if (side->depth_step == 1)
+            pack_by_line(to, from, side->line_step);
+        else
+            pack_by_depth(to, from, side->depth_step);
+    }
 }
 
 static bfloat16x8_t load_pair(const uint16_t *from) {
@@ -53,6 +86,7 @@ static void multiply_pairs(float *sums, const uint16_t *left, const uint16_t *ri
                              : vdupq_n_f32(0);
         }
     for (int64_t b = 0; b < n_blocks; b++, left += BLOCK, right += BLOCK)
+#pragma GCC unroll 1 // otherwise operands of later depths push sums out of their registers
         for (int64_t k = 0; k < PAIR; k += LINES * DEPTHS) {
             bfloat16x8_t across[PAIRS];
             for (int64_t j = 0; j < PAIRS; j++)
@@ -72,14 +106,18 @@ static void multiply_pairs(float *sums, const uint16_t *left, const uint16_t *ri
 }
 
 /* Sums take the depths in order, two at a time: the sum of a pair's products is rounded (to odd)
- * and then added. */
+ * and then added. Passes change nothing: sums are stored and loaded as they are. */
 static void multiply_block(float *sums, strait_bf16_lines left, const uint16_t *right,
                            int64_t n_blocks, int adds) {
     const int64_t step = (int64_t)PAIRS * LINES;
-    for (int64_t i = 0; i < BF16_PANEL; i += step)
-        for (int64_t j = 0; j < BF16_PANEL; j += step)
-            multiply_pairs(sums + i * BF16_PANEL + j, left.from + i * BF16_DEPTH,
-                           right + j * BF16_DEPTH, n_blocks, adds);
+    for (int64_t b = 0; b < n_blocks; b += PASS) {
+        const uint16_t *lines = left.from + b * BLOCK, *across = right + b * BLOCK;
+        const int64_t n = n_blocks - b < PASS ? n_blocks - b : PASS;
+        for (int64_t i = 0; i < BF16_PANEL; i += step)
+            for (int64_t j = 0; j < BF16_PANEL; j += step)
+                multiply_pairs(sums + i * BF16_PANEL + j, lines + i * BF16_DEPTH,
+                               across + j * BF16_DEPTH, n, adds || b > 0);
+    }
 }
 
 void strait_bf16_multiply_arm(const struct strait_cpu *cpu, const strait_bf16_product *p) {
