@@ -1,20 +1,16 @@
 #include "config/run_plan.h"
 
+#include "config/microbatch.h"
 #include "plan/split.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    /* Tokens of a microbatch that the run file leaves open: enough for matrix products at full
-     * speed, few enough for their activations to stay in the caches. */
-    MICROBATCH_TOKENS = 2048,
-    ROWS_ENOUGH = 65536,              // accepted by any codec, where rows do not matter
-    MICROBATCHES_PER_STAGE = 4,       // keeps filling and draining a small part of a step
-    MICROBATCHES_MAX = 65535,         // a frame has 16 bits for the number of a microbatch
-    DEVICE_MICROBATCH_TOKENS = 16384, // the same for a GPU, which needs more parallel work
-    DEVICE_LOGIT_BYTES = 512 << 20,   // of logits at a time on a GPU
-    DEVICE_GROUP_VALUES = 16 << 20    // of matrices that Muon updates together on a GPU
+    ROWS_ENOUGH = 65536,            // accepted by any codec, where rows do not matter
+    MICROBATCHES_MAX = 65535,       // a frame has 16 bits for the number of a microbatch
+    DEVICE_LOGIT_BYTES = 512 << 20, // of logits at a time on a GPU
+    DEVICE_GROUP_VALUES = 16 << 20  // of matrices that Muon updates together on a GPU
 };
 
 /* Copies every option that the table names a member of the shape for. */
@@ -56,7 +52,7 @@ static strait_optim_group matrices_at(const strait_run *run, double rate) {
         .weight_decay = (float)(run->train.weight_decay * (run->train.learning_rate / rate))};
 }
 
-/* Sizes of microbatches and logits depend on the device; names of other backends count as GPUs. */
+/* Sizes of logits and groups depend on the device; names of other backends count as GPUs. */
 static int is_on_cpu(const strait_run *run) {
     return strcmp(run->device.kind, "cpu") == 0;
 }
@@ -101,19 +97,6 @@ static strait_lr_schedule make_lr_schedule(const strait_run *run) {
                                 .warmup = run->train.warmup,
                                 .decay_steps = run->train.decay_steps,
                                 .final = (float)run->train.final_learning_rate};
-}
-
-/* The largest divisor of `sequences` that keeps a microbatch within what suits the device and,
- * where it can, gives every stage of a pipeline several to work on, and every replica one. */
-static int64_t choose_microbatch(const strait_run *run, int64_t sequences) {
-    const int64_t n_stages = run->stages.count, context = run->model.context;
-    const int64_t most = is_on_cpu(run) ? MICROBATCH_TOKENS : DEVICE_MICROBATCH_TOKENS;
-    int64_t wanted = n_stages > 1 ? MICROBATCHES_PER_STAGE * n_stages : 1, best = 1;
-    for (int i = 0; i < run->stages.replicas.n; i++)
-        if (run->stages.replicas.items[i] > wanted) wanted = run->stages.replicas.items[i];
-    for (int64_t n = 1; n <= sequences && n * context <= most; n++)
-        if (sequences % n == 0 && sequences / n >= wanted) best = n;
-    return best;
 }
 
 /* The layers of each stage. The head costs a matrix product, measured in layers; the embedding is a
@@ -232,7 +215,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
                            "train.batch_tokens (%lld) must be a multiple of model.context (%lld)",
                            (long long)run->train.batch_tokens, (long long)run->model.context);
     plan.microbatch = run->stages.microbatch > 0 ? run->stages.microbatch
-                                                 : choose_microbatch(run, plan.sequences);
+                                                 : strait_run_choose_microbatch(run);
     if (plan.sequences % plan.microbatch != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "stages.microbatch (%lld) must divide the %lld sequences of a step",

@@ -1,6 +1,7 @@
 #include "train/fit.h"
 
 #include "base/alloc.h"
+#include "config/microbatch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -119,6 +120,18 @@ static void search(struct search *s, int adds_stages) {
     if (recomputes) return;
     (void)halve(s, "model.width", run->model.width, width, 1);
     (void)halve(s, "model.layers", run->model.layers, layers, 1);
+}
+
+strait_err strait_fit_microbatch(strait_run *run, strait_fit_measure measure, void *user) {
+    const int64_t wanted = run->stages.microbatch;
+    double lacks = 0.0, needs = 0.0;
+    for (int64_t n = wanted; n > 0; n = strait_run_smaller_microbatch(run, n)) {
+        run->stages.microbatch = n;
+        STRAIT_TRY(measure(user, run, &lacks, &needs));
+        if (lacks <= 0.0) return STRAIT_OK;
+    }
+    run->stages.microbatch = wanted;
+    return STRAIT_OK;
 }
 
 void strait_fit_suggest(const strait_run *run, strait_fit_measure measure, void *user,

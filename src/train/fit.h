@@ -20,5 +20,12 @@ typedef strait_err (*strait_fit_measure)(void *user, const strait_run *run, doub
 void strait_fit_suggest(const strait_run *run, strait_fit_measure measure, void *user,
                         int adds_stages, char out[STRAIT_FIT_TEXT]);
 
+/* Makes microbatches smaller, by whole divisors, until the run fits by `measure`. Where none fits,
+ * the run is left as it is. */
+strait_err strait_fit_microbatch(strait_run *run, strait_fit_measure measure, void *user);
+
+/* The same for this machine (resources.c). */
+strait_err strait_resources_fit_microbatch(strait_run *run);
+
 /* "1.2 GiB" into `out`. */
 void strait_fit_bytes(double bytes, char out[32]);

@@ -102,6 +102,12 @@ strait_err strait_trainer_check_memory(const struct strait_run *run) {
     return lacks <= 0.0 ? STRAIT_OK : refuse(run, &machine, lacks, needs);
 }
 
+strait_err strait_resources_fit_microbatch(strait_run *run) {
+    struct machine machine = {.host = strait_machine_read_memory("")};
+    STRAIT_TRY(read_devices(run, &machine));
+    return strait_fit_microbatch(run, measure, &machine);
+}
+
 /* ---- disk ---- */
 
 static strait_err add_tensor(void *user, struct strait_stream *stream, const char *name,

@@ -3,10 +3,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/folder_lock.h"
+#include "config/microbatch.h"
 #include "metrics/metrics.h"
 #include "metrics/tensorboard.h"
 #include "store/checkpoint.h"
 #include "train/changes.h"
+#include "train/fit.h"
 #include "train/report/report_line.h"
 #include "train/session/session_folder.h"
 #include "train/start_from.h"
@@ -184,6 +186,17 @@ static strait_err choose_codec(struct session *s) {
     return STRAIT_OK;
 }
 
+/* Chosen here, so that it is in the record and the same for all stages. The workers of a swarm get
+ * theirs from the host's plan, which knows no device memory. */
+static strait_err choose_microbatch(struct session *s) {
+    const int is_swarm = s->executor.ops != NULL;
+    if (s->chosen == NULL || s->chosen->stages.microbatch != 0 ||
+        !strait_run_records_microbatch(s->chosen))
+        return STRAIT_OK;
+    s->chosen->stages.microbatch = strait_run_choose_microbatch(s->chosen);
+    return is_swarm || s->spec->is_forced ? STRAIT_OK : strait_resources_fit_microbatch(s->chosen);
+}
+
 /* Before memory is taken. The workers of a swarm check theirs, and a host that begins again must
  * serve them even with a full disk, for which it waits. */
 static strait_err check_resources(const struct session *s) {
@@ -197,6 +210,7 @@ static strait_err check_resources(const struct session *s) {
 static strait_err open_session(struct session *s) {
     STRAIT_TRY(claim_folder(s));
     STRAIT_TRY(choose_codec(s));
+    STRAIT_TRY(choose_microbatch(s));
     STRAIT_TRY(check_resources(s));
     STRAIT_TRY(strait_trainer_open_with(s->run, s->executor, &s->trainer));
     strait_trainer_guard(s->trainer, s->lock);

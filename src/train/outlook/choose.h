@@ -70,7 +70,8 @@ strait_err strait_choose_recorded(strait_run *run, const char *folder);
 
 /* strait_choose_codec for the run in `folder` (NULL: none yet): where it holds a run, and `run`
  * leaves the choice to the program, the codec of that run is taken instead, and so are the rows of
- * its tables. `out` describes a choice that was made; empty: there was none. */
+ * its tables and the size of its microbatches. `out` describes a choice that was made; empty: there
+ * was none. */
 strait_err strait_choose_in(strait_run *run, const char *folder, const strait_choose_params *params,
                             char out[STRAIT_CHOICE_TEXT]);
 

@@ -1,10 +1,11 @@
-/* choose_record.c - what earlier sessions chose, which a run keeps for good: its codec, and the
- * rows of its tables. */
+/* choose_record.c - what earlier sessions chose, which a run keeps for good: its codec, the rows of
+ * its tables, and on GPUs the size of its microbatches. */
 #include <strait/cluster.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "codec/strait/rule.h"
+#include "config/microbatch.h"
 #include "config/run_auto.h"
 #include "model/shape.h"
 #include "store/checkpoint.h"
@@ -116,6 +117,23 @@ static strait_err take_table_rows(strait_run *run, const char *folder) {
     return STRAIT_OK;
 }
 
+/* A run keeps the microbatches that it began with: sums, and with them the bits, follow from their
+ * size. A record without one is of a version that had another rule. */
+static strait_err take_microbatch(strait_run *run, const char *folder) {
+    char path[STRAIT_PATH_MAX];
+    strait_run *record = NULL;
+    if (run->stages.microbatch != 0 || !strait_run_records_microbatch(run)) return STRAIT_OK;
+    STRAIT_TRY(strait_file_path(path, "%s/run.yaml", folder));
+    if (!strait_session_holds_run(folder) || !strait_file_exists(path)) return STRAIT_OK;
+    STRAIT_TRY(strait_alloc(1, sizeof *record, "run", (void **)&record));
+    const strait_err err = strait_run_init_file(path, NULL, 0, record);
+    run->stages.microbatch = err == STRAIT_OK && record->stages.microbatch > 0
+                                 ? record->stages.microbatch
+                                 : strait_run_choose_microbatch_before(run);
+    strait_alloc_free(record);
+    return err == STRAIT_ENOMEM ? err : STRAIT_OK;
+}
+
 /* Stages that another command starts, or that are on other ranks, may have machines of their own.
  */
 strait_choose_params strait_choose_locally(const strait_run *run) {
@@ -129,6 +147,7 @@ strait_err strait_choose_in(strait_run *run, const char *folder, const strait_ch
     if (folder != NULL) STRAIT_TRY(strait_choose_recorded(run, folder));
     if (folder != NULL) STRAIT_TRY(take_rule(run, folder));
     if (folder != NULL) STRAIT_TRY(take_table_rows(run, folder));
+    if (folder != NULL) STRAIT_TRY(take_microbatch(run, folder));
     STRAIT_TRY(strait_choose_codec(run, params, &choice));
     strait_choice_describe(&choice, out);
     return STRAIT_OK;

@@ -61,7 +61,8 @@ strait_err strait_session_choose(const strait_session_spec *spec, int is_swarm, 
     strait_run *run = NULL;
     if (is_swarm) params = (strait_choose_params){.is_swarm = 1};
     if (strait_run_is_auto(spec->run) || strait_run_is_unnamed(spec->run) ||
-        spec->run->model.table_rows == 0 || spec->run->link.codec.rule != 0) {
+        spec->run->model.table_rows == 0 || spec->run->link.codec.rule != 0 ||
+        spec->run->stages.microbatch == 0) {
         STRAIT_TRY(strait_alloc(1, sizeof *run, "run", (void **)&run));
         *run = *spec->run;
         const strait_err err = strait_choose_in(run, spec->folder, &params, text);

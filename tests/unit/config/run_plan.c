@@ -1,6 +1,7 @@
 /* From the options of a run file to sizes, splits and schedules. */
 #include "config/run_plan.h"
 
+#include "config/microbatch.h"
 #include "run_plan_rig.h"
 #include "stage/runner.h"
 
@@ -38,6 +39,51 @@ static void chooses_microbatches_for_the_pipeline(void **state) {
     assert_int_equal(plan.microbatch, 1); // as many microbatches as sequences
     CHECK_OK(make("stages.microbatch=4", NULL, NULL));
     assert_int_equal(plan.n_microbatches, 8);
+}
+
+/* Sequences of a microbatch of 64 on a GPU, for a model of this width in eight stages. */
+static int64_t on_gpu(int width, const char *a, const char *b, const char *c) {
+    char text[300];
+    const char *sets[] = {a, b, c};
+    int n = 0;
+    const int bytes = snprintf(text, sizeof text,
+                               "model: {width: %d, layers: 8, heads: 8, ffn: 64, context: 1024, "
+                               "vocab: 64}\ntrain: {batch_tokens: 65536}\nstages: {count: 8}\n"
+                               "device: {kind: cuda, precision: bf16}\n",
+                               width);
+    while (n < 3 && sets[n] != NULL)
+        n++;
+    CHECK_OK(strait_run_init_text("r.yaml", text, (size_t)bytes, sets, n, &run));
+    CHECK_OK(strait_run_plan_init(&run, 0, &plan));
+    return plan.microbatch;
+}
+
+static void stages_that_share_a_gpu_have_large_microbatches(void **state) {
+    (void)state;
+    const char *shared = "link.transport=inproc";
+    assert_int_equal(on_gpu(1024, shared, NULL, NULL), 16); // 16,384 tokens
+    assert_int_equal(on_gpu(1024, shared, "stages.count=1", NULL), 16);
+    assert_int_equal(on_gpu(1024, shared, "stages.microbatch=4", NULL), 4);
+    assert_int_equal(on_gpu(1024, shared, "stages.replicas=8", NULL), 8); // one for each
+    assert_int_equal(on_gpu(1024, shared, "train.batch_tokens=6144", NULL), 6);
+    assert_int_equal(on_gpu(1024, shared, "model.context=32768", NULL), 1);
+    /* As before: runs whose record has no size. */
+    assert_int_equal(on_gpu(1024, shared, NULL, NULL), 16);
+    assert_int_equal(strait_run_choose_microbatch_before(&run), 2);
+}
+
+/* Filling and draining cost more where stages wait for each other. */
+static void stages_on_other_machines_have_more_microbatches(void **state) {
+    (void)state;
+    assert_int_equal(on_gpu(1024, NULL, NULL, NULL), 4);
+    assert_int_equal(on_gpu(1024, "stages.schedule=1f1b", NULL, NULL), 2);
+    assert_int_equal(on_gpu(4096, NULL, NULL, NULL), 2); // kernels of wide models are larger
+    assert_int_equal(on_gpu(1024, "train.batch_tokens=1048576", NULL, NULL), 16);
+    /* Slow links, other devices and the meter count as other machines. */
+    assert_int_equal(on_gpu(1024, "link.transport=inproc", "link.emulate.delay=50ms", NULL), 4);
+    assert_int_equal(on_gpu(1024, "link.transport=inproc", "link.meter.rate=200mbit", NULL), 4);
+    assert_int_equal(
+        on_gpu(1024, "link.transport=inproc", "device.ordinal=[0,1,2,3,0,1,2,3]", NULL), 4);
 }
 
 static void schedule_names_select_kinds(void **state) {
@@ -317,6 +363,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_split_over_stages),
         cmocka_unit_test(chooses_microbatches_for_the_pipeline),
+        cmocka_unit_test(stages_that_share_a_gpu_have_large_microbatches),
+        cmocka_unit_test(stages_on_other_machines_have_more_microbatches),
         cmocka_unit_test(schedule_names_select_kinds),
         cmocka_unit_test(rejects_sizes_that_do_not_fit),
         cmocka_unit_test(codecs_differ_in_boundary_and_slots_only),
