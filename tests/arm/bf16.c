@@ -1,6 +1,7 @@
-/* bf16.c - compares products by bfmmla with the reference loop, and the bits of one thread with
- * those of three. Compiled and run by bf16.sh, natively or under qemu. */
+/* bf16.c - compares products and attention by bfmmla with the reference loops, and the bits of one
+ * thread with those of three. Compiled and run by bf16.sh, natively or under qemu. */
 #include "backend/cpu/bf16_product.h"
+#include "backend/cpu/flash.h"
 #include "base/text/text.h"
 
 #include <stdio.h>
@@ -101,6 +102,99 @@ static int check(const struct strait_cpu cpus[2], int64_t rows, int64_t cols, in
     return n_failed;
 }
 
+/* A tensor of drawn values, or of zeros. */
+static strait_tensor new_tensor(int64_t rows, int64_t cols, strait_dtype dtype, int is_drawn) {
+    strait_tensor t = {.dtype = dtype, .rows = rows, .cols = cols};
+    t.data = calloc((size_t)(rows * cols), strait_dtype_bytes(dtype));
+    for (int64_t i = 0; is_drawn && i < rows * cols; i++)
+        strait_cpu_put(t, i, 2 * draw());
+    return t;
+}
+
+/* Whether two tensors differ by more than rounding to eight bits on the way; frees both. */
+static int differs(strait_tensor got_want[2]) {
+    double square = 0, error = 0;
+    for (int64_t i = 0; i < got_want[0].rows * got_want[0].cols; i++) {
+        const double want = (double)strait_cpu_get(got_want[1], i);
+        const double off = (double)strait_cpu_get(got_want[0], i) - want;
+        square += want * want;
+        error += off * off;
+    }
+    free(got_want[0].data);
+    free(got_want[1].data);
+    return !(error <= 2e-2 * 2e-2 * square);
+}
+
+/* The same values in f32, which the reference loops of attention read. */
+static strait_tensor widened(strait_tensor from) {
+    const strait_tensor to = new_tensor(from.rows, from.cols, STRAIT_F32, 0);
+    for (int64_t i = 0; i < to.rows * to.cols; i++)
+        strait_cpu_put(to, i, strait_cpu_get(from, i));
+    return to;
+}
+
+/* Attention and its gradient over two sequences. Index 0: by bfmmla, item by item; 1: the
+ * reference. */
+static int check_attention(strait_heads heads) {
+    const int64_t rows = 2 * (int64_t)heads.seq_len, cols = strait_cpu_qkv_cols(heads);
+    const int64_t y_cols = (int64_t)heads.n_query * heads.head_dim;
+    strait_tensor qkv[2], d_y[2], y[2], lse[2], d_qkv[2];
+    for (int i = 0; i < 2; i++) {
+        const strait_dtype dtype = i == 0 ? STRAIT_BF16 : STRAIT_F32;
+        qkv[i] = i == 0 ? new_tensor(rows, cols, dtype, 1) : widened(qkv[0]);
+        d_y[i] = i == 0 ? new_tensor(rows, y_cols, dtype, 1) : widened(d_y[0]);
+        y[i] = new_tensor(rows, y_cols, dtype, 0);
+        lse[i] = new_tensor(rows, heads.n_query, STRAIT_F32, 0);
+        d_qkv[i] = new_tensor(rows, cols, dtype, 0);
+    }
+    float *scratch = malloc((STRAIT_CPU_SCRATCH + STRAIT_CPU_HALF_SCRATCH) * sizeof *scratch);
+    const struct flash_job job = {.qkv = qkv[0].data,
+                                  .y = y[0].data,
+                                  .d_y = d_y[0].data,
+                                  .lse = lse[0].data,
+                                  .out = y[0].data,
+                                  .d_qkv = d_qkv[0].data,
+                                  .out_lse = lse[0].data,
+                                  .cols = cols,
+                                  .y_cols = y_cols,
+                                  .heads = heads};
+    const int n = 2 * heads.n_query * (int)pieces(heads.seq_len, STRAIT_BF16_CHUNK);
+    for (int item = 0; item < n; item++)
+        strait_bf16_units[0].attend(&job, item, scratch);
+    for (int item = 0; item < 2 * heads.n_key; item++)
+        strait_bf16_units[0].attend_back(&job, item, scratch);
+    struct strait_kernel_set reference = {0};
+    strait_ref_attention(&reference);
+    (void)reference.base.attention(NULL, y[1], lse[1], qkv[1], heads);
+    (void)reference.base.attention_back(NULL, d_qkv[1], d_y[1], y[1], qkv[1], lse[1], heads);
+    const int is_other = differs(y) + differs(lse) + differs(d_qkv);
+    if (is_other)
+        printf("FAIL: attention: %d tokens, heads of %d\n", (int)heads.seq_len, heads.head_dim);
+    for (int i = 0; i < 2; i++) {
+        free(qkv[i].data);
+        free(d_y[i].data);
+    }
+    free(scratch);
+    return is_other != 0;
+}
+
+static int check_attentions(void) {
+    static const strait_heads heads[] = {
+        {.n_query = 1, .n_key = 1, .head_dim = 4, .seq_len = 1},
+        {.n_query = 2, .n_key = 1, .head_dim = 20, .seq_len = 33},
+        {.n_query = 1, .n_key = 1, .head_dim = 64, .seq_len = 64},
+        {.n_query = 4, .n_key = 2, .head_dim = 38, .seq_len = 300},
+        {.n_query = 1, .n_key = 1, .head_dim = 256, .seq_len = 70},
+    };
+    int n_failed = 0;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        strait_heads h = heads[i];
+        h.scale = 1 / sqrtf((float)h.head_dim);
+        n_failed += check_attention(h);
+    }
+    return n_failed;
+}
+
 int main(void) {
     static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},     {33, 31, 40},   {129, 17, 133},
                                        {64, 64, 64}, {40, 520, 33}, {20, 24, 4200}, {96, 70, 608}};
@@ -113,6 +207,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int variant = 0; variant < 16; variant++, n++)
             n_failed += check(cpus, sizes[i][0], sizes[i][1], sizes[i][2], variant);
-    printf("%s: %d products, %d failed\n", strait_bf16_units[0].name, n, n_failed);
+    n_failed += check_attentions();
+    printf("%s: %d products and attention, %d failed\n", strait_bf16_units[0].name, n, n_failed);
     return n_failed != 0;
 }

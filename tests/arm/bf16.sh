@@ -1,5 +1,5 @@
 #!/bin/sh
-# bf16.sh SOURCE - compiles products by bfmmla and compares them with the definition: on an aarch64 processor that has
+# bf16.sh SOURCE - compiles products and attention by bfmmla and compares them with the definition: on an aarch64 processor that has
 # the instructions, else under qemu, where it and an aarch64 compiler are installed. Exit code 77: they are not.
 set -eu
 if [ "$(uname -m)" = aarch64 ]; then
@@ -17,13 +17,15 @@ scratch=$(mktemp -d /tmp/strait-arm-XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 flags="-std=c17 -O2 -Wall -Wextra -Wno-psabi -Werror -D_GNU_SOURCE -DSTRAIT_HALF -Iinclude -Isrc"
 objects=
-for file in src/backend/cpu/bf16_blocks.c src/backend/cpu/bf16_tile_arm.c; do
-    object=$scratch/$(basename "$file" .c).o
-    $compiler $flags -DSTRAIT_ISA=bf16_units -ffp-contract=fast -march=armv8.2-a+bf16 -c "$file" -o "$object"
+for file in bf16_blocks bf16_tile_arm bf16_attention bf16_attention_back; do
+    object=$scratch/$file.o
+    $compiler $flags -DSTRAIT_ISA=bf16_units -ffp-contract=fast -march=armv8.2-a+bf16 \
+        -c src/backend/cpu/$file.c -o "$object"
     objects="$objects $object"
 done
-$compiler $flags -static tests/arm/bf16.c src/backend/cpu/bf16_units_arm.c src/base/pool.c src/base/alloc.c \
-    src/base/clock.c src/base/error.c $objects -o "$scratch/bf16" -lpthread -lm
+$compiler $flags -DSTRAIT_ISA=none -static tests/arm/bf16.c src/backend/cpu/bf16_units_arm.c \
+    src/backend/cpu/ref_attention.c src/tensor/tensor.c src/base/pool.c src/base/alloc.c src/base/clock.c src/base/error.c \
+    $objects -o "$scratch/bf16" -lpthread -lm
 $with "$scratch/bf16"
 # Without the instructions the program must not offer them.
 if [ -n "$without" ]; then

@@ -49,3 +49,9 @@ int strait_bf16_takes(const strait_bf16_product *p);
 /* Computes the product on all threads. */
 void strait_bf16_multiply(const struct strait_cpu *cpu, const strait_bf16_product *p,
                           const strait_bf16_block_ops *ops);
+
+/* Computes one item of attention, or of its gradient, with blocks multiplied by `multiply`. */
+void strait_bf16_attend_with(strait_bf16_tile multiply, const struct flash_job *job, int item,
+                             float *scratch);
+void strait_bf16_attend_back_with(strait_bf16_tile multiply, const struct flash_job *job, int item,
+                                  float *scratch);

@@ -124,3 +124,11 @@ void strait_bf16_multiply_arm(const struct strait_cpu *cpu, const strait_bf16_pr
     static const strait_bf16_block_ops ops = {.multiply = multiply_block};
     strait_bf16_multiply(cpu, p, &ops);
 }
+
+void strait_bf16_attend_arm(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_attend_with(multiply_block, job, item, scratch);
+}
+
+void strait_bf16_attend_back_arm(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_attend_back_with(multiply_block, job, item, scratch);
+}

@@ -153,3 +153,23 @@ void strait_bf16_multiply_amx(const struct strait_cpu *cpu, const strait_bf16_pr
                                               .reads_lines = 1};
     strait_bf16_multiply(cpu, p, &ops);
 }
+
+void strait_bf16_attend_avx512(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_attend_with(strait_bf16_tile_avx512, job, item, scratch);
+}
+
+void strait_bf16_attend_back_avx512(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_attend_back_with(strait_bf16_tile_avx512, job, item, scratch);
+}
+
+void strait_bf16_attend_amx(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_amx_begin();
+    strait_bf16_attend_with(strait_bf16_tile_amx, job, item, scratch);
+    strait_bf16_amx_end();
+}
+
+void strait_bf16_attend_back_amx(const struct flash_job *job, int item, float *scratch) {
+    strait_bf16_amx_begin();
+    strait_bf16_attend_back_with(strait_bf16_tile_amx, job, item, scratch);
+    strait_bf16_amx_end();
+}

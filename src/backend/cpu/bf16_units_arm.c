@@ -14,11 +14,12 @@ const char *strait_bf16_note(void) {
     return NULL;
 }
 
-/* Attention converts to f32. */
 const struct strait_bf16_units strait_bf16_units[] = {
     {.name = "bfmmla",
      .is_supported = has_bf16,
      .takes = strait_bf16_takes,
-     .multiply = strait_bf16_multiply_arm},
+     .multiply = strait_bf16_multiply_arm,
+     .attend = strait_bf16_attend_arm,
+     .attend_back = strait_bf16_attend_back_arm},
     {0},
 };

@@ -16,6 +16,10 @@
 #include <math.h>
 #include <string.h>
 
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    #include <arm_neon.h>
+#endif
+
 #define SIMD_JOIN(name, isa)   strait_simd_##name##_##isa
 #define SIMD_EXPAND(name, isa) SIMD_JOIN(name, isa)
 #define SIMD(name)             SIMD_EXPAND(name, STRAIT_ISA)
@@ -121,11 +125,15 @@ static inline vec load_half(const uint16_t *from) {
 
 /* Rounds to nearest, half to even; same bits as strait_cpu_round. */
 static inline void store_half(uint16_t *to, vec v) {
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)v)));
+#else
     const uvec bits = (uvec)v;
     const uvec rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     const uvec is_nan = (uvec)(v != v); // NOLINT(misc-redundant-expression): NaN
     const uvec halves = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
     *(loose_hvec *)to = __builtin_convertvector(halves, hvec);
+#endif
 }
 
 /* The first n < LANES values, then zeros. Not memcpy: a call, though rare, would evict every

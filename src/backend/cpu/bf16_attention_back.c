@@ -1,11 +1,11 @@
-/* bf16_attention_back_x86.c - the gradient of causal attention with bf16 units (equations in
+/* bf16_attention_back.c - the gradient of causal attention with bf16 units (equations in
  * ref_attention.c).
  *
  * An item is one key head of one sequence, as in simd_attention_back.c. For each chunk of queries
  * and chunk of keys, blocks of keys come first: one block's shares and gradients of scores, of all
  * queries, are written as right panels, and d_k and d_v are summed transposed, [columns][keys]. The
  * same gradients, written as lines, give d_q at the end of the chunk. */
-#include "backend/cpu/bf16_flash_x86.h"
+#include "backend/cpu/bf16_flash.h"
 
 /* Where an item keeps its operands. "by_dim": the lines of a panel are columns of the head. */
 struct backward {
@@ -93,49 +93,57 @@ static void pack_keys(const struct flash_job *job, const struct backward *b, str
     pack_side(b->keys_by_dim, &sides[2]);
 }
 
-/* 16 keys of one query: the share exp(score - lse) and the gradient of the score, share (d_share -
- * whole) scale. */
+/* LANES keys of one query: the share exp(score - lse) and the gradient of the score, share (d_share
+ * - whole) scale. */
 struct pair {
     vec share, d_score;
 };
 
+/* The first n_seen of the keys are seen. */
 static inline struct pair softmax_back(const struct backward *b, int64_t query, int64_t at,
-                                       __mmask16 seen, float scale) {
+                                       int64_t n_seen, float scale) {
     const vec score = load(b->block[0] + at) * scale - b->lse[query];
-    const vec share = (vec)_mm512_maskz_mov_ps(seen, (__m512)exp_down(score));
+    const vec share = seen_or(exp_down(score), n_seen, 0);
     const vec d_share = (load(b->block[1] + at) - b->whole[query]) * scale;
-    return (struct pair){share, (vec)_mm512_maskz_mov_ps(seen, (__m512)(share * d_share))};
+    return (struct pair){share, seen_or(share * d_share, n_seen, 0)};
 }
 
-/* One row of a right tile: 16 keys, for each the values of two successive queries. */
-static inline void store_right(uint16_t *to, vec query, vec next) {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
-                                           24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1,
-                                           16, 0);
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, round_pair(query, next)));
+/* Where block_back writes a block. */
+struct back_blocks {
+    uint16_t *shares, *d_scores, *lines;
+};
+
+/* FLASH_DEPTHS queries from row r of a block on, FLASH_SPAN keys from k on, of which the first
+ * query sees n_seen. */
+static inline void span_back(const struct backward *b, struct back_blocks to, int64_t query,
+                             int64_t r, int64_t k, int64_t n_seen, float scale) {
+    vec share[2][FLASH_DEPTHS], d_score[2][FLASH_DEPTHS]; // [half of the keys][query]
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < FLASH_DEPTHS; i++) {
+#pragma GCC unroll 2
+        for (int64_t half = 0; half < 2; half++) {
+            const struct pair p = softmax_back(b, query + r + i,
+                                               (r + i) * BF16_PANEL + k + half * LANES,
+                                               n_seen + i - half * LANES, scale);
+            share[half][i] = p.share;
+            d_score[half][i] = p.d_score;
+        }
+        store_line(to.lines, r + i, k, d_score[0][i], d_score[1][i]);
+    }
+#pragma GCC unroll 2
+    for (int64_t half = 0; half < 2; half++) {
+        store_across(to.shares, k + half * LANES, r, share[half]);
+        store_across(to.d_scores, k + half * LANES, r, d_score[half]);
+    }
 }
 
 /* Turns the scores and gradients of shares of a block into shares and gradients of scores.
  * `ahead`: position of the block's first query minus that of its first key. */
-static void block_back(const struct backward *b, int64_t query, int64_t ahead, uint16_t *shares,
-                       uint16_t *d_scores, uint16_t *lines, float scale) {
-    for (int64_t r = 0; r < BF16_PANEL; r += 2) {
-        struct pair p[2][2]; // [query][half of the keys]
-#pragma GCC unroll 2
-        for (int64_t i = 0; i < 2; i++)
-#pragma GCC unroll 2
-            for (int64_t half = 0; half < 2; half++)
-                p[i][half] = softmax_back(b, query + r + i, (r + i) * BF16_PANEL + half * LANES,
-                                          seen_lanes(ahead + r + i + 1, half * LANES), scale);
-#pragma GCC unroll 2
-        for (int64_t i = 0; i < 2; i++) {
-            const int64_t tile = i * BF16_TILE + r * LANES;
-            store_right(shares + tile, p[0][i].share, p[1][i].share);
-            store_right(d_scores + tile, p[0][i].d_score, p[1][i].d_score);
-            _mm512_storeu_si512(lines + (r + i) * BF16_PANEL,
-                                round_pair(p[i][0].d_score, p[i][1].d_score));
-        }
-    }
+static void block_back(const struct backward *b, struct back_blocks to, int64_t query,
+                       int64_t ahead, float scale) {
+    for (int64_t r = 0; r < BF16_PANEL; r += FLASH_DEPTHS)
+        for (int64_t k = 0; k < BF16_PANEL; k += FLASH_SPAN)
+            span_back(b, to, query, r, k, ahead + r + 1 - k, scale);
 }
 
 /* The first block of queries of which one may see the key at k0 + k. */
@@ -156,8 +164,10 @@ static void keys_back(const struct flash_job *job, const struct backward *b, str
                     b->dim_blocks, 0);
         b->multiply(b->block[1], packed_lines(b->d_ys + q * panel), b->values + block * panel,
                     b->dim_blocks, 0);
-        block_back(b, query, ahead, b->shares + q * FLASH_BLOCK, b->d_scores + q * FLASH_BLOCK,
-                   b->d_score_lines + (q * CHUNK_BLOCKS + block) * FLASH_BLOCK, job->heads.scale);
+        const struct back_blocks blocks = {
+            b->shares + q * FLASH_BLOCK, b->d_scores + q * FLASH_BLOCK,
+            b->d_score_lines + (q * CHUNK_BLOCKS + block) * FLASH_BLOCK};
+        block_back(b, blocks, query, ahead, job->heads.scale);
     }
     for (int64_t d = 0; d < b->dim_blocks; d++) {
         const int64_t from = (d * n_queries + first) * FLASH_BLOCK;
@@ -187,8 +197,9 @@ static void store_queries(const struct flash_job *job, const struct backward *b,
         act *to = job->d_qkv + (at.first + at.q0 + q) * job->cols + at.h * dim;
         const float *from = b->d_queries + q / BF16_PANEL * b->dim_blocks * FLASH_BLOCK +
                             q % BF16_PANEL * BF16_PANEL;
-        for (int64_t d = 0; d < dim; d += BF16_PANEL, from += FLASH_BLOCK) {
-            vec low = load(from), high = load(from + LANES);
+        for (int64_t d = 0; d < dim; d += FLASH_SPAN) {
+            const float *sums = from + d / BF16_PANEL * FLASH_BLOCK + d % BF16_PANEL;
+            vec low = load(sums), high = load(sums + LANES);
             if (at.run > 0) {
                 low += load_some(to + d, smaller(LANES, dim - d));
                 if (dim - d > LANES) high += load_some(to + d + LANES, dim - d - LANES);
@@ -215,17 +226,6 @@ static void query_chunk_back(const struct flash_job *job, const struct backward 
     store_queries(job, b, at);
 }
 
-/* Rounds 16 columns of the sums of 16 keys, which are transposed, to rows of d_qkv. */
-static void store_keys_part(act *to, int64_t ld, const float *from, int64_t n, int64_t n_cols) {
-    const __mmask16 mask = (__mmask16)(n_cols >= LANES ? 0xffffu : (1u << n_cols) - 1u);
-    __m512i v[16];
-    for (int64_t i = 0; i < 16; i++)
-        v[i] = _mm512_loadu_si512(from + i * BF16_PANEL);
-    strait_transpose(v);
-    for (int64_t i = 0; i < smaller(n, 16); i++)
-        _mm256_mask_storeu_epi16(to + i * ld, mask, (__m256i)_mm512_cvtneps_pbh((__m512)v[i]));
-}
-
 /* Rounds the sums of n keys to columns of d_qkv that start at `to`. */
 static void store_keys(const struct flash_job *job, const struct backward *b, act *to,
                        const float *sums, int64_t n) {
@@ -233,10 +233,10 @@ static void store_keys(const struct flash_job *job, const struct backward *b, ac
     for (int64_t k = 0; k < n; k += LANES)
         for (int64_t d = 0; d < dim; d += LANES) {
             const int64_t block = k / BF16_PANEL * b->dim_blocks + d / BF16_PANEL;
-            store_keys_part(to + k * job->cols + d, job->cols,
-                            sums + block * FLASH_BLOCK + d % BF16_PANEL * BF16_PANEL +
-                                k % BF16_PANEL,
-                            n - k, dim - d);
+            store_transposed(to + k * job->cols + d, job->cols,
+                             sums + block * FLASH_BLOCK + d % BF16_PANEL * BF16_PANEL +
+                                 k % BF16_PANEL,
+                             n - k, dim - d);
         }
 }
 
@@ -260,8 +260,8 @@ static void run_back(const struct flash_job *job, const struct backward *b, stru
     store_keys(job, b, to + value_column(job, kv), b->d_values, end - at.run);
 }
 
-static void backward_item(const struct flash_job *job, int item, float *scratch,
-                          strait_bf16_tile multiply) {
+void strait_bf16_attend_back_with(strait_bf16_tile multiply, const struct flash_job *job, int item,
+                                  float *scratch) {
     const strait_heads heads = job->heads;
     const struct backward b = lay_out(scratch, heads.head_dim, multiply);
     const int64_t kv = item % heads.n_key, first = item / heads.n_key * heads.seq_len;
@@ -270,14 +270,4 @@ static void backward_item(const struct flash_job *job, int item, float *scratch,
     for (int64_t run = 0; run < heads.seq_len; run += n_run)
         run_back(job, &b, (struct chunk){.first = first, .run = run},
                  smaller(heads.seq_len, run + n_run), kv);
-}
-
-void strait_bf16_attend_back_avx512(const struct flash_job *job, int item, float *scratch) {
-    backward_item(job, item, scratch, strait_bf16_tile_avx512);
-}
-
-void strait_bf16_attend_back_amx(const struct flash_job *job, int item, float *scratch) {
-    strait_bf16_amx_begin();
-    backward_item(job, item, scratch, strait_bf16_tile_amx);
-    strait_bf16_amx_end();
 }

@@ -1,9 +1,9 @@
-/* bf16_attention_x86.c - causal attention with bf16 units: the online softmax of simd_attention.c
+/* bf16_attention.c - causal attention with bf16 units: the online softmax of simd_attention.c
  * over chunks of keys.
  *
  * An item is one chunk of queries of one head of one sequence. It packs a chunk of keys and values
  * once for all its blocks of queries. */
-#include "backend/cpu/bf16_flash_x86.h"
+#include "backend/cpu/bf16_flash.h"
 
 /* Where an item keeps its operands and running softmax. */
 struct forward {
@@ -39,35 +39,42 @@ static struct forward lay_out(float *scratch, int64_t dim, strait_bf16_tile mult
     return f;
 }
 
-/* The scores of 32 keys of one query, scaled; those of keys it does not see are -infinity. */
+/* The scores of FLASH_SPAN keys of one query, from `key` of the chunk on, scaled; those of keys it
+ * does not see are -infinity. */
 static inline void load_scores(vec v[2], const float *scores, int64_t n_valid, int64_t key,
                                float scale) {
-    const __m512 none = _mm512_set1_ps(-INFINITY);
-    for (int64_t i = 0; i < 2; i++) {
-        const __m512 score = (__m512)(load(scores + i * LANES) * scale);
-        v[i] = (vec)_mm512_mask_mov_ps(none, seen_lanes(n_valid, key + i * LANES), score);
-    }
+    for (int64_t i = 0; i < 2; i++)
+        v[i] = seen_or(load(scores + i * LANES) * scale, n_valid - key - i * LANES, -INFINITY);
+}
+
+/* Where the scores of a query that start at a key of the chunk are. */
+static inline const float *scores_at(const struct forward *f, int64_t query, int64_t key) {
+    return f->scores + key / BF16_PANEL * FLASH_BLOCK + query % BF16_PANEL * BF16_PANEL +
+           key % BF16_PANEL;
 }
 
 /* One step of the online softmax for row r of a block of queries, which sees n_valid keys of the
  * chunk. Returns the factor that earlier sums are multiplied by. */
 static float softmax_row(const struct forward *f, int64_t query, int64_t n_blocks, int64_t n_valid,
                          float scale) {
-    const int64_t at = query % BF16_PANEL * BF16_PANEL;
-    vec v[2], max = splat(f->max[query]), total[2] = {0};
-    for (int64_t b = 0; b < n_blocks; b++) {
-        load_scores(v, f->scores + b * FLASH_BLOCK + at, n_valid, b * BF16_PANEL, scale);
-        max = larger(v[1], larger(v[0], max));
+    const int64_t n_keys = n_blocks * BF16_PANEL;
+    const float old = f->max[query];
+    vec v[2], max[2] = {splat(old), splat(old)}, total[2] = {0};
+    for (int64_t k = 0; k < n_keys; k += FLASH_SPAN) {
+        load_scores(v, scores_at(f, query, k), n_valid, k, scale);
+        max[0] = larger(v[0], max[0]);
+        max[1] = larger(v[1], max[1]);
     }
-    const float limit = _mm512_reduce_max_ps((__m512)max);
-    for (int64_t b = 0; b < n_blocks; b++) {
-        load_scores(v, f->scores + b * FLASH_BLOCK + at, n_valid, b * BF16_PANEL, scale);
+    const float limit = largest_lane(larger(max[1], max[0]));
+    for (int64_t k = 0; k < n_keys; k += FLASH_SPAN) {
+        load_scores(v, scores_at(f, query, k), n_valid, k, scale);
         const vec low = exp_down(v[0] - limit), high = exp_down(v[1] - limit);
         total[0] += low;
         total[1] += high;
-        _mm512_storeu_si512(f->shares + b * FLASH_BLOCK + at, round_pair(low, high));
+        store_line(f->shares + k / BF16_PANEL * FLASH_BLOCK, query % BF16_PANEL, k % BF16_PANEL,
+                   low, high);
     }
-    const float shrink = exp_down(splat(f->max[query] - limit))[0];
+    const float shrink = exp_down(splat(old - limit))[0];
     f->max[query] = limit;
     f->total[query] = f->total[query] * shrink + sum_lanes(total[0] + total[1]);
     return shrink;
@@ -106,8 +113,10 @@ static void finish_query(const struct flash_job *job, const struct forward *f, i
     const float *sums = f->sums + block * f->dim_blocks * FLASH_BLOCK + r * BF16_PANEL;
     const float whole = 1.0f / f->total[q];
     act *out = job->out + row * job->y_cols + h * dim;
-    for (int64_t d = 0; d < dim; d += BF16_PANEL, sums += FLASH_BLOCK)
-        store_rounded(out + d, load(sums) * whole, load(sums + LANES) * whole, dim - d);
+    for (int64_t d = 0; d < dim; d += FLASH_SPAN) {
+        const float *from = sums + d / BF16_PANEL * FLASH_BLOCK + d % BF16_PANEL;
+        store_rounded(out + d, load(from) * whole, load(from + LANES) * whole, dim - d);
+    }
     if (job->out_lse != NULL)
         job->out_lse[row * job->heads.n_query + h] = f->max[q] + logf(f->total[q]);
 }
@@ -124,8 +133,8 @@ static void attend_chunk(const struct flash_job *job, const struct forward *f, c
     }
 }
 
-static void forward_item(const struct flash_job *job, int item, float *scratch,
-                         strait_bf16_tile multiply) {
+void strait_bf16_attend_with(strait_bf16_tile multiply, const struct flash_job *job, int item,
+                             float *scratch) {
     const strait_heads heads = job->heads;
     const int64_t dim = heads.head_dim, n_chunks = pieces(heads.seq_len, STRAIT_BF16_CHUNK);
     const int h = (int)(item / n_chunks % heads.n_query);
@@ -151,14 +160,4 @@ static void forward_item(const struct flash_job *job, int item, float *scratch,
     }
     for (int64_t q = 0; q < n_queries; q++)
         finish_query(job, &f, first + q0 + q, h, q);
-}
-
-void strait_bf16_attend_avx512(const struct flash_job *job, int item, float *scratch) {
-    forward_item(job, item, scratch, strait_bf16_tile_avx512);
-}
-
-void strait_bf16_attend_amx(const struct flash_job *job, int item, float *scratch) {
-    strait_bf16_amx_begin();
-    forward_item(job, item, scratch, strait_bf16_tile_amx);
-    strait_bf16_amx_end();
 }
