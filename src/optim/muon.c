@@ -7,7 +7,7 @@
  * b rises linearly from momentum_start to momentum over momentum_warmup steps.
  *
  * Matrices of one shape are updated together, as many as spec.group_values allows: the products of
- * a single one are too small for a GPU. The bits do not depend on it. */
+ * a single one are too small for a GPU. The bits do not depend on it, nor on the order. */
 #include "base/alloc.h"
 #include "optim/adamw.h"
 #include "optim/newton_schulz.h"
@@ -125,16 +125,31 @@ static int take_group(struct muon *muon, const strait_optim_step *at, int first,
     return count;
 }
 
+/* The largest matrix that is left, the first of equals; -1: none. A device then computes products
+ * of large matrices while the host queues the many small ones of codecs, instead of waiting for
+ * each of these. */
+static int largest_left(const struct muon *muon, int n) {
+    int largest = -1;
+    int64_t most = 0;
+    for (int i = 0; i < n; i++) {
+        if (muon->left[i] == NULL) continue;
+        const int64_t values = muon->left[i]->weight.rows * muon->left[i]->weight.cols;
+        if (values <= most) continue;
+        most = values;
+        largest = i;
+    }
+    return largest;
+}
+
 static strait_err step(void *scratch, const strait_optim_step *at,
                        const strait_optim_update *updates, int n) {
     struct muon *muon = scratch;
     const float momentum = momentum_at(at->spec, at->step);
     for (int i = 0; i < n; i++)
         muon->left[i] = &updates[i];
-    for (int i = 0; i < n; i++) {
+    for (int first; (first = largest_left(muon, n)) >= 0;) {
         const strait_optim_update *group[STRAIT_NEWTON_SCHULZ_MOST] = {0};
-        if (muon->left[i] == NULL) continue;
-        const int count = take_group(muon, at, i, n, group);
+        const int count = take_group(muon, at, first, n, group);
         STRAIT_TRY(update(muon, at, group, count, momentum));
     }
     return STRAIT_OK;

@@ -185,6 +185,48 @@ static void groups_change_no_bit(void **state) {
 }
 
 /* The caller does not wait for the norm, because a step checks it. */
+static int64_t updated[4]; // rows of the matrices, in the order of their updates
+static int n_updated;
+static const struct strait_group_kernels *real_groups;
+
+static strait_err log_momentum(struct strait_stream *s, strait_tensor u, strait_tensor m,
+                               strait_tensor grad, strait_tensor scale, float b) {
+    updated[n_updated++] = m.rows;
+    return real_groups->momentum(s, u, m, grad, scale, b);
+}
+
+/* While a device computes them, the host queues the others. */
+static void large_matrices_come_first(void **state) {
+    (void)state;
+    struct rig rig;
+    struct strait_optimizer *opt = NULL;
+    rig_open(&rig, 1,
+             (rig_shape[]){{STRAIT_ROLE_BOUNDARY, 3, 4},
+                           {STRAIT_ROLE_MATRIX, 16, 8},
+                           {STRAIT_ROLE_BOUNDARY, 5, 4},
+                           {STRAIT_ROLE_MATRIX, 12, 8}},
+             4);
+    strait_optim_spec spec = {.ops = strait_optimizer_find("muon"), .momentum = 0.9f};
+    spec.groups[STRAIT_ROLE_MATRIX].learning_rate = 0.01f;
+    spec.groups[STRAIT_ROLE_BOUNDARY].learning_rate = 0.01f;
+    const struct strait_kernels *real = rig.backend->kernels;
+    struct strait_group_kernels groups = *real->groups;
+    struct strait_kernels logged = *real;
+    real_groups = real->groups;
+    groups.momentum = log_momentum;
+    logged.groups = &groups;
+    rig.backend->kernels = &logged;
+    n_updated = 0;
+    CHECK_OK(strait_optimizer_open(&spec, rig.backend, rig.params, 4, &opt));
+    rig_gradients(&rig, 1);
+    rig_step(&rig, opt, 1, 1);
+    rig.backend->kernels = real;
+    assert_int_equal(n_updated, 4);
+    assert_memory_equal(updated, ((int64_t[]){16, 12, 5, 3}), sizeof updated);
+    strait_optimizer_close(&opt);
+    rig_close(&rig);
+}
+
 static void a_nonfinite_norm_changes_nothing(void **state) {
     (void)state;
     struct rig rig;
@@ -219,6 +261,7 @@ int main(void) {
         cmocka_unit_test(momentum_rises_linearly_over_the_warmup),
         cmocka_unit_test(default_learning_rates_depend_on_the_role),
         cmocka_unit_test(groups_change_no_bit),
+        cmocka_unit_test(large_matrices_come_first),
         cmocka_unit_test(a_nonfinite_norm_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
