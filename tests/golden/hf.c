@@ -1,5 +1,6 @@
-/* hf.c - folders that transformers wrote (tests/golden/hf, tools/make-hf-golden.py): the imported
- * model computes the same logits, and the exported one has the same tensors, byte for byte. */
+/* hf.c - folders that transformers wrote (tests/golden/hf, tools/convert/make-hf-golden.py): the
+ * imported model computes the same logits, and the exported one has the same tensors, byte for
+ * byte. */
 #include <strait/convert.h>
 
 #include "convert/hf_folder.h"

@@ -5,8 +5,8 @@
 LOGITS is tests/cli/helpers/logits.c. Trains small runs for 30 steps, exports them, and runs
 modeling_strait.py: logits must be Strait's, and those of one token after the other, with a cache of
 keys, values and earlier rows, must be those of the whole sequence. Where transformers is missing,
-as in Debian, the few names that the file imports are defined here; tools/check-hf-export.py compares
-with transformers itself. Exits as compare.py does where PyTorch is missing.
+as in Debian, the few names that the file imports are defined here; with transformers itself
+tools/convert/check-hf-export.py compares. Exits as compare.py does where PyTorch is missing.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 /* logits.c - logits RUN OUT.safetensors N ID...: continues the tokens greedily by N more and writes
- * all tokens, and the logits after each, for tools/check-hf-export.py. */
+ * all tokens, and the logits after each, for tools/convert/check-hf-export.py. */
 #include "base/alloc.h"
 #include "infer/trained_model.h"
 #include "store/safetensors.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Writes small random models as Hugging Face folders, with the logits that transformers computes.
 
-    tools/make-hf-golden.py FOLDER
+    tools/convert/make-hf-golden.py FOLDER
 
 Needs PyTorch, transformers, tokenizers and safetensors. FOLDER/NAME is what save_pretrained writes;
 FOLDER/NAME/expected.safetensors holds token ids and their logits, computed in float32 from the

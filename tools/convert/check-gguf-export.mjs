@@ -4,8 +4,8 @@
 // must be Strait's, unless Strait's two best logits are within MARGIN (1e-3). Prints also the greedy continuation by llama.cpp
 // itself, and the largest difference of logarithms of probabilities among Strait's ten best tokens of a place.
 //
-// With f16, bf16 and q8_0 compute EXPECTED from the weights of the file (tools/read-gguf.mjs): they are rounded. llama.cpp
-// rounds activations to the type of the weights, too, which Strait does not: the margin covers that.
+// With f16, bf16 and q8_0 compute EXPECTED from the weights of the file (read-gguf.mjs): they are rounded. llama.cpp rounds
+// activations to the type of the weights, too, which Strait does not: the margin covers that.
 //
 // Needs llama.cpp as an npm package: run it in a folder where `npm install --ignore-scripts
 // node-llama-cpp` was run. One thread and a cache of keys and values in f32.

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Compares exported models, as transformers computes them, with what Strait computed.
 
-    tools/check-hf-export.py FOLDER...
+    tools/convert/check-hf-export.py FOLDER...
 
 Each folder is an export with two more files: expected.safetensors (tokens, the first N_GIVEN of
 which were given and the rest chosen greedily, and the logits after each; tests/cli/helpers/logits.c
