@@ -195,6 +195,31 @@ static int check_attentions(void) {
     return n_failed;
 }
 
+/* The instruction that rounds gives the bits of strait_cpu_round: 1 times each value, which is
+ * scaled before it is stored. */
+static int check_rounding(const struct strait_cpu *cpu) {
+    static const uint32_t values[] = {0x00000001, 0x80000001, 0x00018000, 0x007fffff, 0x3f808000,
+                                      0x3f818000, 0x3f817fff, 0x7f7fffff, 0xff800000, 0x7fc00000,
+                                      0x7fc12345, 0xffffffff, 0x80000000};
+    const uint16_t one = strait_cpu_round(1);
+    int n_failed = 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        uint16_t y[LANES] = {0}, ones[LANES];
+        strait_bf16_product p = {.a = &one, .b = ones, .y_half = y, .a_row = 1, .a_depth = 1};
+        p.b_col = p.b_depth = p.rows = p.depth = 1;
+        p.cols = LANES;
+        for (int64_t j = 0; j < LANES; j++)
+            ones[j] = one;
+        memcpy(&p.alpha, &values[i], sizeof p.alpha);
+        strait_bf16_units[0].multiply(cpu, &p);
+        if (y[0] != strait_cpu_round(p.alpha)) {
+            printf("FAIL: %08x is rounded to %04x\n", values[i], y[0]);
+            n_failed++;
+        }
+    }
+    return n_failed;
+}
+
 int main(void) {
     static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},     {33, 31, 40},   {129, 17, 133},
                                        {64, 64, 64}, {40, 520, 33}, {20, 24, 4200}, {96, 70, 608}};
@@ -207,7 +232,7 @@ int main(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int variant = 0; variant < 16; variant++, n++)
             n_failed += check(cpus, sizes[i][0], sizes[i][1], sizes[i][2], variant);
-    n_failed += check_attentions();
+    n_failed += check_attentions() + check_rounding(&cpus[0]);
     printf("%s: %d products and attention, %d failed\n", strait_bf16_units[0].name, n, n_failed);
     return n_failed != 0;
 }

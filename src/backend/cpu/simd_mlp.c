@@ -64,9 +64,13 @@ static void swiglu_back_task(void *arg, int task) {
         const act *gate = g->gate_up + n * 2 * g->width, *d_y = g->d_y + n * g->width;
         act *d_gate = g->d_gate_up + n * 2 * g->width;
         act *y = g->y != NULL ? g->y + n * g->width : NULL;
-        for (int64_t f = 0; f < g->width; f += LANES)
+        int64_t f = 0;
+        for (; f + LANES <= g->width; f += LANES)
             gate_some_back(d_gate + f, y != NULL ? y + f : NULL, d_y + f, gate + f, g->width,
-                           smaller(LANES, g->width - f));
+                           LANES);
+        if (f < g->width)
+            gate_some_back(d_gate + f, y != NULL ? y + f : NULL, d_y + f, gate + f, g->width,
+                           g->width - f);
     }
 }
 
