@@ -167,11 +167,8 @@ files=$(ls -A good)
 refuses 2 'good already contains a run' host run.yaml --keys keys --out good
 [ "$files" = "$(ls -A good)" ] || fail "a refused host left $(ls -A good)"
 begin relay --listen 127.0.0.1:0
-for _ in $(seq 6000); do
-    port=$(grep -ohE '127\.0\.0\.1:[0-9]+' "$OUT" "$ERR" | head -n 1)
-    [ -z "$port" ] || break
-    sleep 0.01
-done
+await "the relay prints its address" grep -qhE '127\.0\.0\.1:[0-9]+' "$OUT" "$ERR"
+port=$(grep -ohE '127\.0\.0\.1:[0-9]+' "$OUT" "$ERR" | head -n 1)
 mkdir empty
 for folder in none empty; do
     ERR=$SCRATCH/second OUT=$SCRATCH/second.out refuses 2 "cannot listen at $port: address already in use" \

@@ -162,22 +162,43 @@ ends() {
     [ "$code" -eq "$1" ] || fail "the run ended with $code, expected $1"
 }
 
-# wait_lines FOLDER N: waits until the run has written N lines of metrics or has ended, which may take
-# minutes on a busy machine.
-wait_lines() {
-    for _ in $(seq 20000); do
-        [ -f "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ] && return
-        kill -0 "$STARTED" 2>/dev/null || return
+# At least how many seconds a script waits for what must happen. Under a sanitizer a busy machine takes minutes for
+# what takes milliseconds elsewhere: the limit only names what hangs, before CTest ends the test.
+PATIENCE=600
+
+# await WHAT COMMAND...: waits until COMMAND succeeds; fails with WHAT when it does not.
+await() {
+    await_what=$1
+    await_left=$((PATIENCE * 100))
+    shift
+    until "$@"; do
+        await_left=$((await_left - 1))
+        [ $await_left -gt 0 ] || fail "not within $PATIENCE s: $await_what"
         sleep 0.01
     done
-    fail "$1 has fewer than $2 lines of metrics after several minutes"
 }
 
-# wait_all_exited: waits until all processes of this script have ended; fails after a minute.
+# has_text FILE TEXT: whether a line of FILE matches TEXT; the file may not exist yet.
+has_text() {
+    grep -qsE -e "$2" "$1"
+}
+
+is_over() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# wait_lines FOLDER N: waits until the run has written N lines of metrics or has ended.
+has_lines() {
+    [ -f "$1/metrics.jsonl" ] && [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ] || is_over "$STARTED"
+}
+wait_lines() {
+    await "$1 has $2 lines of metrics" has_lines "$1" "$2"
+}
+
+# wait_all_exited: waits until all processes of this script have ended.
+all_exited() {
+    [ -z "$(our_processes)" ] || { sleep 0.1 && false; }
+}
 wait_all_exited() {
-    for _ in $(seq 600); do
-        [ -z "$(our_processes)" ] && return
-        sleep 0.1
-    done
-    fail "processes are still running: $(our_processes | tr '\n' ' ')"
+    await "all processes have ended" all_exited
 }

@@ -97,6 +97,11 @@ grep -q 'note: no checkpoint' "$OUT" || fail "no note"
 ! grep -q "$(printf '\033')\[33m" "$OUT" || fail "NO_COLOR is ignored"
 
 # Interrupted on a terminal: what follows the redrawn line begins a line.
-script -qec "env STRAIT_CLI=$SCRATCH TERM=xterm timeout --foreground -s INT 3 $STRAIT train run.yaml --out cut --set train.steps=1000000 \
-    --set train.valid_every=0 --set train.save_every=0" /dev/null </dev/null | tr -d '\r' >"$OUT"
+script -qec "env STRAIT_CLI=$SCRATCH TERM=xterm $STRAIT train run.yaml --out cut --set train.steps=1000000 \
+    --set train.valid_every=0 --set train.save_every=0" drawn </dev/null >/dev/null &
+STARTED=$!
+wait_lines cut 3
+kill -INT "$(our_processes)"
+reap
+tr -d '\r' <drawn >"$OUT"
 says "$OUT" '^to resume: strait train --resume cut$' '^strait: stopped after step [0-9]+ of 1000000, saved in cut$'

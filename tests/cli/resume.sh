@@ -111,16 +111,12 @@ runs train --resume inside
 if [ "${SANITIZED:-}" != thread ]; then
     begin train run.yaml --out twice --set model.width=512 --set model.context=256 \
         --set train.batch_tokens=1048576 --set data.valid_tokens=0 --set train.steps=2
-    for _ in $(seq 6000); do
-        grep -q parameters "$ERR" && break
-        kill -0 "$STARTED" 2>/dev/null || break
-        sleep 0.05
-    done
+    await "the run begins" has_text "$ERR" parameters
     kill -INT "$STARTED"
     sleep 0.2
     kill -0 "$STARTED" 2>/dev/null || fail "the first interrupt stopped the run in the middle of a step"
     # On a busy machine two signals may be delivered as one: repeat the second until the run ends.
-    for _ in $(seq 100); do
+    for _ in $(seq $((PATIENCE * 5))); do
         kill -INT "$STARTED" 2>/dev/null || break
         sleep 0.2
     done
@@ -130,11 +126,10 @@ if [ "${SANITIZED:-}" != thread ]; then
     ! ls twice/checkpoints | grep -q . || fail "a checkpoint was written after two interrupts"
 fi
 
-# Two signals at once are one request, as timeout(1) sends them: the run saves.
+# Two signals at once are one request, as timeout(1) sends them: the run saves. Both wait for it while it is stopped.
 begin train run.yaml --out both --set train.steps=4000 --set train.save_every=0
 wait_lines both 3
-kill -TERM "$STARTED"
-kill -INT "$STARTED"
+for signal in STOP TERM INT CONT; do kill -$signal "$STARTED"; done
 reap
 [ "$code" -eq 130 ] || fail "exit code $code after two signals at once, expected 130"
 says "$ERR" "stopped after step"

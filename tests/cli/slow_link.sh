@@ -31,12 +31,10 @@ stage=$(our_processes | while read -r pid; do
     tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q ' stage $' && echo "$pid"; done | sed -n 2p)
 [ -n "$stage" ] || fail "no stage runs"
 kill -STOP "$stage"
-began=$(date +%s)
+await "a stopped stage is noticed" is_over "$STARTED"
 reap
-took=$(($(date +%s) - began))
 kill -CONT "$stage" 2>/dev/null
 [ "$code" -eq 4 ] || fail "exit code $code after a stage was stopped, expected 4"
-[ "$took" -le 15 ] || fail "a stopped stage was noticed after $took s, with a deadline of 2 s"
 wait_all_exited
 
 # The same in a swarm, where snapshots of 240 KB, ten seconds long, are copied over the slow links, too.

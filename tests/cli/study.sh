@@ -68,7 +68,7 @@ done
 # Killed in its first run, then again later, and continued: every run ends once, with the steps it needs.
 # waits_for PATTERN: waits until a file of this name is there, or the study in the background has ended.
 waits_for() {
-    while kill -0 "$STARTED" 2>/dev/null; do
+    while ! is_over "$STARTED"; do
         ls $1 >/dev/null 2>&1 && return
         sleep 0.02
     done
@@ -206,8 +206,10 @@ STARTED=$!
 waits_for "long/runs/*/metrics.jsonl"
 folder=$(ls -d long/runs/*/)
 wait_lines "$folder" 3
+kill -STOP -- "-$STARTED" # both signals wait for it, and come at once also on a busy machine
 kill -INT "$STARTED"
 kill -TERM -- "-$STARTED"
+kill -CONT -- "-$STARTED"
 ends 130
 wait_all_exited
 ls "$folder/checkpoints" | grep -q . || fail "the interrupted run did not save"

@@ -26,10 +26,10 @@ strait watch "$url" --once >once || fail "watch of a page"
 says once '^run: training, 2 stages, 3 replicas in all$' '^step [0-9]+/100000  loss [0-9.]+  left [0-9hms]+  '
 env STRAIT_CLI="$SCRATCH" "$STRAIT" watch run >lines &
 watcher=$!
-sleep 3
+has_two_lines() { [ "$(grep -c '^step' lines)" -ge 2 ]; }
+await "watch prints two lines" has_two_lines
 kill $watcher
 wait $watcher || fail "watch did not end well after a signal"
-[ "$(grep -c '^step' lines)" -ge 2 ] || fail "watch printed fewer than two lines in three seconds"
 
 if ! command -v tmux >/dev/null; then
     echo "note: tmux is not installed: watch was not tried on a terminal" >&2
@@ -44,7 +44,7 @@ mux new-session -d -s keep "sleep 100000" # a server that ends with its last ses
 # appears TEXT...: waits until the screen matches each TEXT.
 appears() {
     for text in "$@"; do
-        for _ in $(seq 600); do
+        for _ in $(seq $((PATIENCE * 10))); do
             mux capture-pane -p -t w >screen 2>/dev/null
             grep -qE -- "$text" screen && continue 2
             sleep 0.1

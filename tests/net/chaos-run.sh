@@ -88,7 +88,7 @@ runs train run.yaml --out straight --set stages.count=2
 swarm_begin $RUN 1 2 3
 n=0
 while read -r kind machine ms <&5; do
-    wait_until 120 progress has_reached_step $RUN $(($(steps_in $RUN) + 2)) || break
+    wait_until progress has_reached_step $RUN $(($(steps_in $RUN) + 2)) || break
     n=$((n + 1))
     fault="fault $n, step $(steps_in $RUN) of $total: $kind, machine $machine, $ms ms"
     echo "$fault"

@@ -54,7 +54,7 @@ machines_begin() {
         machine_begin "$i"
     done
     for i in $MACHINES; do
-        for _ in $(seq 1200); do
+        for _ in $(seq $((PATIENCE * 20))); do
             grep -q up "wan-$i.out" && break
             sleep 0.05
         done

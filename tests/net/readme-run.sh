@@ -42,6 +42,12 @@ ends_well() {
     fail "a command of the README failed"
 }
 
+# watches MACHINE COMMAND LOG: whether watch shows steps already.
+watches() {
+    typed "$@" || fail "$(cat "$3")"
+    has_text "$3" '2 stages, [1-9][0-9]* steps committed'
+}
+
 n=0
 pids=
 invite=strait1:AQ...
@@ -53,12 +59,8 @@ while read -r where command; do
     'strait host '*)
         typed "$where" "$command" $n.log &
         HOST=$!
-        for _ in $(seq 1200); do
-            invite=$(sed -n 's/^\(strait1:[^ ]*\)$/\1/p' $n.log)
-            [ -n "$invite" ] && break
-            kill -0 $HOST 2>/dev/null || break
-            sleep 0.05
-        done
+        await "the host prints an invite" has_text $n.log '^strait1:[^ ]*$'
+        invite=$(sed -n 's/^\(strait1:[^ ]*\)$/\1/p' $n.log)
         ERR=$n.log
         [ -n "$invite" ] || fail "the host printed no invite"
         ;;
@@ -69,8 +71,7 @@ while read -r where command; do
     'strait watch '*)
         STARTED=$HOST
         wait_lines A/runs/two 2
-        sleep 1 # the status that watch shows is up to a second old
-        typed "$where" "$command" $n.log || fail "$(cat $n.log)"
+        await "watch shows steps" watches "$where" "$command" $n.log # its status is up to a second old
         says $n.log '2 stages, [1-9][0-9]* steps committed' 'generation 1: all stages ready at step 0'
         cat $n.log
         ;;

@@ -14,13 +14,8 @@ relay_begin() {
     : >relay.out
     env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen "$1" >relay.out 2>relay.err </dev/null &
     relay=$!
-    for _ in $(seq 4000); do
-        where=$(sed -n 's/^relay at //p' relay.out)
-        [ -n "$where" ] && return
-        sleep 0.025
-    done
-    ERR=relay.err
-    fail "the relay did not print its address"
+    wait_for_text relay.out '^relay at '
+    where=$(sed -n 's/^relay at //p' relay.out)
 }
 
 choose_port

@@ -1,7 +1,8 @@
 // cost.mjs - what ten open pages cost the run that serves them: node cost.mjs ORIGIN PID [SECONDS]
 //
-// Compares the CPU time of the page's thread of process PID with that of the process and its stages. A browser opens at
-// most six connections to one host, so half of the pages use its other name.
+// Compares the CPU time of the page's thread of process PID with the time that passes: a run that computes on one core
+// takes as much where nothing else runs, and less on a busy machine, where pages cost the same. A browser opens at most
+// six connections to one host, so half of the pages use its other name.
 import { readFileSync, readdirSync } from "node:fs";
 import { open, tab, until } from "./chromium.mjs";
 
@@ -25,12 +26,13 @@ try {
         const from = i % 2 ? origin : origin.replace("127.0.0.1", "localhost");
         const view = await tab(browser, from, { width: 1280, height: 900, scheme: "light" });
         await view.go(`${from}/`);
-        await until(`a step on page ${i}`, 120, () => view.run(`Number(document.getElementById("step")?.dataset.value) > 0`));
+        await until(`a step on page ${i}`, 600, () => view.run(`Number(document.getElementById("step")?.dataset.value) > 0`));
     }
-    const before = [run(), page()];
+    const before = [run(), page(), Date.now()];
     await sleep(1000 * Number(seconds ?? 5));
-    const [ran, served] = [run() - before[0], page() - before[1]];
-    console.log(`${pages} pages in Chromium took ${served.toFixed(4)} s of CPU, the run ${ran.toFixed(2)} s: ${(100 * served / ran).toFixed(2)}%`);
+    const [ran, served, passed] = [run() - before[0], page() - before[1], (Date.now() - before[2]) / 1000];
+    console.log(`${pages} pages in Chromium took ${served.toFixed(4)} s of CPU in ${passed.toFixed(2)} s: ` +
+        `${(100 * served / passed).toFixed(2)}% of a core; the run took ${ran.toFixed(2)} s`);
     if (!(served > 0)) throw new Error("the page's thread did nothing");
-    if (served > most * ran) throw new Error(`more than ${100 * most}%`);
+    if (served > most * passed) throw new Error(`more than ${100 * most}%`);
 } finally { await browser.close(); }

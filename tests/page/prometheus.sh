@@ -3,6 +3,7 @@
 set -eu
 origin=$1 folder=$2
 port=$((20000 + $$ % 9000))
+while grep -q ":$(printf %04X "$port") " /proc/net/tcp; do port=$((port + 1)); done
 mkdir -p "$folder"
 cat >"$folder/prometheus.yml" <<END
 scrape_configs:
@@ -12,10 +13,10 @@ prometheus --config.file="$folder/prometheus.yml" --storage.tsdb.path="$folder/d
     --web.listen-address=127.0.0.1:$port >"$folder/log" 2>&1 &
 trap 'kill $! 2>/dev/null; wait 2>/dev/null' EXIT
 ask() {
-    curl -sS -m 5 -G "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" 2>/dev/null |
+    curl -sS -m 60 -G "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" 2>/dev/null |
         jq -r '.data.result[0].value[1] // empty' 2>/dev/null || true
 }
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
     rise=$(ask 'increase(strait_tokens_total[1m])')
     case $rise in '' | 0 | NaN) sleep 0.2 ;; *) break ;; esac
 done

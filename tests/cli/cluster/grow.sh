@@ -48,9 +48,9 @@ origin=$(sed -n 's|^page: \(.*\)/$|\1|p' "$HOST_LOG")
 join_begin grown 1 $lent
 for n in 2 3 4 5 6; do
     join_begin grown $n $lent
-    wait_until 300 "$n workers compute" computes grown "$n"
+    wait_until "$n workers compute" computes grown "$n"
     from=$(($(steps_in grown) + 1)) # that step may have begun before
-    wait_until 600 "steps with $n workers" has_reached_step grown $((from + 4))
+    wait_until "steps with $n workers" has_reached_step grown $((from + 4))
     page /api/v1/state
     replicas=$(jq -r '[.swarm.workers[] | select(.stage >= 0)] | group_by(.stage) | map(length) | join(",")' state.json)
     page /api/v1/history

@@ -24,18 +24,18 @@ start() {
     exec 9>feed # returns once tokenize has opened it
 }
 
+has_created() {
+    [ -e "there/$awaited" ] || is_over "$STARTED"
+}
+
 # half_done FILE ARGS...: starts tokenize with more text than it buffers and waits until FILE exists.
 half_done() {
     awaited=$1
     shift
     start "$@"
     yes "$(head -n 200 text.txt)" 2>/dev/null | head -c 40000000 >&9 2>/dev/null &
-    for _ in $(seq 20000); do
-        [ -e "there/$awaited" ] && return
-        kill -0 "$STARTED" 2>/dev/null || break
-        sleep 0.01
-    done
-    fail "tokenize did not create $awaited"
+    await "tokenize creates $awaited" has_created
+    [ -e "there/$awaited" ] || fail "tokenize did not create $awaited"
 }
 
 left() {

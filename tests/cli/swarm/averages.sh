@@ -56,12 +56,12 @@ host_begin kills run.yaml --set stages.count=2 --set stages.replicas=3 --set tra
     --set train.outer.sync_every=4 --set train.outer.overlap=3 --set train.outer.bits=4 \
     --set link.emulate.delay=10ms --set train.steps=120
 for i in 1 2 3 4 5 6; do join_begin kills $i; done
-wait_until 60 'three pipelines compute' compute kills 3
+wait_until 'three pipelines compute' compute kills 3
 wait_steps kills 8
 victim=$(worker_of kills '.replica == 1')
 kill_join "$victim"
 wait_for_text kills/events.log 'averaged pipelines 0 \(w[0-9], w[0-9]\), [12] \(w[0-9], w[0-9]\)$'
-wait_until 60 'two pipelines compute' compute kills 2
+wait_until 'two pipelines compute' compute kills 2
 victim2=$(worker_of kills '.stage == 1 and .replica == 0')
 kill_join "$victim2"
 wait_for_text kills/events.log 'the first pipeline lost a worker: another takes its place'
@@ -71,7 +71,7 @@ averaged_again() {
     awk '/another takes its place/ { is_new = 1 } is_new && /averaged pipelines [0-9] \(w[0-9], w[0-9]\), / { ok = 1 }
         END { exit !ok }' kills/events.log
 }
-wait_until 60 'another pipeline' averaged_again || fail "no other pipeline: $(tail -n 20 kills/events.log)"
+wait_until 'another pipeline' averaged_again || fail "no other pipeline: $(tail -n 20 kills/events.log)"
 host_ends 0 kills
 never_back kills
 averaged kills >seen
@@ -128,7 +128,7 @@ for name in calm lost saved; do
     begin_alone $name run.yaml $alone
     fault=
     if [ $name = saved ]; then
-        wait_until 60 'all stages compute' compute $name 1
+        wait_until 'all stages compute' compute $name 1
         wait_steps $name 20
         host_kill
         for i in 1 2 3; do kill_join $i; done
@@ -183,7 +183,7 @@ kill_run() {
         --set train.outer.fragments=2 --set train.outer.overlap=$(($1 % 2)) --set link.emulate.delay=5ms --set train.steps=$((150 * FAULTS))
     for i in 1 2 3 4 5 6; do join_begin "$name" "$i"; done
     for fault in $(seq "$FAULTS"); do
-        wait_until 60 'pipelines compute' come_back "$name" || break
+        wait_until 'pipelines compute' come_back "$name" || break
         draw 6
         victim=$((drawn + 1))
         kill_join $victim

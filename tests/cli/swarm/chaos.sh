@@ -66,8 +66,8 @@ all_assigned() {
 
 # wait_settled: waits until every worker has a stage or is the spare, and a step has been committed.
 wait_settled() {
-    wait_until $((90 + LONGEST)) "every worker has an assignment" all_assigned || return 1
-    wait_until 90 progress has_reached_step $RUN $(($(steps_in $RUN) + 1))
+    wait_until "every worker has an assignment" all_assigned || return 1
+    wait_until progress has_reached_step $RUN $(($(steps_in $RUN) + 1))
 }
 
 is_spare() {
@@ -107,14 +107,14 @@ fault_point() {
     step=$(($(steps_in $RUN) + 4))
     [ "$2" = restore ] && step=0
     worker_begin "$armed" --fault "$2:$1:$step"
-    wait_until 60 "the armed worker is a spare" is_spare "$armed" || return
+    wait_until "the armed worker is a spare" is_spare "$armed" || return
     before=$(steps_in $RUN)
     began=$(now_ms)
     kill_join "$old"
-    wait_until 90 "the spare takes a stage" is_serving "$armed" || return
+    wait_until "the spare takes a stage" is_serving "$armed" || return
     worker_begin "$old"
     [ "$2" = restore ] || wait_for_recovery $RUN kill "$began" "$before" || return
-    wait_until 90 "the worker dies at $2" is_dead_or_moved "$armed" "$1" || return
+    wait_until "the worker dies at $2" is_dead_or_moved "$armed" "$1" || return
     is_dead "$armed" || { restart_unarmed "$armed" && return; }
     before=$(steps_in $RUN)
     began=$(now_ms)

@@ -34,7 +34,7 @@ has_replicas() {
 
 host_begin all run.yaml $sets --set stages.replicas=2
 for i in 1 2 3 4; do join_begin all $i; done
-wait_until 60 'all workers compute' has_replicas all 2
+wait_until 'all workers compute' has_replicas all 2
 runs swarm status all
 says "$OUT" 'connected  stage 0, replica 1 of 2' 'connected  stage 1, replica 1 of 2'
 runs watch all --once
@@ -53,7 +53,7 @@ sed -n 's/^summary: contributed \([0-9.]*\)\(k*\) tokens.*/\1 \2/p' joined.err |
 SPARES=1
 host_begin spare run.yaml $sets --set stages.replicas=2 --set train.steps=400
 for i in 1 2 3 4; do join_begin spare $i; done
-wait_until 60 'one worker helps' has_replicas spare 1
+wait_until 'one worker helps' has_replicas spare 1
 sleep 2
 ! has_replicas spare 2 || fail "no spare was kept"
 kill_join 1
@@ -92,7 +92,7 @@ kill_run() {
     draw 6
     victim=$((drawn + 1))
     for fault in $(seq "$FAULTS"); do
-        wait_until 60 'all workers compute' all_compute "$name" 4 || return
+        wait_until 'all workers compute' all_compute "$name" 4 || return
         draw 400
         sleep_ms "$drawn"
         is_running || fail "$name ended before its last fault: give it more steps"

@@ -43,7 +43,7 @@ after=$(rss)
 # Strangers that send large messages cost no more, and the memory is returned within seconds.
 "$STRANGER" large "$(cat idle.invite)" 150 >large.out 2>&1 || fail "large: $(cat large.out)"
 after=$(rss)
-for _ in $(seq 200); do
+for _ in $(seq $((PATIENCE * 10))); do
     later=$(rss)
     [ "$later" -lt $((before + 16384)) ] && break
     sleep 0.1

@@ -13,11 +13,10 @@ runs train run.yaml --out straight $sets
 
 host_begin swarm run.yaml $sets
 join_begin swarm 1
-for _ in $(seq 2400); do
-    [ -d swarm/checkpoints/00000008 ] && break
-    is_running || break
-    sleep 0.05
-done
+has_saved() {
+    [ -d swarm/checkpoints/00000008 ] || ! is_running
+}
+await "a checkpoint" has_saved
 [ -d swarm/checkpoints/00000008 ] || fail "no checkpoint was written"
 kill_join 1
 host_kill

@@ -93,9 +93,9 @@ host_ends 0 down
 is_slow down || fail "--rate-down: $(cat down/metrics.jsonl)"
 stop_all
 
-# Outside its hours a worker waits; when they end it hands its stage over, leaves and waits again.
+# Outside its hours a worker waits; when they end it hands its stage over, leaves and waits again, and the run goes on.
 export FALSE_CLOCK="$SCRATCH/open"
-host_begin hours run.yaml --set stages.count=2 --set link.emulate.delay=25ms --set train.steps=40
+host_begin hours run.yaml --set stages.count=2 --set link.emulate.delay=25ms --set train.steps=100000
 (STRAIT=$FALSE_PROGRAM && join_begin hours 14 --hours 22-7 --no-sandbox)
 join_begin hours 15
 wait_for_text join-14.err '^outside --hours 22-7: joining at 22:00'
@@ -106,9 +106,14 @@ wait_joined hours 3
 rm open
 wait_for_text join-14.err 'leaving: handing the stage over first'
 wait_for_text hours/events.log 'w14 .*asked to leave'
-for _ in $(seq 600); do [ "$(grep -c '^outside --hours' join-14.err)" -ge 2 ] && break; sleep 0.1; done
-[ "$(grep -c '^outside --hours' join-14.err)" -eq 2 ] || fail "the worker does not wait for its hours again"
-host_ends 0 hours
+waits_again() {
+    [ "$(grep -c '^outside --hours' join-14.err)" -eq 2 ]
+}
+await "the worker waits for its hours again" waits_again
+wait_steps hours $(($(wc -l <hours/metrics.jsonl) + 3))
+kill -INT "$HOST"
+host_ends 130 hours
+for i in 15 16; do kill_join $i; done
 kill -INT "$(pid_of_join 14)"
 wait_all_exited
 says join-14.err 'stopped while waiting for --hours'

@@ -45,13 +45,7 @@ private_address() {
 wait_for_text() {
     waited=$1
     shift
-    for text in "$@"; do
-        for _ in $(seq 2400); do
-            grep -qsE -e "$text" "$waited" && continue 2
-            sleep 0.05
-        done
-        fail "$waited does not match \"$text\" after several minutes"
-    done
+    for text in "$@"; do await "$waited matches \"$text\"" has_text "$waited" "$text"; done
 }
 
 # host_start FOLDER RUN ARGS...: starts a coordinator, which writes its invite to FOLDER.invite. After a
@@ -74,14 +68,14 @@ host_begin() {
     wait_for_invite
 }
 
+has_invite() {
+    [ -s "$folder.invite" ] || ! is_running
+}
 wait_for_invite() {
-    for _ in $(seq 4000); do
-        [ -s "$folder.invite" ] && return
-        is_running || break
-        sleep 0.025
-    done
+    await "the coordinator prints an invite" has_invite
+    [ -s "$folder.invite" ] && return
     tail -n 5 "$HOST_LOG" >&2
-    fail "the coordinator printed no invite"
+    fail "the coordinator ended and printed no invite"
 }
 
 host_kill() {
@@ -89,12 +83,11 @@ host_kill() {
     wait "$HOST" 2>/dev/null || :
 }
 
-# host_ends CODE NAME: waits a few minutes for the coordinator to end and checks its exit code. NAME
-# names the case in a failure.
+# host_ends CODE NAME: waits for the coordinator to end and checks its exit code. NAME names the case in a failure.
 host_ends() {
-    for _ in $(seq 4000); do
+    for _ in $(seq $((PATIENCE * 20))); do
         is_running || break
-        sleep 0.1
+        sleep 0.05
     done
     if is_running; then
         tail -n 15 "$HOST_LOG" >&2
@@ -133,11 +126,7 @@ resume_join() {
 # leave_join N: asks worker N to leave and waits until it has exited.
 leave_join() {
     kill -INT "$(pid_of_join "$1")" 2>/dev/null
-    for _ in $(seq 2000); do
-        kill -0 "$(pid_of_join "$1")" 2>/dev/null || return
-        sleep 0.1
-    done
-    fail "worker $1 did not exit after it was asked to leave"
+    await "worker $1 exits after it was asked to leave" is_over "$(pid_of_join "$1")"
 }
 
 # wait_steps FOLDER N: waits until the run in FOLDER has written N lines of metrics, or has ended.
@@ -148,11 +137,10 @@ wait_steps() {
 
 # wait_joined FOLDER N: waits until N workers have joined.
 wait_joined() {
-    for _ in $(seq 2400); do
-        [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ] && return
-        sleep 0.05
-    done
-    fail "$1: fewer than $2 workers have joined"
+    await "$1: $2 workers have joined" have_joined "$1" "$2"
+}
+have_joined() {
+    [ "$(grep -c joined "$1/events.log" 2>/dev/null)" -ge "$2" ]
 }
 
 # ---- progress ----
@@ -177,16 +165,17 @@ abort_test() {
     fail "$*, at ${fault:-the start of the run}"
 }
 
-# wait_until SECONDS GOAL COMMAND...: waits until COMMAND succeeds; returns 1 when the run has ended
-# instead. Aborts after SECONDS; GOAL names the condition.
+# wait_until GOAL COMMAND...: waits until COMMAND succeeds; returns 1 when the run has ended instead. Aborts the test
+# when neither happens; GOAL names the condition.
 is_hosted=yes # empty while the coordinator is down on purpose
 wait_until() {
-    until_ms=$(($(now_ms) + $1 * 1000))
-    goal=$2
-    shift 2
+    goal=$1
+    until_left=$((PATIENCE * 50))
+    shift
     until "$@"; do
         [ -n "$is_hosted" ] && ! is_running && return 1
-        [ "$(now_ms)" -lt $until_ms ] || abort_test "$goal: not in time"
+        until_left=$((until_left - 1))
+        [ $until_left -gt 0 ] || abort_test "$goal: not within $PATIENCE s"
         sleep 0.02
     done
 }
@@ -194,7 +183,7 @@ wait_until() {
 # wait_for_recovery FOLDER KIND BEGAN_MS STEP: waits for progress and appends the time it took to the
 # file times. Waits for two steps after STEP, because one may have been computed before the fault.
 wait_for_recovery() {
-    wait_until $((90 + LONGEST)) progress has_reached_step "$1" $(($4 + 2)) || return 1
+    wait_until progress has_reached_step "$1" $(($4 + 2)) || return 1
     echo "$2 $(($(now_ms) - $3))" >>times
 }
 

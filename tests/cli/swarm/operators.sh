@@ -25,7 +25,7 @@ status_has() {
 
 # await_status TEXT: waits until it does.
 await_status() {
-    for _ in $(seq 300); do
+    for _ in $(seq $((PATIENCE * 10))); do
         status_has "$1" && return
         sleep 0.1
     done
@@ -58,7 +58,7 @@ step=$(steps_in swarm)
 runs swarm kick swarm "$owner" --for 3
 wait_for_text swarm/events.log "operator: worker $owner may not join for 3 s"
 await_status '"stage":0,[^}]*"connected":true'
-wait_until 60 progress has_reached_step swarm $((step + 3)) || fail "the run ended"
+wait_until progress has_reached_step swarm $((step + 3)) || fail "the run ended"
 grep -q "$owner .*joined" swarm/events.log || fail "$owner never joined"
 await_status "\"name\":\"$owner\",[^}]*\"connected\":true"
 

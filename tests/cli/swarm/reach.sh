@@ -26,10 +26,7 @@ if [ -s /proc/net/if_inet6 ]; then
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out both $sets --listen '[::]:0' \
         --announce ::1,127.0.0.1 --keys keys-host >both.invite 2>>"$HOST_LOG" </dev/null &
     HOST=$!
-    for _ in $(seq 4000); do
-        [ -s both.invite ] && break
-        sleep 0.025
-    done
+    wait_for_text both.invite .
     runs doctor "$(cat both.invite)"
     says "$OUT" '\[::1\]:[0-9]+ answers' '127.0.0.1:[0-9]+ answers'
     env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$(cat both.invite)" --keys keys-1 --threads 1 \

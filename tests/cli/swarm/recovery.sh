@@ -38,8 +38,8 @@ for stages in ${STAGES:-4 8}; do
         for i in $(seq "$stages"); do join_begin $name $name-$i --fault "forward:$((stages / 2)):$STEP"; done
         wait_joined $name "$stages"
         join_begin $name $name-spare
-        wait_until 300 'the loss' grep -q 'connection lost' $name/events.log
-        wait_until 300 'a new step' has_reached_step $name $((STEP + 1))
+        wait_until 'the loss' grep -q 'connection lost' $name/events.log
+        wait_until 'a new step' has_reached_step $name $((STEP + 1))
         echo "$stages $(recomputed $name "$stages") $(($(now_ms) - $(lost_ms $name)))"
         host_kill
         for pid in $(our_processes); do kill -9 "$pid" 2>/dev/null; done

@@ -117,7 +117,7 @@ same_weights straight swarm
 host_begin once run.yaml $sets --uses 1
 join_begin once 1
 wait_for_text once/events.log joined
-env STRAIT_CLI="$SCRATCH" timeout 60 "$STRAIT" join "$(cat once.invite)" --keys keys-2 \
+env STRAIT_CLI="$SCRATCH" timeout $PATIENCE "$STRAIT" join "$(cat once.invite)" --keys keys-2 \
     --listen 127.0.0.1:0 --threads 1 >/dev/null 2>late.err
 code=$?
 [ $code -eq 6 ] || fail "a second worker on an invite for one ended with $code, expected 6"

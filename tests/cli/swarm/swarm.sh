@@ -145,10 +145,7 @@ join_begin shy 2
 matches_straight shy
 env STRAIT_CLI="$SCRATCH" "$STRAIT" relay --listen 127.0.0.1:0 >relay.out 2>relay.err &
 relay=$!
-for _ in $(seq 2000); do
-    [ -s relay.out ] && break
-    sleep 0.05
-done
+wait_for_text relay.out '^relay at '
 host_begin relayed run.yaml $sets --relay "$(sed -n 's/^relay at //p' relay.out)"
 join_begin relayed 1 --no-listen
 join_begin relayed 2 --no-listen

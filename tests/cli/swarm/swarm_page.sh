@@ -21,27 +21,27 @@ origin=$(sed -n 's|^page: \(.*\)/$|\1|p' host.err)
 strait join "$(cat invite)" --keys keys-1 --name "$evil" >/dev/null 2>join-1.err </dev/null &
 strait join "$(cat invite)" --keys keys-2 --name "$long" >/dev/null 2>join-2.err </dev/null &
 strait join "$(cat invite)" --keys keys-3 --name "$far" >/dev/null 2>join-3.err </dev/null &
-wait_until 120 "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 3 host.err)"
+wait_until "steps" has_reached_step run 3 || fail "the run ended: $(tail -n 3 host.err)"
 
 # The state follows the run by about a second.
 shows_workers() {
-    curl -sS -m 20 "$origin/api/v1/state" >state.json
+    curl -sS -m $PATIENCE "$origin/api/v1/state" >state.json
     jq -e --arg evil "$evil" --arg far "$far" '.swarm.workers | length == 3 and any(.[]; .name == $evil) and any(.[]; .name == $far) and
         all(.[]; .name | length < 100) and ([.[] | select(.stage >= 0)] | length >= 2) and
         any(.[]; .tokens > 0)' state.json >/dev/null &&
         jq -e '([.stages[].replicas] | add) == ([.swarm.workers[] | select(.stage >= 0 and .connected)] | length)' state.json >/dev/null
 }
-wait_until 60 "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
+wait_until "workers" shows_workers || fail "workers: $(jq -c '.swarm.workers' state.json | cut -c 1-600)"
 # The third becomes a replica, whatever this machine measures (stages.replicas is above 1), and the page says what a
 # fourth would bring: perhaps nothing.
 shows_replicas() {
-    curl -sS -m 20 "$origin/api/v1/state" >state.json
+    curl -sS -m $PATIENCE "$origin/api/v1/state" >state.json
     jq -e '(.swarm | has("more")) and (.swarm.more == null or .swarm.more.gain > 0) and (.swarm.workers | map([.replica, .replicas]) | sort == [[0, 1], [0, 2], [1, 2]]) and
         any(.events[].text; test("workers compute [0-9]+ tokens/s; one more would bring"))' state.json >/dev/null
 }
-wait_until 60 "replicas" shows_replicas || fail "replicas: $(jq -c '[.swarm.more, .swarm.workers]' state.json | cut -c 1-600)"
+wait_until "replicas" shows_replicas || fail "replicas: $(jq -c '[.swarm.more, .swarm.workers]' state.json | cut -c 1-600)"
 jq -e '[.events[].text] | any(test("joined"))' state.json >/dev/null || fail "events: $(jq -c .events state.json)"
-curl -sS -m 20 "$origin/metrics" >metrics.txt
+curl -sS -m $PATIENCE "$origin/metrics" >metrics.txt
 grep -qF 'worker="<script>fetch(\"http://evil.example/\")</script>\"\\"' metrics.txt ||
     fail "the name is not escaped: $(grep -m 1 script metrics.txt)"
 grep -qE '^strait_worker_tokens_total\{.*\} [1-9]' metrics.txt || fail "no worker has contributed tokens"
@@ -65,9 +65,9 @@ if command -v tmux >/dev/null; then
         shown=$far
         [ $locale = C ] && shown='Zo? ?? ?'
         LC_ALL=C.UTF-8 tmux -u -S "$SCRATCH/$locale" -f /dev/null new-session -d -s w -x 80 -y 120 \
-            "env STRAIT_CLI=$SCRATCH LC_ALL=$locale $STRAIT watch run; sleep 100"
+            "env STRAIT_CLI=$SCRATCH LC_ALL=$locale $STRAIT watch run; sleep 1000"
         shows_name() { LC_ALL=C.UTF-8 tmux -S "$SCRATCH/$locale" capture-pane -p -t w | grep -qF "$shown"; }
-        wait_until 60 "watch in $locale" shows_name
+        wait_until "watch in $locale" shows_name
         tmux -S "$SCRATCH/$locale" kill-server
     done
 fi

@@ -7,9 +7,10 @@
 make_corpus
 make_run run.yaml 2 60
 slow="--set stages.count=2 --set link.emulate.delay=25ms --set name=harbour"
+long="--set train.steps=600" # more than this script needs for what happens meanwhile
 
 # Worker 1 in the foreground, worker 2 in the background, a third as a spare.
-host_begin lent run.yaml $slow
+host_begin lent run.yaml $slow $long
 invite=$(cat lent.invite)
 join_begin lent 1 --device auto
 strait join "$invite" --background --keys keys-2 --name w2 --listen 127.0.0.1:0 --threads 1 >begun 2>"$ERR" ||
@@ -24,12 +25,12 @@ wait_for_text join-3.err '^this run: harbour, .*; a stage needs [0-9.]+ MiB or m
 wait_steps lent 4
 
 # The worker in the background says what it does. Its figures are those of the run.
-for _ in $(seq 600); do
+has_contributed() {
     strait join --status --keys keys-2 >"$OUT" 2>"$ERR" || fail "join --status: exit code $?"
-    grep -qE ' [1-9][0-9.k]* tokens contributed' "$OUT" && break
-    sleep 0.05
-done
-says "$OUT" "^worker 1, process $(sed -n 's/.*as process \([0-9]*\);.*/\1/p' begun): stage [01] of 2 of run harbour \(.*\); step [1-9][0-9]*/60, loss [0-9.]+, " \
+    grep -qE ' [1-9][0-9.k]* tokens contributed' "$OUT"
+}
+await "the worker has contributed" has_contributed
+says "$OUT" "^worker 1, process $(sed -n 's/.*as process \([0-9]*\);.*/\1/p' begun): stage [01] of 2 of run harbour \(.*\); step [1-9][0-9]*/600, loss [0-9.]+, " \
     'tokens contributed, sent [0-9.]+ MB, received [0-9.]+ MB, memory [0-9.]+ MiB$'
 [ "$(stat -c %a keys-2/node.status keys-2/node.log | sort -u)" = 600 ] || fail "others can read the status"
 
@@ -59,7 +60,7 @@ wait_for_text join-3.err '^this run: harbour, .*, stage [01] of 2'
 # A coordinator that is gone for a while: said in words, and counted in the summary.
 host_kill
 wait_for_text join-1.err '^lost the connection to the coordinator \(.*\): trying again for up to 600 s; this machine continues once'
-host_begin lent run.yaml $slow
+host_begin lent run.yaml $slow $long --set link.emulate.delay=0ms # the rest needs no slow link
 wait_for_text join-1.err '^connected again after [0-9]+ s: asking to join'
 host_ends 0 lent
 for i in 1 3; do wait_for_text "join-$i.err" '^summary: contributed .* lost the connection 1 time$'; done
@@ -86,7 +87,7 @@ refuses 2 'use --device cpu|device' join "$invite" --keys keys-5 --device cuda -
 
 # Outside its hours the worker waits in the background, not the command that starts it.
 from=$((($(date +%-H) + 5) % 24))
-timeout 30 env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$invite" --background --keys keys-6 --listen 127.0.0.1:0 \
+timeout $PATIENCE env STRAIT_CLI="$SCRATCH" "$STRAIT" join "$invite" --background --keys keys-6 --listen 127.0.0.1:0 \
     --hours "$from-$(((from + 2) % 24))" >"$OUT" 2>"$ERR" || fail "join --background --hours: exit code $?"
 says "$OUT" '^worker 1 runs in the background as process [0-9]+'
 says keys-6/node.log "^outside --hours $from-"

@@ -34,12 +34,7 @@ stand_by() {
     env STRAIT_CLI="$SCRATCH" "$STRAIT" host run.yaml --out swarm $sets --listen 127.0.0.1:0 \
         --keys keys-host --store "$store" >"$1.out" 2>"$1.err" </dev/null &
     standby=$!
-    for _ in $(seq 1200); do
-        grep -qs 'standing by' "$1.err" && return
-        sleep 0.1
-    done
-    ERR=$1.err
-    fail "$1 does not stand by"
+    wait_for_text "$1.err" 'standing by'
 }
 
 # goes_on N TEXT: waits until the run has made N more steps.
@@ -76,11 +71,7 @@ start_member 1
 # All members die: the run pauses, says so, and continues when they are back.
 kill -9 "$member0" "$member1" "$member2"
 paused() {
-    for _ in $(seq 600); do
-        grep -q "$1" "$HOST_LOG" && break
-        sleep 0.05
-    done
-    says "$HOST_LOG" "$1"
+    wait_for_text "$HOST_LOG" "$1"
     is_running || fail "the coordinator ends without etcd"
 }
 paused 'paused until the metastore is back, for 600 s at most: .*none of 3 members answered'

@@ -16,11 +16,7 @@ host_begin small/run run.yaml $sets
 for i in 1 2; do join_begin small/run $i; done
 wait_steps small/run 10
 dd if=/dev/zero of=small/filler bs=4k 2>/dev/null
-for _ in $(seq 1200); do
-    grep -q 'paused: .*No space' "$HOST_LOG" && break
-    sleep 0.05
-done
-grep -q 'paused: .*No space' "$HOST_LOG" || fail "the coordinator does not say that it waits for disk space"
+wait_for_text "$HOST_LOG" 'paused: .*No space'
 is_running || fail "a full disk ended the run"
 lines=$(wc -l <small/run/metrics.jsonl)
 sleep 2

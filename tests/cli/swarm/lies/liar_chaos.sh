@@ -87,7 +87,7 @@ honest_owner() {
 fault_lie() {
     which=$((n / 2 % 2 + 1))
     liar_end $which
-    wait_until 90 progress has_reached_step $RUN $(($(steps_in $RUN) + 2)) || return
+    wait_until progress has_reached_step $RUN $(($(steps_in $RUN) + 2)) || return
     liar_begin $which "$2"
     fault_kill "$1" 0 || return
     for _ in $(seq 100); do
@@ -131,9 +131,9 @@ one_run() {
         invite_begin "$i"
         worker_begin "$i"
     done
-    wait_until 120 "the first steps" has_reached_step $RUN 3
+    wait_until "the first steps" has_reached_step $RUN 3
     while read -r kind stage argument <&5; do
-        wait_until 90 progress has_reached_step $RUN $(($(steps_in $RUN) + 1)) || break
+        wait_until progress has_reached_step $RUN $(($(steps_in $RUN) + 1)) || break
         n=$((n + 1))
         fault="$kind $stage $argument"
         echo "fault $n, step $(steps_in $RUN) of $total: $fault"

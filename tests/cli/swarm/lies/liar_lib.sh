@@ -16,7 +16,7 @@
 #   LIES="..."   these instead: FIELD=VALUE, FIELD=VALUE,FIELD=VALUE,... for one at each step, LIE;LIE for
 #                two liars, or another rule of the liar with : for spaces: --drop:reply.update:--times:1
 #   KNOWN=TOPIC  the lies of that topic in tests/liar/known-failures instead
-#   LIMIT=90     seconds that a run may take
+#   LIMIT=600    seconds that a run may take
 #   JOBS=2       runs at a time
 #   KEEP=FOLDER  where logs of runs with another outcome go
 #   TABLE=FILE   where to append rows as they come
@@ -28,7 +28,7 @@ SAMPLE=${SAMPLE:-0}
 MIXED=${MIXED:-3}
 PAIRS=${PAIRS:-0}
 SEED=${SEED:-1}
-LIMIT=${LIMIT:-90}
+LIMIT=${LIMIT:-600}
 JOBS=${JOBS:-2}
 PLACE= # of the liar, as the list of known failures names it
 STEPS=24
