@@ -95,7 +95,7 @@ static void test_sends_every_second_whatever_else_is_asked(void **state) {
     int n_in_time = 0;
     open_reader(m, &r);
     json_decref(publish_until_message(m, &r, &step));
-    for (int i = 0; i < 30 && n_in_time < 3; i++) {
+    for (int i = 0; i < 300 && n_in_time < 3; i++) {
         json_t *message = NULL, *answer = NULL;
         const double began = strait_clock_seconds();
         while ((message = take_message(&r)) == NULL) {
@@ -170,7 +170,7 @@ static void test_sends_everything_after_a_gap(void **state) {
         (void)close(quick.fd);
     }
     int n_gaps = 0;
-    const double until = strait_clock_seconds() + 60.0;
+    const double until = strait_clock_seconds() + 600.0;
     while (n_gaps == 0 && strait_clock_seconds() < until) {
         if ((message = take_message(&slow)) == NULL) continue;
         const int is_gap = number_of(message) > last + 1;
