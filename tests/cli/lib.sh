@@ -38,6 +38,8 @@ fail() {
     for shown in "$OUT" "$ERR"; do
         [ -s "$shown" ] && sed "s/^/    ${shown##*/}: /" "$shown" | tail -n 15 >&2
     done
+    # Of a worker, too, whose log is not shown: tools/run-tests does not run such a test again.
+    [ -z "${SANITIZED:-}" ] || grep -rhaE 'Sanitizer: |: runtime error: ' "$SCRATCH" 2>/dev/null | head -n 20 >&2
     exit 1
 }
 
