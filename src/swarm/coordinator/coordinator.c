@@ -303,7 +303,7 @@ static void end_overdue(struct strait_coordinator *c, int64_t now, strait_swarm_
         else
             waiting = i;
     }
-    if (n_late > 0 && strait_coordinator_is_saving(c)) c->n_vain_saves++;
+    if (n_late > 0 && strait_coordinator_is_saving(c)) c->n_late_saves++;
     for (int i = 0; i < n_late; i++)
         strait_coordinator_disconnect(
             c, late[i], now, "did not reply within the limit of the phase; disconnected", out);

@@ -118,7 +118,7 @@ static int64_t for_average(const struct strait_coordinator *c, int stage) {
  * spare would never save, so snapshots that came too late are counted apart. */
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
-    const int n_timeouts = c->n_vain_saves < SAVE_MAX ? c->n_vain_saves : SAVE_MAX;
+    const int n_timeouts = c->n_late_saves < SAVE_MAX ? c->n_late_saves : SAVE_MAX;
     if (strait_coordinator_is_saving(c))
         return for_reply(c) + (for_snapshot(c, stage) << n_timeouts);
     if (c->goal.is_average) return for_average(c, stage);

@@ -183,7 +183,7 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     strait_coordinator_note_goal(c, now);
-    if (strait_coordinator_is_saving(c)) c->n_vain_saves = 0;
+    if (strait_coordinator_is_saving(c)) c->n_late_saves = 0;
     c->phase = STRAIT_PHASE_READY;
     c->phase_began_ns = now;
     c->n_failures = 0;

@@ -267,7 +267,7 @@ static const strait_fingerprint *find_leaver(const struct host *h, const struct 
 }
 
 /* Gives up an audit whose evidence will not come. Returns whether it was that. */
-static int end_vain(struct host *h, const struct host_audit *a) {
+static int end_incomplete(struct host *h, const struct host_audit *a) {
     if (!a->is_overwritten && is_given(h, a)) return 0;
     const strait_fingerprint *leaver = a->is_overwritten ? NULL : find_leaver(h, a);
     const strait_fingerprint key = leaver != NULL ? *leaver : (strait_fingerprint){{0}};
@@ -290,7 +290,7 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
         const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
         if (a->id == 0 || audit == NULL) continue;
         if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
-        if (audit->phase == STRAIT_AUDIT_GATHERING && end_vain(h, a)) continue;
+        if (audit->phase == STRAIT_AUDIT_GATHERING && end_incomplete(h, a)) continue;
         if (audit->phase == STRAIT_AUDIT_WAITING) assign(h, a, audit, now_ns);
         if (a->auditor < 0) continue;
         if (is_still_there(h, a, audit))

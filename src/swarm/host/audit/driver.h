@@ -54,7 +54,7 @@ struct host_withheld {
     int64_t waited_ns;  // that the run stood still for it, less what it has regained
     int64_t credit_ns;  // in the wait in progress: what its bytes may take, less what they took
     int64_t charged_ns; // when waited_ns was last changed
-    int was_vain;       // it was given up in the wait in progress
+    int was_given_up;   // it was given up in the wait in progress
 };
 
 /* What the host knows of an open audit besides its state. */

@@ -163,10 +163,10 @@ static void give_up_silent(struct host *h) {
     uint32_t id = 0;
     while ((record = find_silent(h, &id)) != NULL) {
         const strait_fingerprint key = record->key;
-        if (!record->was_vain)
+        if (!record->was_given_up)
             count_refusals(h, &key, TIMEOUT_REFUSALS,
                            "kept the run waiting for what an audit needs");
-        record->was_vain = 1;
+        record->was_given_up = 1;
         strait_host_audit_drop(h, id, NULL, "the run does not wait for a silent worker");
     }
 }
@@ -174,7 +174,7 @@ static void give_up_silent(struct host *h) {
 strait_err strait_host_audit_await(struct host *h) {
     int64_t last = strait_clock_ns();
     for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
-        h->audits->withheld[i].was_vain = 0, h->audits->withheld[i].credit_ns = 0;
+        h->audits->withheld[i].was_given_up = 0, h->audits->withheld[i].credit_ns = 0;
     while (strait_host_audit_contested(h) != NULL && strait_host_audit_gathering(h, -1) != NULL &&
            !h->spec->session.must_stop(h->spec->session.user)) {
         STRAIT_TRY(strait_host_pump(h, PUMP_MS));

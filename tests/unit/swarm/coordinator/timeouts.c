@@ -301,7 +301,7 @@ static void gives_slow_uplinks_time_to_save(void **state) {
     }
     assert_true(is_saved);
     reply(c.owner[1], STRAIT_OK);
-    assert_int_equal(c.n_vain_saves, 0);
+    assert_int_equal(c.n_late_saves, 0);
 }
 
 /* Pauses that a worker makes on purpose do not lengthen its lease beyond a limit. */
