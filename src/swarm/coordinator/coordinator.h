@@ -137,9 +137,9 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_CONTRADICTED,   // worker, stage: that report about the stage was found to be false
     STRAIT_SWARM_CONFIRMED,      // worker: that report was found to be true
     STRAIT_SWARM_REPLAY_DIFFERS, // a replayed step gave other values than the first time
-    STRAIT_SWARM_GUILTY, // worker (-1: unknown), goal.step: an audit found it at fault; steps from
-                         // there on do not count (-1: they do)
-    STRAIT_SWARM_WITHHELD, // worker: does not give what audits of it need
+    STRAIT_SWARM_GUILTY,   // worker or -1, goal.step or -1: at fault; steps from there do not count
+    STRAIT_SWARM_WITHHELD, // worker: does not give what audits need: evidence, or as an auditor
+    STRAIT_SWARM_GAVE,     // worker: has given enough since to make up for that
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
     STRAIT_SWARM_HELP, // worker, stage, pipeline: a spare becomes a replica before the next step

@@ -10,6 +10,7 @@ typedef struct strait_swarm_standing {
     int n_pardons;       // times that this was forgotten
     /* Until then its stage and those beside it get no more replicas, and it does not become one. */
     int64_t alone_until_ns;
-    int n_alone;   // times that it was left so
-    int withholds; // it gives nothing to audits: it loses its stage when there is a spare
+    int n_alone;        // times that it was left so, less those that steps since have undone
+    int64_t alone_step; // the committed steps at the last of them, or when one was undone
+    int withholds;      // it gives nothing to audits: it loses its stage when there is a spare
 } strait_swarm_standing;

@@ -1,6 +1,7 @@
 /* What audits mean for the coordinator: who is banned, where the run returns to, who loses its
  * stage. */
 #include "../coordinator/replicas_rig.h"
+#include "swarm/coordinator/state.h"
 
 static void convict(int worker, int64_t limit) {
     feed((strait_swarm_event){
@@ -269,6 +270,77 @@ static void contradictions_are_forgotten_after_many_steps(void **state) {
     }
 }
 
+/* In the first steps of a run nobody has many, but some have four times as many as others. */
+static void early_keys_do_not_put_an_early_worker_aside(void **state) {
+    (void)state;
+    for (int n_steps = 8; n_steps <= 40; n_steps += 32) {
+        begin_working(n_steps);
+        const int owner = c.owner[1], is_early = n_steps < 32;
+        contradict(owner, STAGES);
+        assert_int_equal(c.workers[owner].n_returns, is_early);
+        contradict(owner, STAGES + 1);
+        assert_int_equal(c.owner[1] == owner, !is_early);
+    }
+    /* One that came to a run of some steps has no more standing than those that come later. */
+    begin_working(200);
+    c.workers[2].standing.n_steps = 40;
+    assert_int_equal(strait_coordinator_senior(&c, 2, 3), -1);
+}
+
+/* What new keys did to it is undone by many steps, one doubling after the other. */
+static void works_alone_for_less_long_after_many_steps(void **state) {
+    (void)state;
+    begin_working(300);
+    const int owner = c.owner[1];
+    contradict(owner, 2);
+    contradict(owner, 3);
+    assert_int_equal(c.workers[owner].standing.n_alone, 2);
+    for (int i = 0; i < 1024 - 64; i++)
+        step_once();
+    assert_int_equal(c.workers[owner].standing.n_alone, 2);
+    for (int i = 0; i < 128; i++)
+        step_once();
+    assert_int_equal(c.workers[owner].standing.n_alone, 1);
+    for (int i = 0; i < 2048 + 64; i++) // later each time
+        step_once();
+    assert_int_equal(c.workers[owner].standing.n_alone, 0);
+    contradict(owner, 4);
+    wait_for(70);
+    assert_true(strait_coordinator_may_help(&c, MANY - 1, 1));
+}
+
+/* It kept its stage, because there was no spare, and has given much since. */
+static void one_that_gives_again_keeps_its_stage(void **state) {
+    (void)state;
+    for (int has_given = 0; has_given < 2; has_given++) {
+        begin(2);
+        run_step(0, 1);
+        const int owner = c.owner[1];
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = owner});
+        if (has_given) feed((strait_swarm_event){.kind = STRAIT_SWARM_GAVE, .worker = owner});
+        join(2, strait_snapshot_inventory_empty());
+        convict(-1, 0);
+        recover();
+        assert_int_equal(c.owner[1] == owner, has_given);
+    }
+}
+
+/* A spare that does not reply as an auditor disturbs no step, but its word weighs nothing. */
+static void a_silent_auditor_loses_its_standing(void **state) {
+    (void)state;
+    begin(4);
+    run_step(0, 1);
+    const uint32_t generation = c.generation;
+    c.workers[2].standing.n_steps = 1000;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = 2});
+    assert_non_null(find(STRAIT_SWARM_RECORD, 2));
+    assert_true(c.phase == STRAIT_PHASE_READY && c.generation == generation);
+    assert_true(c.workers[2].standing.n_steps == 0 && c.workers[2].n_penalties == 1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[1]});
+    recover();
+    assert_int_equal(c.owner[1], 3); // others get stages before it
+}
+
 /* A new key takes the slot of somebody of whom less is remembered. */
 static void new_keys_do_not_displace_what_is_remembered(void **state) {
     (void)state;
@@ -308,6 +380,10 @@ int main(void) {
         cmocka_unit_test(one_that_contradicts_newcomers_works_alone),
         cmocka_unit_test(a_replica_that_contradicts_newcomers_stays_away),
         cmocka_unit_test(contradictions_are_forgotten_after_many_steps),
+        cmocka_unit_test(early_keys_do_not_put_an_early_worker_aside),
+        cmocka_unit_test(works_alone_for_less_long_after_many_steps),
+        cmocka_unit_test(one_that_gives_again_keeps_its_stage),
+        cmocka_unit_test(a_silent_auditor_loses_its_standing),
         cmocka_unit_test(new_keys_do_not_displace_what_is_remembered)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
