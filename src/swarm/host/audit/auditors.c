@@ -18,6 +18,7 @@ static void send_task(struct host *h, struct host_audit *a, strait_task *task) {
     task->generation = h->coordinator.generation;
     task->sequence = a->sequence;
     a->awaited = (int)task->kind;
+    a->heard_ns = strait_clock_ns();
     if (strait_task_pack(h->pool, task, &msg) != STRAIT_OK) return; // the audit times out
     if (connection != NULL) connection->n_owed++;
     strait_host_send(h, connection, &msg);
@@ -42,6 +43,7 @@ static int can_audit(struct host *h, int slot, const struct host_audit *a) {
     strait_replay_kernels(worker->report.device, kernels);
     return strcmp(kernels, a->kernels) == 0 && !strait_host_is_auditing(h, slot) &&
            strait_host_connection(h, slot) != NULL &&
+           strait_host_audit_may_ask(h, &worker->key, strait_clock_ns()) &&
            (worker->report.memory_bytes <= 0.0 || worker->report.memory_bytes >= need);
 }
 
@@ -62,6 +64,7 @@ static void begin(struct host *h, struct host_audit *a, const strait_audit *audi
     a->result = (strait_audit_result){0};
     a->blamed = 0;
     a->n_sent = 0;
+    a->n_queued = a->n_crossed = 0;
     a->sequence = ++h->audits->n_attempts;
     send_task(h, a, &task);
 }
@@ -84,13 +87,14 @@ static void assign(struct host *h, struct host_audit *a, const strait_audit *aud
 
 /* ---- one step after the other ---- */
 
-static strait_err send_crossings(struct host *h, const struct host_audit *a, int64_t step) {
+static strait_err send_crossings(struct host *h, struct host_audit *a, int64_t step) {
     const strait_evidence_spec *spec = &a->evidence.spec;
     for (int side = 0; side < STRAIT_EVIDENCE_SNAPSHOT; side++)
         for (int m = 0; m < spec->groups.n_microbatches && spec->crossing_bytes[side] > 0; m++) {
             struct strait_msg *msg = NULL;
             STRAIT_TRY(strait_evidence_crossing(&a->evidence, h->pool, (strait_evidence_part)side,
                                                 step, m, &msg));
+            a->n_queued += (int64_t)msg->size;
             strait_host_send(h, strait_host_connection(h, a->auditor), &msg);
         }
     return STRAIT_OK;
@@ -165,6 +169,7 @@ static void vote(struct host *h, struct host_audit *a, const strait_fingerprint 
         *result = a->result;
     }
     a->auditor = -1;
+    strait_host_audit_computed(h, key);
     strait_audits_vote(&h->audits->machine, a->id, key, result, a->blamed, strait_clock_ns(),
                        &verdict);
     strait_host_audit_judge(h, &verdict);
@@ -224,6 +229,7 @@ static void continue_snapshot(struct host *h, struct host_audit *a) {
             strait_host_audit_drop(h, a->id, NULL, "the host cannot read what it stored");
             return;
         }
+        a->n_queued += (int64_t)msg->size;
         strait_host_send(h, connection, &msg);
         connection = strait_host_connection(h, a->auditor);
     }
@@ -267,11 +273,12 @@ static const strait_fingerprint *find_leaver(const struct host *h, const struct 
 }
 
 /* Gives up an audit whose evidence will not come. Returns whether it was that. */
-static int end_incomplete(struct host *h, const struct host_audit *a) {
+static int end_incomplete(struct host *h, const struct host_audit *a, int64_t asked_ns) {
     if (!a->is_overwritten && is_given(h, a)) return 0;
     const strait_fingerprint *leaver = a->is_overwritten ? NULL : find_leaver(h, a);
     const strait_fingerprint key = leaver != NULL ? *leaver : (strait_fingerprint){{0}};
-    strait_host_audit_drop(h, a->id, leaver != NULL ? &key : NULL,
+    const int is_refusal = leaver != NULL && !strait_host_audit_excuses_leave(h, &key, asked_ns);
+    strait_host_audit_drop(h, a->id, is_refusal ? &key : NULL,
                            a->is_overwritten ? "its steps are computed again"
                                              : "left before it gave what an audit needs");
     return 1;
@@ -290,12 +297,15 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
         const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
         if (a->id == 0 || audit == NULL) continue;
         if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
-        if (audit->phase == STRAIT_AUDIT_GATHERING && end_incomplete(h, a)) continue;
+        if (audit->phase == STRAIT_AUDIT_GATHERING && end_incomplete(h, a, audit->since_ns))
+            continue;
         if (audit->phase == STRAIT_AUDIT_WAITING) assign(h, a, audit, now_ns);
         if (a->auditor < 0) continue;
-        if (is_still_there(h, a, audit))
-            continue_snapshot(h, a);
-        else
-            lost(h, a, now_ns);
+        if (is_still_there(h, a, audit)) continue_snapshot(h, a);
+        if (a->id == 0) continue; // the audit was dropped
+        const strait_fingerprint key = audit->auditor;
+        const int is_silent = strait_host_audit_is_silent(h, a, now_ns);
+        if (!is_still_there(h, a, audit) || is_silent) lost(h, a, now_ns);
+        if (is_silent) strait_host_audit_count_silence(h, &key, now_ns);
     }
 }

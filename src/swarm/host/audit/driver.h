@@ -45,7 +45,8 @@ struct host_givers {
     int n;
 };
 
-/* A worker that did not give what audits need, or that the run waited for; patience.c. */
+/* A worker that did not give what audits need, or that the run waited for (patience.c), or that did
+ * not reply as an auditor (silence.c). */
 struct host_withheld {
     strait_fingerprint key;
     int is_used;
@@ -55,6 +56,11 @@ struct host_withheld {
     int64_t credit_ns;  // in the wait in progress: what its bytes may take, less what they took
     int64_t charged_ns; // when waited_ns was last changed
     int was_given_up;   // it was given up in the wait in progress
+    int64_t left_ns;    // when it asked to leave, and has not been asked for anything since; 0: not
+    int64_t excused_ns; // left_ns of the last one that was excused
+    int n_left;         // times that it did after it was asked for something, which were excused
+    int n_silent;       // audits that it did not reply to, less those that it has computed since
+    int64_t rests_until_ns; // it gets no audit before
 };
 
 /* What the host knows of an open audit besides its state. */
@@ -93,6 +99,9 @@ struct host_audit {
     uint32_t sequence;  // of all tasks of this attempt
     int64_t next_step;  // to be sent to it
     size_t n_sent;      // bytes of the snapshot
+    /* Bytes that were queued for the auditor or came from it; how many of them had crossed the link
+     * when it was last found at work, and when that was. */
+    int64_t n_queued, n_crossed, heard_ns;
 };
 
 struct host_audits {
@@ -204,6 +213,31 @@ void strait_host_audit_end_overdue(struct host *h, int64_t now_ns);
 /* Where replicas committed to different snapshots: waits for what audits need. Those that are
  * silent are given up, and the audits with them. */
 strait_err strait_host_audit_await(struct host *h);
+
+/* A worker is asked for something; it asks to leave. */
+void strait_host_audit_asked(struct host *h, const strait_fingerprint *key);
+void strait_host_audit_leaves(struct host *h, int worker);
+/* A worker left before it gave what it was asked for at `asked_ns`. Returns whether that is
+ * excused: it had asked to leave before, and could not know what would be drawn, or it does so for
+ * the first time. A link that was cut is no excuse. */
+int strait_host_audit_excuses_leave(struct host *h, const strait_fingerprint *key,
+                                    int64_t asked_ns);
+/* What is remembered of a worker; strait_host_audit_record makes an entry if there is none. */
+struct host_withheld *strait_host_audit_find_record(struct host_audits *audits,
+                                                    const strait_fingerprint *key);
+struct host_withheld *strait_host_audit_record(struct host_audits *audits,
+                                               const strait_fingerprint *key);
+
+/* ---- silence.c ---- */
+/* Returns whether the auditor has not replied to its task, nor taken or sent bytes at the rate of a
+ * slow link, for as long as the task may take. */
+int strait_host_audit_is_silent(struct host *h, struct host_audit *a, int64_t now_ns);
+/* It loses what its word weighs, and gets no audit for a while. */
+void strait_host_audit_count_silence(struct host *h, const strait_fingerprint *key, int64_t now_ns);
+/* It has computed one. */
+void strait_host_audit_computed(struct host *h, const strait_fingerprint *key);
+/* Returns whether it may be asked to compute one. */
+int strait_host_audit_may_ask(struct host *h, const strait_fingerprint *key, int64_t now_ns);
 
 /* ---- auditors.c ---- */
 /* Takes the reply to a task of an audit. Returns whether it is one. */

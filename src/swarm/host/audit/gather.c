@@ -47,6 +47,7 @@ static void ask(struct host *h, struct host_audit *a, strait_evidence_part part)
     for (int i = 0; i < a->givers[part].n; i++) {
         const int giver = strait_coordinator_find(&h->coordinator, &a->givers[part].keys[i]);
         struct strait_msg *msg = NULL;
+        strait_host_audit_asked(h, &a->givers[part].keys[i]);
         if (strait_give_pack(h->pool, &give, &msg) == STRAIT_OK)
             strait_host_send(h, strait_host_connection(h, giver), &msg);
     }
@@ -294,6 +295,7 @@ int strait_host_audit_piece(struct host *h, struct connection *connection,
         const strait_err err = strait_evidence_add_piece(to, piece);
         if (err == STRAIT_EPROTO) continue;
         strait_host_audit_heard(h, connection->worker, piece->bytes);
+        if (a->auditor == connection->worker) a->n_queued += (int64_t)piece->bytes;
         took(h, a, err);
         return 1;
     }

@@ -4,7 +4,7 @@
  * Not giving is no proof of a lie: memory is limited and links are slow. But who never gives is
  * never audited, so another worker gets its stage after some refusals. Those whom the run waits for
  * must send, at the rate of a slow link; each of them may be silent for ten seconds, and for a
- * hundredth of the time in all. */
+ * hundredth of the time in all. One that asks to leave may have a reason of its own. */
 #include "base/clock.h"
 #include "swarm/host/audit/driver.h"
 #include "swarm/host/state.h"
@@ -25,8 +25,8 @@ static const double slowest = 62.5e3; // bytes per second of a giver that is not
 
 /* ---- what is remembered of a worker ---- */
 
-static struct host_withheld *find_record(struct host_audits *audits,
-                                         const strait_fingerprint *key) {
+struct host_withheld *strait_host_audit_find_record(struct host_audits *audits,
+                                                    const strait_fingerprint *key) {
     for (int i = 0; i < STRAIT_AUDIT_WITHHELD; i++)
         if (audits->withheld[i].is_used && strait_fingerprint_equal(&audits->withheld[i].key, key))
             return &audits->withheld[i];
@@ -34,13 +34,16 @@ static struct host_withheld *find_record(struct host_audits *audits,
 }
 
 /* The one of whom the least is remembered makes way: new keys must not displace what others did. */
-static struct host_withheld *record_of(struct host_audits *audits, const strait_fingerprint *key) {
-    struct host_withheld *record = find_record(audits, key), *least = &audits->withheld[0];
+struct host_withheld *strait_host_audit_record(struct host_audits *audits,
+                                               const strait_fingerprint *key) {
+    struct host_withheld *record = strait_host_audit_find_record(audits, key);
+    struct host_withheld *least = &audits->withheld[0];
     if (record != NULL) return record;
     for (int i = 0; i < STRAIT_AUDIT_WITHHELD && least->is_used; i++) {
         struct host_withheld *other = &audits->withheld[i];
-        if (!other->is_used || other->n < least->n ||
-            (other->n == least->n && other->waited_ns < least->waited_ns))
+        const int n = other->n + other->n_left + other->n_silent;
+        const int n_least = least->n + least->n_left + least->n_silent;
+        if (!other->is_used || n < n_least || (n == n_least && other->waited_ns < least->waited_ns))
             least = other;
     }
     *least = (struct host_withheld){.key = *key, .is_used = 1};
@@ -51,7 +54,7 @@ static struct host_withheld *record_of(struct host_audits *audits, const strait_
 
 static void count_refusals(struct host *h, const strait_fingerprint *key, int n,
                            const char *reason) {
-    struct host_withheld *record = record_of(h->audits, key);
+    struct host_withheld *record = strait_host_audit_record(h->audits, key);
     const int slot = strait_coordinator_find(&h->coordinator, key);
     strait_host_note(h, "%s: %s", strait_host_audit_name(h, key), reason);
     record->n += n;
@@ -67,14 +70,51 @@ void strait_host_audit_withheld(struct host *h, const strait_fingerprint *key, c
 }
 
 /* A worker that could make up for each refusal by giving once would give what is right, and refuse
- * what is not. */
+ * what is not. The same number makes up for having lost the right to a stage, which it may have
+ * kept because there is no spare. */
+static void count_given(struct host *h, const strait_fingerprint *key) {
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    const int withholds = slot >= 0 && h->coordinator.workers[slot].standing.withholds;
+    struct host_withheld *record = withholds ? strait_host_audit_record(h->audits, key)
+                                             : strait_host_audit_find_record(h->audits, key);
+    if (record == NULL || record->n + record->n_left + withholds == 0) return;
+    if (++record->n_given % FORGIVING != 0) return;
+    record->n -= record->n > 0;
+    record->n_left -= record->n_left > 0;
+    if (withholds)
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_GAVE, .worker = slot});
+}
+
 void strait_host_audit_gave(struct host *h, const struct host_audit *a) {
     for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
-        for (int i = 0; i < a->givers[part].n; i++) {
-            struct host_withheld *record = find_record(h->audits, &a->givers[part].keys[i]);
-            if (record == NULL || a->n_asked[part][i] == 0 || record->n == 0) continue;
-            if (++record->n_given % FORGIVING == 0) record->n--;
-        }
+        for (int i = 0; i < a->givers[part].n; i++)
+            if (a->n_asked[part][i] > 0) count_given(h, &a->givers[part].keys[i]);
+}
+
+/* ---- leaving ---- */
+
+void strait_host_audit_asked(struct host *h, const strait_fingerprint *key) {
+    struct host_withheld *record = strait_host_audit_find_record(h->audits, key);
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    if (record != NULL && slot >= 0 && !h->coordinator.workers[slot].is_leaving)
+        record->left_ns = 0; // it has come back since
+}
+
+void strait_host_audit_leaves(struct host *h, int worker) {
+    if (h->audits == NULL || strait_coordinator_stage_of(&h->coordinator, worker) < 0) return;
+    strait_host_audit_record(h->audits, &h->coordinator.workers[worker].key)
+        ->left_ns = strait_clock_ns();
+}
+
+int strait_host_audit_excuses_leave(struct host *h, const strait_fingerprint *key,
+                                    int64_t asked_ns) {
+    struct host_withheld *record = strait_host_audit_find_record(h->audits, key);
+    if (record == NULL || record->left_ns == 0) return 0;
+    if (record->left_ns <= asked_ns || record->left_ns == record->excused_ns) return 1;
+    if (record->n_left++ > 0) return 0;
+    record->excused_ns = record->left_ns; // for all audits that wait for it
+    return 1;
 }
 
 /* Returns whether one of the givers of a part still owes something, its end included. */
@@ -91,6 +131,7 @@ static void excuse_stop(struct host_audits *audits, int64_t now_ns) {
         strait_audit *audit = &audits->machine.items[i];
         if (audit->phase == STRAIT_AUDIT_GATHERING && audit->since_ns + stopped <= now_ns)
             audit->since_ns += stopped;
+        audits->open[i].heard_ns += stopped;
     }
 }
 
@@ -113,7 +154,8 @@ void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
 /* ---- a run that waits ---- */
 
 void strait_host_audit_heard(struct host *h, int worker, size_t bytes) {
-    struct host_withheld *record = find_record(h->audits, &h->coordinator.workers[worker].key);
+    struct host_withheld *record = strait_host_audit_find_record(
+        h->audits, &h->coordinator.workers[worker].key);
     if (record != NULL) record->credit_ns += (int64_t)((double)bytes / slowest * SECOND_NS);
 }
 
@@ -136,7 +178,8 @@ static void charge_givers(struct host *h, int64_t ns, int64_t now_ns) {
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
             for (int k = 0; k < a->givers[part].n; k++)
                 if (owes(a, part, k))
-                    charge(record_of(h->audits, &a->givers[part].keys[k]), ns, now_ns);
+                    charge(strait_host_audit_record(h->audits, &a->givers[part].keys[k]), ns,
+                           now_ns);
     }
 }
 
@@ -148,7 +191,8 @@ static struct host_withheld *find_silent(struct host *h, uint32_t *id) {
         if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL) continue;
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
             for (int k = 0; k < a->givers[part].n; k++) {
-                struct host_withheld *record = find_record(h->audits, &a->givers[part].keys[k]);
+                struct host_withheld *record = strait_host_audit_find_record(
+                    h->audits, &a->givers[part].keys[k]);
                 if (record == NULL || record->waited_ns <= patience_ns || !owes(a, part, k))
                     continue;
                 *id = audit->id;

@@ -24,7 +24,7 @@ static int64_t virtual_ns;
 static void (*on_pumped)(void); // what workers do meanwhile; NULL: nothing
 
 /* What the coordinator was told. */
-static int n_contradictions, n_limits, n_banned, n_violations, n_withheld, banned, withheld;
+static int n_contradictions, n_limits, n_banned, n_violations, n_withheld, n_gave, banned, withheld;
 static int64_t limit; // of the last return
 
 void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event);
@@ -33,6 +33,7 @@ void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_e
     n_contradictions += event->kind == STRAIT_SWARM_CONTRADICTION;
     n_violations += event->kind == STRAIT_SWARM_INVALID_DATA;
     n_withheld += event->kind == STRAIT_SWARM_WITHHELD;
+    n_gave += event->kind == STRAIT_SWARM_GAVE;
     if (event->kind == STRAIT_SWARM_WITHHELD) withheld = event->worker;
     if (event->kind == STRAIT_SWARM_CONTRADICTION) {
         assert_int_equal(event->worker, OWNER);
@@ -117,7 +118,8 @@ static void begin(void) {
     }
     open_audit(1, FROM, 1);
     open_audit(2, FROM, 0);
-    n_pumped = n_contradictions = n_limits = n_banned = n_violations = n_withheld = must_stop = 0;
+    n_pumped = n_contradictions = n_limits = n_banned = n_violations = n_withheld = n_gave = 0;
+    must_stop = 0;
     gathered_after = 3;
     virtual_ns = INT64_C(1000000000000);
     on_pumped = NULL;
