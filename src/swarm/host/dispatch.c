@@ -5,27 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RECONNECT_WINDOW_NS INT64_C(60000000000) // in which reconnections are counted
-
 enum {
-    EARLY_MAX = 64,      // messages accepted before a worker has joined
-    JOIN_MS = 10000,     // for a new connection to ask to join
-    RECONNECTS_MANY = 10 // within the window: more than a bad link explains
+    EARLY_MAX = 64, // messages accepted before a worker has joined
+    JOIN_MS = 10000 // for a new connection to ask to join
 };
-
-/* Two workers with one key replace each other's link for ever; only the operator can help. */
-static void count_reconnects(struct host *h, int worker, const char *name) {
-    const int64_t now = strait_clock_ns();
-    if (now - h->links.reconnects_since_ns[worker] > RECONNECT_WINDOW_NS) {
-        h->links.reconnects_since_ns[worker] = now;
-        h->links.n_reconnects[worker] = 0;
-    }
-    if (++h->links.n_reconnects[worker] == RECONNECTS_MANY)
-        strait_host_note(h,
-                         "worker %s keeps reconnecting while its previous link is still up: if two "
-                         "workers share one key, start one of them with another folder of keys",
-                         name);
-}
 
 static strait_err on_join(struct host *h, struct connection *connection,
                           const struct strait_msg *msg) {
@@ -46,7 +29,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
         return err;
     }
     if (connection->link == NULL) return STRAIT_OK;
-    if (finding.field != NULL)
+    if (finding.field != NULL && strait_host_may_log(h, &key, join.report.name))
         strait_host_note(h, "%s: reported %s = %g, which is too much; using less", join.report.name,
                          finding.field, finding.value);
     /* An older link of the same key is detached first, so that its end does not count as a loss. */
@@ -54,7 +37,7 @@ static strait_err on_join(struct host *h, struct connection *connection,
     struct connection *older = strait_host_connection(h, known);
     if (known >= 0) h->links.of_worker[known] = -1;
     if (older != NULL) {
-        count_reconnects(h, known, join.report.name);
+        strait_host_count_reconnect(h, known, join.report.name);
         strait_host_disconnect(h, older, STRAIT_ECLOSED, "replaced by a newer link");
     }
     strait_swarm_event event = {.kind = STRAIT_SWARM_JOIN,
@@ -282,6 +265,7 @@ static strait_err handle(struct host *h, struct connection *connection, struct s
     case STRAIT_MSG_SNAPSHOT: return on_piece(h, connection, msg);
     case STRAIT_MSG_SNAPSHOT_REQUEST: return on_snapshot_request(h, connection, msg);
     case STRAIT_MSG_LEAVE:
+        strait_host_audit_leaves(h, connection->worker);
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = connection->worker});
         return STRAIT_OK;
@@ -313,10 +297,12 @@ static void reject(struct host *h, struct connection *connection, int is_joining
     (void)snprintf(reason, sizeof reason, "%.255s", strait_err_detail());
     const char *name = connection->link != NULL ? connection->link->peer_name
                                                 : "a closed connection";
-    if (connection->worker >= 0)
+    const strait_swarm_worker *worker = connection->worker >= 0
+                                            ? &h->coordinator.workers[connection->worker]
+                                            : NULL;
+    if (worker != NULL && strait_host_may_log(h, &worker->key, name))
         strait_host_note(h, "'%s' is disconnected: %s", name, reason);
-    else
-        strait_host_note_stranger(h, "'%s' is disconnected: %s", name, reason);
+    if (worker == NULL) strait_host_note_stranger(h, "'%s' is disconnected: %s", name, reason);
     if (is_joining && err != STRAIT_ECLOSED)
         strait_host_refuse(h, connection, reason);
     else

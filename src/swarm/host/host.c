@@ -49,8 +49,26 @@ void strait_host_fail(struct host *h, strait_err err) {
     (void)snprintf(h->failure.reason, sizeof h->failure.reason, "%s", strait_err_detail());
 }
 
-static void note_action(struct host *h, const strait_swarm_action *a) {
+/* Whether a line says no more than that a worker has come or gone, which it may do as often as it
+ * likes. What costs others something, such as a stage that moves, is logged in any case. */
+static int is_coming_or_going(const struct host *h, const strait_swarm_event *e,
+                              const strait_swarm_action *a) {
+    if (a->worker < 0 || a->successor >= 0) return 0;
+    switch (e->kind) {
+    case STRAIT_SWARM_JOIN:
+        return strait_fingerprint_equal(&e->key, &h->coordinator.workers[a->worker].key);
+    case STRAIT_SWARM_LOST:
+    case STRAIT_SWARM_LEAVE: return e->worker == a->worker;
+    case STRAIT_SWARM_TICK: return a->stage < 0; // a spare whose lease has expired
+    default: return 0;
+    }
+}
+
+static void note_action(struct host *h, const strait_swarm_event *e, const strait_swarm_action *a) {
+    const strait_swarm_worker *worker = a->worker >= 0 ? &h->coordinator.workers[a->worker] : NULL;
     char line[STRAIT_SWARM_LINE];
+    if (is_coming_or_going(h, e, a) && !strait_host_may_log(h, &worker->key, worker->report.name))
+        return;
     strait_coordinator_describe(&h->coordinator, a, line);
     strait_host_note(h, "%s", line);
 }
@@ -69,7 +87,7 @@ static void ban(struct host *h, const strait_swarm_action *a, struct connection 
     strait_host_refuse(h, connection, a->reason);
 }
 
-static void execute(struct host *h, const strait_swarm_action *a) {
+static void execute(struct host *h, const strait_swarm_event *e, const strait_swarm_action *a) {
     struct connection *connection = strait_host_connection(h, a->worker);
     if (h->failure.err != STRAIT_OK) return;
     switch (a->kind) {
@@ -96,7 +114,7 @@ static void execute(struct host *h, const strait_swarm_action *a) {
         strait_host_audit_restored(h, a->step);
         strait_host_note_restored(h);
         break;
-    case STRAIT_SWARM_LOG: note_action(h, a); break;
+    case STRAIT_SWARM_LOG: note_action(h, e, a); break;
     }
 }
 
@@ -107,7 +125,7 @@ void strait_host_feed_coordinator(struct host *h, const strait_swarm_event *even
     /* Executing an action may close a link whose queue is full, but never feeds the coordinator
      * again, which would overwrite the list. */
     for (int i = 0; i < actions->n; i++)
-        execute(h, &actions->items[i]);
+        execute(h, event, &actions->items[i]);
 }
 
 /* ---- the event loop ---- */

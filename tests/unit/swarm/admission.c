@@ -1,6 +1,7 @@
 /* The keys that a host remembers, and the requests of its operator. */
 #include "swarm/host/access/admission.h"
 
+#include "base/clock.h"
 #include "check.h"
 #include "metastore/memory_store.h"
 #include "swarm/host/access/operator.h"
@@ -182,6 +183,67 @@ static void requests_survive_being_sent(void **state) {
     }
 }
 
+/* ---- lines of events.log ---- */
+
+static int n_lines;
+static char last_line[512];
+
+static void on_noted(void *user, const char *text) {
+    (void)user;
+    n_lines++;
+    (void)snprintf(last_line, sizeof last_line, "%s", text);
+}
+
+static void join_and_leave(int i) {
+    strait_swarm_report report = {.name = "flapping"};
+    strait_host_feed_coordinator(
+        &h, &(strait_swarm_event){.kind = STRAIT_SWARM_JOIN,
+                                  .key = key_of(i),
+                                  .report = &report,
+                                  .inventory = strait_snapshot_inventory_empty()});
+    const strait_fingerprint key = key_of(i);
+    const int slot = strait_coordinator_find(&h.coordinator, &key);
+    strait_host_feed_coordinator(&h,
+                                 &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+}
+
+/* A worker that reconnects again and again cannot push what it did out of the log. What is left out
+ * is counted, and another worker still gets its lines. */
+static void limits_lines_about_workers_that_come_and_go(void **state) {
+    (void)state;
+    static const strait_host_spec spec = {.events = {.noted = on_noted}};
+    enum {
+        MANY = 1000
+    };
+    memset(&h, 0, sizeof h);
+    h.spec = &spec;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        h.links.of_worker[i] = -1;
+    const strait_swarm_config config = {.n_stages = 1};
+    strait_coordinator_init(&h.coordinator, &config);
+    CHECK_OK(strait_msg_pool_open(&h.pool));
+    n_lines = 0;
+    for (int i = 0; i < MANY; i++)
+        join_and_leave(1);
+    CHECK(n_lines >= 20 && n_lines <= 40); // some more on a busy machine
+    const int64_t n_left_out = h.admission.n_left_out;
+    CHECK(n_left_out == 2 * MANY - n_lines);
+    join_and_leave(2);
+    CHECK(strstr(last_line, "connection lost") != NULL && n_left_out == h.admission.n_left_out);
+    strait_host_sum_up(&h, strait_clock_ns());
+    char expected[64];
+    (void)snprintf(expected, sizeof expected, "left out %lld more lines", (long long)n_left_out);
+    CHECK(strstr(last_line, expected) != NULL && strstr(last_line, "flapping") != NULL);
+    n_lines = 0;
+    strait_host_sum_up(&h, strait_clock_ns() + INT64_C(120000000000));
+    CHECK(n_lines == 0); // once
+    /* Nor do many keys together. */
+    for (int i = 10; i < 10 + 4 * MANY; i++)
+        join_and_leave(i);
+    CHECK(n_lines <= 2 * STRAIT_SWARM_WORKERS + 60 && h.admission.n_left_out > 0);
+    strait_msg_pool_close(&h.pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forgets_keys_without_work_first),
@@ -190,6 +252,7 @@ int main(void) {
         cmocka_unit_test(idle_spares_of_one_address_give_way),
         cmocka_unit_test(refuses_malformed_requests),
         cmocka_unit_test(requests_survive_being_sent),
+        cmocka_unit_test(limits_lines_about_workers_that_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,29 +1,25 @@
-/* admission.c - admits workers, not faster than some per second, and logs refusals, not more than
- * some per minute. */
+/* admission.c - admits workers, not faster than some per second. */
 #include "swarm/host/access/admission.h"
 
 #include "base/clock.h"
 #include "swarm/host/state.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    ADMIT_MS = 1000, // before an unreachable metastore is contacted again to admit a worker
-    SUMMARY_MS = 60000
+    ADMIT_MS = 1000 // before an unreachable metastore is contacted again to admit a worker
 };
 
 /* Token buckets: how many at once, and how many per second after that. A site with many workers
  * behind one address joins within a minute; a flood of keys cannot displace others. */
-static const struct bucket {
-    double most, per_s;
-} all_admissions = {256.0, 10.0}, address_admissions = {64.0, 1.0}, log_lines = {20.0, 0.1};
+static const struct host_bucket all_admissions = {256.0, 10.0}, address_admissions = {64.0, 1.0};
 
 /* ---- how fast ---- */
 
-static void refill(const struct bucket *bucket, struct host_allowance *allowance, int64_t now_ns) {
+void strait_host_refill(const struct host_bucket *bucket, struct host_allowance *allowance,
+                        int64_t now_ns) {
     const double elapsed_s = (double)(now_ns - allowance->refilled_ns) * 1e-9;
     allowance->left += elapsed_s * bucket->per_s;
     if (allowance->refilled_ns == 0 || allowance->left > bucket->most)
@@ -50,8 +46,8 @@ static struct host_allowance *allowance_of(struct host_admission *a,
 static strait_err apply_rate_limit(struct host_admission *a, const struct host_applicant *who) {
     const int64_t now = strait_clock_ns();
     struct host_allowance *address = allowance_of(a, who->address);
-    refill(&all_admissions, &a->all, now);
-    refill(&address_admissions, address, now);
+    strait_host_refill(&all_admissions, &a->all, now);
+    strait_host_refill(&address_admissions, address, now);
     if (a->all.left < 1.0 || address->left < 1.0)
         return STRAIT_FAIL(STRAIT_ECLOSED,
                            "too many new workers joined at once%s: try again in some seconds",
@@ -179,30 +175,4 @@ void strait_host_make_slot(struct host *h, const struct strait_link *link) {
     if (worst != NULL)
         strait_host_disconnect(h, worst, STRAIT_ECLOSED,
                                "too many idle workers from this address: try again later");
-}
-
-/* ---- the log ---- */
-
-void strait_host_note_stranger(struct host *h, const char *format, ...) {
-    char text[512];
-    va_list args;
-    refill(&log_lines, &h->admission.log, strait_clock_ns());
-    if (h->admission.log.left < 1.0) {
-        h->admission.n_unlogged++;
-        return;
-    }
-    h->admission.log.left -= 1.0;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    strait_host_note(h, "%s", text);
-}
-
-void strait_host_sum_up(struct host *h, int64_t now_ns) {
-    if (now_ns - h->admission.summary_ns < SUMMARY_MS * INT64_C(1000000)) return;
-    h->admission.summary_ns = now_ns;
-    if (h->admission.n_unlogged > 0)
-        strait_host_note(h, "%lld more connections or requests to join were refused",
-                         (long long)h->admission.n_unlogged);
-    h->admission.n_unlogged = 0;
 }

@@ -12,7 +12,8 @@ struct host;
 enum {
     STRAIT_HOST_KEYS_MAX = 4096, // keys that a host remembers
     STRAIT_HOST_INVITES = 64,    // at once, besides the one that the host prints
-    STRAIT_HOST_ADDRESSES = 256  // whose recent admissions are counted
+    STRAIT_HOST_ADDRESSES = 256, // whose recent admissions are counted
+    STRAIT_HOST_LOG_KEYS = 256   // whose recent log lines are counted
 };
 
 /* What is known of a key that was admitted or banned. */
@@ -34,10 +35,22 @@ struct host_invite {
     uint64_t expires;      // seconds since 1970; 0: never
 };
 
-/* A token bucket: what may still happen now. */
+/* A token bucket: how many at once, and how many per second after that; what may still happen now.
+ */
+struct host_bucket {
+    double most, per_s;
+};
 struct host_allowance {
     double left;
     int64_t refilled_ns; // 0: full
+};
+
+/* A key that comes and goes: the lines about that, and how many of them were left out. */
+struct host_log_key {
+    strait_fingerprint key;
+    char name[STRAIT_NAME_MAX];
+    struct host_allowance allowance;
+    int64_t n_left_out;
 };
 
 struct host_admission {
@@ -55,9 +68,13 @@ struct host_admission {
         struct host_allowance allowance;
     } addresses[STRAIT_HOST_ADDRESSES];
     int n_addresses;
-    struct host_allowance log; // lines about strangers
-    int64_t n_unlogged;        // refusals without a line
-    int64_t summary_ns;        // when they were last summed up
+    struct host_allowance log;       // lines about strangers
+    int64_t n_unlogged;              // refusals without a line
+    struct host_allowance all_lines; // about workers that come and go
+    struct host_log_key log_keys[STRAIT_HOST_LOG_KEYS];
+    int n_log_keys;
+    int64_t n_left_out; // of these lines, of all keys
+    int64_t summary_ns; // when both were last summed up
 };
 
 /* A request to join: who asks, with which token, from where. */
@@ -80,10 +97,20 @@ void strait_host_keep_connected(struct host *h);
 /* All slots of workers or all connections are taken: disconnects a spare that never owned a stage,
  * from the address that has most of them, if that is not the address of `link`. */
 void strait_host_make_slot(struct host *h, const struct strait_link *link);
+/* Adds to an allowance what a bucket has gained since. */
+void strait_host_refill(const struct host_bucket *bucket, struct host_allowance *allowance,
+                        int64_t now_ns);
+
+/* ---- log_lines.c ---- */
 /* Logs a refusal of someone who has not joined. Only a few per minute get a line of their own; the
  * others are counted and summed up by strait_host_sum_up, which is called often. */
 void strait_host_note_stranger(struct host *h, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Returns whether one more line about this worker's coming and going may be logged: a few per
+ * minute and key, and a limited number in all. Otherwise it is counted and summed up likewise. */
+int strait_host_may_log(struct host *h, const strait_fingerprint *key, const char *name);
+/* A worker connects while its older link is still up. */
+void strait_host_count_reconnect(struct host *h, int worker, const char *name);
 void strait_host_sum_up(struct host *h, int64_t now_ns);
 
 /* ---- admission_keys.c ---- */
