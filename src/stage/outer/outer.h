@@ -112,6 +112,14 @@ uint64_t strait_outer_rejected(const struct strait_outer *outer);
 int strait_outer_is_settled(const struct strait_outer *outer);
 /* Messages of exchanges that were taken so far: it rises while something moves. */
 uint64_t strait_outer_delivered(const struct strait_outer *outer);
+/* Bytes of what was taken so far. */
+uint64_t strait_outer_taken(const struct strait_outer *outer);
+/* How much longer a replica may wait for what others send, which has until `until_ns`, after
+ * `bytes` more were taken: never more than a deadline from now on. A wary one waits longer only by
+ * what the bytes take at the rate that all others share of a slow link: a sender that lets one
+ * chunk cross per deadline gets no more time for it. */
+int64_t strait_outer_extend(const struct strait_outer *outer, int64_t until_ns, uint64_t bytes,
+                            int64_t now_ns, int64_t deadline_ns);
 /* How long a wary replica waits in all, whatever moves: a sender could let one chunk cross per
  * deadline. Twice as long once no parts are missing, so that owners which got theirs at the last
  * moment can still send the results. INT64_MAX: one that is not wary. */

@@ -106,6 +106,21 @@ uint64_t strait_outer_delivered(const struct strait_outer *o) {
     return o->n_delivered;
 }
 
+uint64_t strait_outer_taken(const struct strait_outer *o) {
+    return o->n_taken;
+}
+
+int64_t strait_outer_extend(const struct strait_outer *o, int64_t until_ns, uint64_t bytes,
+                            int64_t now_ns, int64_t deadline_ns) {
+    const int n_others = strait_outer_count_bits(o->exchange.alive) - 1;
+    const double rate = (double)STRAIT_OUTER_SLOWEST / (n_others > 1 ? n_others : 1);
+    const int64_t latest = now_ns + deadline_ns;
+    if (bytes == 0) return until_ns;
+    if (!o->spec.is_wary) return latest;
+    const double more_ns = (double)bytes / rate * 1e9;
+    return more_ns >= (double)(latest - until_ns) ? latest : until_ns + (int64_t)more_ns;
+}
+
 int strait_outer_is_complete(const struct strait_outer *o) {
     for (int r = 0; r < o->spec.n_replicas; r++)
         if (o->outgoing[r].first != NULL) return 0;

@@ -31,33 +31,55 @@ static int is_any_up(const struct strait_runner *runner, uint64_t missing) {
     return 0;
 }
 
-static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
+/* The replica that the coordinator is told of while this one waits, counted from 1: the first that
+ * it lacks something from; 0: none. */
+static int first_of(uint64_t replicas) {
+    int r = 0;
+    while (r < STRAIT_RUN_REPLICAS && (replicas >> r & 1) == 0)
+        r++;
+    return r < STRAIT_RUN_REPLICAS ? r + 1 : 0;
+}
+
+static void describe(const struct strait_outer *outer, strait_stage_reply *reply) {
+    reply->outer.is_complete = strait_outer_is_complete(outer);
+    reply->outer.missing = strait_outer_missing(outer);
+    reply->outer.withheld = strait_outer_withheld(outer);
+    reply->outer.rejected = strait_outer_rejected(outer);
+}
+
+static strait_err wait_for_sums(struct strait_runner *runner, strait_stage_reply *reply) {
     struct strait_outer *outer = runner->outer;
     const int64_t began = strait_clock_ns(), deadline = (int64_t)runner->deadline_ms * 1000000;
-    int64_t moved = began, up = began;
-    uint64_t n_delivered = strait_outer_delivered(outer);
+    int64_t until = began + deadline, up = began;
+    uint64_t n_delivered = strait_outer_delivered(outer), n_taken = strait_outer_taken(outer);
     for (;;) {
         int is_blocked = 0;
         STRAIT_TRY(strait_outer_progress(outer, &is_blocked));
-        reply->outer.is_complete = strait_outer_is_complete(outer);
-        reply->outer.missing = strait_outer_missing(outer);
-        reply->outer.withheld = strait_outer_withheld(outer);
-        reply->outer.rejected = strait_outer_rejected(outer);
+        describe(outer, reply);
         if (reply->outer.is_complete || strait_outer_is_settled(outer)) return STRAIT_OK;
+        runner->lacks = first_of(reply->outer.missing | reply->outer.withheld);
         const int64_t now = strait_clock_ns();
         if (strait_outer_delivered(outer) != n_delivered) {
-            moved = now;
             runner->is_waiting = 0; // a worker reports progress
             STRAIT_TRY(strait_runner_poll(runner));
         }
+        until = strait_outer_extend(outer, until, strait_outer_taken(outer) - n_taken, now,
+                                    deadline);
         n_delivered = strait_outer_delivered(outer);
+        n_taken = strait_outer_taken(outer);
         if (is_any_up(runner, reply->outer.missing | reply->outer.withheld)) up = now;
-        if (now - moved > deadline || now - up > LOST_MS * INT64_C(1000000) ||
+        if (now > until || now - up > LOST_MS * INT64_C(1000000) ||
             now - began > strait_outer_limit_ns(outer, deadline))
             return STRAIT_OK;
         const strait_err err = strait_runner_drain(runner, SLICE_MS);
         if (err != STRAIT_ETIMEDOUT) STRAIT_TRY(err);
     }
+}
+
+static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
+    const strait_err err = wait_for_sums(runner, reply);
+    runner->lacks = 0;
+    return err;
 }
 
 /* What the model and its codecs derive from the weights. */

@@ -352,6 +352,7 @@ strait_err strait_outer_deliver(struct strait_outer *o, struct strait_msg **msg)
     }
     *(is_part ? &c->parts[from] : &c->result) = *msg;
     o->n_delivered++;
+    o->n_taken += (*msg)->size;
     o->n_results += !is_part;
     *msg = NULL;
     return STRAIT_OK;

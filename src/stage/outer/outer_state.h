@@ -67,7 +67,7 @@ struct strait_outer {
     struct outgoing outgoing[STRAIT_RUN_REPLICAS];
     struct strait_msg *early;         // of later exchanges
     int n_early[STRAIT_RUN_REPLICAS]; // of each sender
-    uint64_t n_delivered;
+    uint64_t n_delivered, n_taken;    // messages, bytes
     int n_applied;    // exchanges since this replica began, or came to know the others' state
     double yardstick; // norm of a usual difference in this exchange; INFINITY: not known
     /* Squared norms of what was taken from each replica in this exchange, if wary: */
