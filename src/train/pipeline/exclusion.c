@@ -33,7 +33,8 @@ void strait_exclusion_begin(struct strait_exclusion *x, const int *labels, int n
     for (int r = 0; r < n; r++)
         present |= bit(label_of(labels, r));
     for (int i = 0; i < STRAIT_EXCLUSION_LABELS; i++)
-        if (!has(present, i)) x->opponents[i] = 0;
+        if (!has(present, i)) x->opponents[i] = x->turns[i] = 0;
+    memcpy(x->turns_before, x->turns, sizeof x->turns);
     x->n_disputed = x->is_disputed ? x->n_disputed + 1 : 0;
     x->is_disputed = 0;
     x->late = 0;
@@ -75,12 +76,16 @@ void strait_exclusion_note(struct strait_exclusion *x, const strait_exclusion_re
 static int choose_loser(struct strait_exclusion *x, const int *labels, int accuser, int accused,
                         int n_alive) {
     if (x->is_trusting) return accused;
-    uint64_t *of_accuser = &x->opponents[label_of(labels, accuser)];
-    uint64_t *of_accused = &x->opponents[label_of(labels, accused)];
-    *of_accuser |= bit(label_of(labels, accused));
-    *of_accused |= bit(label_of(labels, accuser));
+    const int by = label_of(labels, accuser), of = label_of(labels, accused);
+    const int is_turn = has(x->turns_before[of], by);
+    x->opponents[by] |= bit(of);
+    x->opponents[of] |= bit(by);
     if (n_alive == 2) return accused;
-    return count(*of_accused) >= 2 && count(*of_accused) > count(*of_accuser) ? accused : accuser;
+    const int n_by = count(x->opponents[by]), n_of = count(x->opponents[of]);
+    if (n_of >= 2 && n_of > n_by) return accused;
+    if (n_by >= 2 && n_by > n_of) return accuser;
+    x->turns[of] = (x->turns[of] & ~bit(by)) | (is_turn ? 0 : bit(by));
+    return is_turn ? accused : accuser;
 }
 
 uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels, uint64_t alive,

@@ -5,7 +5,9 @@
  * others say of it only if two of them do. What was said in earlier attempts of an exchange counts,
  * because the chunks of a reporter that is left out get another owner, which sees for itself. A
  * replica that one other accuses in one average, and another one in a later average, is taken for
- * the cause of both. Where only two are left, one word stands against the other: the accused is
+ * the cause of both. Of the same two, the accused is left out the second time, and so on in turn:
+ * one that withholds from a single other one must not have that one left out for ever, and neither
+ * must one that accuses. Where only two are left, one word stands against the other: the accused is
  * left out of the average, and when that happens in three averages in a row, the later one of the
  * two goes, whoever said what.
  *
@@ -32,6 +34,9 @@ struct strait_exclusion {
     int is_trusting; // in a local run
     int n_disputed;  // averages in a row in which two that were alone accused each other
     uint64_t opponents[STRAIT_EXCLUSION_LABELS]; // of a label: labels that it was in dispute with
+    /* Of a label: those whose next accusation it is left out for; and the same when the exchange
+     * began, so that all of its attempts have the same outcome. */
+    uint64_t turns[STRAIT_EXCLUSION_LABELS], turns_before[STRAIT_EXCLUSION_LABELS];
     /* Of the exchange: */
     uint64_t accusers[STRAIT_RUN_REPLICAS];  // of each replica: those that lack something from it
     uint64_t rejectors[STRAIT_RUN_REPLICAS]; // those that rejected its values

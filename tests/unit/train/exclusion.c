@@ -100,6 +100,31 @@ static void remembers_disputes_over_averages(void **state) {
     assert_int_equal(attempt(ALL | D, ALL | D), ALL);
 }
 
+/* One that withholds from a single other one, or accuses a single one: each of the two is left out
+ * of every second average, whatever the others say in further attempts. */
+static void the_same_two_are_left_out_in_turn(void **state) {
+    (void)state;
+    restart(0);
+    all_complete();
+    for (int i = 0; i < 6; i++) {
+        const uint64_t expected = i % 2 == 0 ? B | C | D : A | C | D;
+        begin();
+        for (int again = 0; again < 3; again++) {
+            lacks(0, B, 0, 0);
+            assert_int_equal(attempt(ALL | D, ALL | D), expected);
+        }
+    }
+    begin(); // one that accuses a third as well is not believed
+    lacks(0, C, 0, 0);
+    assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
+    begin();
+    lacks(0, B, 0, 0);
+    assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
+    begin();
+    lacks(0, B, 0, 0);
+    assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
+}
+
 static void a_broken_link_costs_one_of_two(void **state) {
     (void)state;
     restart(0);
@@ -214,6 +239,7 @@ int main(void) {
                                        cmocka_unit_test(two_reports_leave_out_the_accused),
                                        cmocka_unit_test(another_owner_confirms),
                                        cmocka_unit_test(remembers_disputes_over_averages),
+                                       cmocka_unit_test(the_same_two_are_left_out_in_turn),
                                        cmocka_unit_test(a_broken_link_costs_one_of_two),
                                        cmocka_unit_test(of_two_the_later_goes_in_the_end),
                                        cmocka_unit_test(who_blocks_others_goes),
