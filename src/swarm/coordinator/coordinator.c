@@ -222,7 +222,11 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     if (now - worker->seen_ns > worker->max_gap_ns) worker->max_gap_ns = now - worker->seen_ns;
     worker->seen_ns = now;
     const int stage = strait_coordinator_stage_of(c, e->worker);
-    const int waits_for = may_wait(c, e->worker, stage, e->waits_for) ? e->waits_for : 0;
+    /* Above SAME_STAGE it names the replica, from 1: all others may have replied since. */
+    const int names_one = e->waits_for > STRAIT_SWARM_SAME_STAGE;
+    const int side = names_one ? STRAIT_SWARM_SAME_STAGE : e->waits_for;
+    const int waits_for = may_wait(c, e->worker, stage, side) ? side : 0;
+    worker->standing.lacks = names_one ? e->waits_for - STRAIT_SWARM_SAME_STAGE : 0;
     if (e->progress != worker->progress || waits_for != 0 || worker->waits_for != 0) {
         /* Time spent waiting for a neighbour is not a pause of its own. */
         if (e->progress != worker->progress && worker->waits_for == 0 &&
@@ -296,6 +300,7 @@ static void end_overdue(struct strait_coordinator *c, int64_t now, strait_swarm_
     int late[STRAIT_RUN_STAGES];
     int n_late = 0;
     int waiting = -1;
+    if (strait_coordinator_settle_average(c, now, out)) return;
     for (int i = 0; i < c->config.n_stages; i++) {
         if (!strait_coordinator_is_overdue(c, i, now)) continue;
         if (awaited_side(c, i) == 0)

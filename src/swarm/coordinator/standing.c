@@ -71,10 +71,12 @@ static void pardon(struct strait_coordinator *c, strait_swarm_actions *out) {
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         strait_swarm_worker *worker = &c->workers[slot];
         if (worker->is_known) end_isolation(c, worker);
-        if (!worker->is_known || worker->n_disputes + worker->n_returns == 0 ||
+        if (!worker->is_known ||
+            worker->n_disputes + worker->n_returns + worker->standing.n_partners == 0 ||
             c->committed - worker->standing.marked_step < pardon_steps(worker))
             continue;
         worker->n_disputes = worker->n_returns = 0;
+        worker->standing.n_partners = worker->standing.n_lost = 0;
         count_pardon(worker);
         (void)strait_coordinator_log(c, out, slot,
                                      "contradicted another worker long ago; that counts no longer");

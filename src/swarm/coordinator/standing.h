@@ -2,7 +2,13 @@
  * who of them lies; standing.c. Plain data, zeroed for a worker that has just come. */
 #pragma once
 
+#include "net/core/identity.h"
+
 #include <stdint.h>
+
+enum {
+    STRAIT_SWARM_PARTNERS = 4 // in disputes about averages, remembered
+};
 
 typedef struct strait_swarm_standing {
     int64_t n_steps;     // that were committed with its part in them
@@ -13,4 +19,9 @@ typedef struct strait_swarm_standing {
     int n_alone;        // times that it was left so, less those that steps since have undone
     int64_t alone_step; // the committed steps at the last of them, or when one was undone
     int withholds;      // it gives nothing to audits: it loses its stage when there is a spare
+    int lacks; // in an average: the replica of its stage that it waits for, from 1; 0: none
+    /* Workers with whom it was in dispute about what one sent to the other in an average, and how
+     * often it was left out for one. */
+    strait_fingerprint partners[STRAIT_SWARM_PARTNERS];
+    int n_partners, n_lost;
 } strait_swarm_standing;

@@ -106,6 +106,13 @@ int strait_coordinator_exchange_stage(struct strait_coordinator *c, int stage);
 /* Replaces owners that cannot connect to a neighbour, by spares or by exchanging two stages. */
 void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_actions *out);
 
+/* ---- averages.c ---- */
+
+/* If one worker alone has not replied to an average in time, and says that another one, which has,
+ * does not send it its results: leaves out one of the two. Returns whether it was that. */
+int strait_coordinator_settle_average(struct strait_coordinator *c, int64_t now,
+                                      strait_swarm_actions *out);
+
 /* ---- limits.c ---- */
 
 /* Returns why the lease or the progress of a worker has run out; NULL: it has not. */

@@ -1,0 +1,192 @@
+/* How long an average of pipelines may take, and who is left out if one worker says that another
+ * does not send it what it needs. */
+#include "pipelines_rig.h"
+
+/* Its phases send nothing, or all weights: the time of one is no limit for the next. */
+static void an_average_may_take_as_long_as_its_bytes(void **state) {
+    (void)state;
+    begin_pipelines();
+    for (int i = 0; i < STAGES; i++)
+        c.config.snapshot_bytes[i] = 50e6; // 50 s at the slowest rate
+    for (int phase = 0; phase < 2; phase++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        for (int s = 0; s < phase * 60; s += 5) {
+            now += 5 * S;
+            for (int slot = 0; slot < 6; slot++) // messages arrive
+                heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        settle();
+        for (int slot = 0; slot < 6; slot++)
+            assert_true(c.workers[slot].is_connected);
+    }
+}
+
+/* At 32 bits over slow links the workers wait for each other for longer than a snapshot takes, at 2
+ * bits not so long, and then say who is late: until then, and no longer, the coordinator waits. */
+static void an_average_may_take_as_long_as_its_workers_wait(void **state) {
+    (void)state;
+    for (int is_over = 0; is_over < 2; is_over++) {
+        begin_pipelines();
+        for (int i = 0; i < STAGES; i++) {
+            c.config.snapshot_bytes[i] = is_over ? 500e6 : 1e6;
+            c.config.average_ns[i] = 300 * S;
+        }
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        for (int s = 0; s < 300 + 20 * is_over; s += 5) {
+            now += 5 * S;
+            for (int slot = 0; slot < 6; slot++) // messages arrive
+                heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+        }
+        int n_connected = 0;
+        for (int slot = 0; slot < 6; slot++)
+            n_connected += c.workers[slot].is_connected;
+        assert_int_equal(n_connected == 6, !is_over);
+    }
+}
+
+/* Heartbeats with progress come from all workers for so many seconds. */
+static void beat_for(int seconds) {
+    for (int s = 0; s < seconds; s += 5) {
+        now += 5 * S;
+        for (int slot = 0; slot < 6; slot++)
+            heartbeat(slot, c.workers[slot].inventory, (uint32_t)s + 1, 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+}
+
+/* Large weights may take hours over a slow link. One worker that never replies, and sends
+ * heartbeats with progress, does not take so long once it is the only one. */
+static void an_average_does_not_wait_for_one_silent_worker(void **state) {
+    (void)state;
+    for (int silent = 0; silent < 6; silent++) {
+        begin_pipelines();
+        for (int i = 0; i < STAGES; i++)
+            c.config.average_ns[i] = 9720 * S; // 600 MB
+        c.config.deadline_ns = 60 * S;
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 2}});
+        beat_for(600); // two of them may exchange something
+        for (int slot = 0; slot < 6; slot++)
+            if (slot != silent) reply(slot, STRAIT_OK);
+        beat_for(60);
+        assert_true(c.workers[silent].is_connected);
+        beat_for(60);
+        assert_false(c.workers[silent].is_connected);
+    }
+}
+
+/* Nor does one that sends as slowly as a slow link would make all averages as slow. */
+static void an_average_takes_little_longer_than_recent_ones(void **state) {
+    (void)state;
+    begin_pipelines();
+    for (int i = 0; i < STAGES; i++)
+        c.config.average_ns[i] = 9720 * S;
+    c.config.deadline_ns = 60 * S;
+    for (int again = 0; again < 2; again++) {
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 1}});
+        settle(); // at once: that is no measure for what follows
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
+                                  .goal = {.stage = -1, .is_average = 2}});
+        beat_for(again ? 800 : 1000);
+        for (int slot = 0; slot < 6; slot++)
+            assert_true(c.workers[slot].is_connected);
+        if (!again) c.phase_began_ns = now - 20 * S; // it took 20 seconds
+        if (!again) settle();
+    }
+    beat_for(120);
+    int n_connected = 0;
+    for (int slot = 0; slot < 6; slot++)
+        n_connected += c.workers[slot].is_connected;
+    assert_true(n_connected < 6);
+}
+
+/* Everybody replies to an average but the worker `slot`, which waits for what `other` sends. */
+static void dispute(int slot, int other) {
+    const int lacks = STRAIT_SWARM_SAME_STAGE + 1 + c.workers[other].replica;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
+    for (int i = 0; i < 6; i++)
+        if (i != slot && strait_coordinator_awaits(&c, i)) reply(i, STRAIT_OK);
+    for (int s = 0; s < 60 && c.phase == STRAIT_PHASE_WORK; s += 5) {
+        now += 5 * S;
+        for (int i = 0; i < 6; i++)
+            heartbeat(i, c.workers[i].inventory, (uint32_t)s, i == slot ? lacks : 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    settle();
+    for (int i = 0; i < 6; i++)
+        assert_true(c.workers[i].is_connected && c.workers[i].n_penalties == 0);
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+}
+
+/* The pipeline that was left out comes back. */
+static void take_back(int first, int second) {
+    now += 10000 * S;
+    for (int slot = 0; slot < 6; slot++)
+        beat(slot, 0);
+    complete(first, second);
+    step_once();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 3);
+}
+
+/* A worker lets its results trickle to one victim and says that it is done. The victim keeps its
+ * link; of the two each is left out in turn, and one that does it to two others each time. */
+static void one_that_sends_to_all_but_one_is_found(void **state) {
+    (void)state;
+    begin_pipelines();
+    dispute(3, 5);
+    assert_int_equal(strait_coordinator_stage_of(&c, 3), -1);
+    take_back(2, 3);
+    dispute(3, 5);
+    assert_true(strait_coordinator_stage_of(&c, 3) == 1 && c.workers[5].replica == 0);
+    take_back(4, 5);
+    dispute(3, 5);
+    assert_int_equal(strait_coordinator_stage_of(&c, 3), -1);
+    take_back(2, 3);
+    for (int i = 0; i < 3; i++) {
+        dispute(1, 5); // an owner, which has not been in dispute with another
+        assert_true(c.owner[1] == 1 && c.workers[5].replica == 0);
+        take_back(4, 5);
+    }
+}
+
+/* One that says so of two others, falsely, is left out itself each time. */
+static void one_that_accuses_two_others_is_left_out(void **state) {
+    (void)state;
+    begin_pipelines();
+    for (int i = 0; i < 6; i++) {
+        const int other = i % 2 == 0 ? 1 : 3;
+        if (i == 2) assert_int_equal(c.workers[5].standing.n_partners, 2);
+        dispute(5, other);
+        if (i > 1 || i == 0) assert_int_equal(strait_coordinator_stage_of(&c, 5), -1);
+        assert_int_equal(strait_coordinator_stage_of(&c, other), 1);
+        take_back(4, 5);
+    }
+    /* A replica that there is not is nobody: the worker itself is late. */
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
+    for (int i = 0; i < 5; i++)
+        reply(i, STRAIT_OK);
+    for (int s = 0; s < 60 && c.workers[5].is_connected; s += 5) {
+        now += 5 * S;
+        for (int i = 0; i < 6; i++)
+            heartbeat(i, c.workers[i].inventory, (uint32_t)s, i == 5 ? INT32_MAX : 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    assert_false(c.workers[5].is_connected);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
+        cmocka_unit_test(an_average_may_take_as_long_as_its_workers_wait),
+        cmocka_unit_test(an_average_does_not_wait_for_one_silent_worker),
+        cmocka_unit_test(an_average_takes_little_longer_than_recent_ones),
+        cmocka_unit_test(one_that_sends_to_all_but_one_is_found),
+        cmocka_unit_test(one_that_accuses_two_others_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
