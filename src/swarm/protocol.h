@@ -165,7 +165,7 @@ typedef struct strait_task_reply {
 typedef struct strait_heartbeat {
     strait_snapshot_inventory inventory;
     uint32_t progress; // rises while the worker computes or sends
-    int waits_for;     // as in strait_swarm_worker
+    int waits_for;     // as in strait_swarm_worker; above SAME_STAGE: 1 + the replica more
 } strait_heartbeat;
 
 /* The token ids of one microbatch. Arrays are the caller's; absent ones are NULL. */

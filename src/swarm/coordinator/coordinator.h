@@ -36,7 +36,7 @@ enum {
      * and then assign and command every stage. */
     STRAIT_SWARM_ACTIONS = 5 * STRAIT_SWARM_WORKERS + 8 * STRAIT_RUN_STAGES,
     STRAIT_SWARM_REPLICAS = 8,     // of one stage, at most
-    STRAIT_SWARM_SAME_STAGE = 2,   // of waits_for: another replica of the worker's own stage
+    STRAIT_SWARM_SAME_STAGE = 2,   // of waits_for: another replica of its stage; + 1 + k: replica k
     STRAIT_SWARM_GENERATIONS = 64, // generations whose start step is remembered
     STRAIT_SWARM_VIOLATIONS = 2,   // by one worker, before it is banned from the run
     STRAIT_SWARM_DISPUTES = 8,     // workers that contradict one, remembered
