@@ -27,16 +27,16 @@ static struct pair pair;
 static int is_wary; // what the sides check of each other
 static const float rate = 0.7f, momentum = 0.9f;
 
-static float initial(int i) {
+static inline float initial(int i) {
     return (float)(i % 97 - 48) / 50.0f;
 }
 
 /* What replica r has learnt in an interval. */
-static float learnt(int r, int i) {
+static inline float learnt(int r, int i) {
     return (float)((i * 31 + r * 17) % 101 - 50) / 5000.0f;
 }
 
-static void open_side(int r, int bits, int fragments, int overlap) {
+static inline void open_side(int r, int bits, int fragments, int overlap) {
     struct side *s = &sides[r];
     const int peers[2] = {r == 0 ? -1 : pair.peers[1], r == 0 ? pair.peers[0] : -1};
     CHECK_OK(
@@ -68,13 +68,13 @@ static void open_side(int r, int bits, int fragments, int overlap) {
     CHECK_OK(strait_outer_restart(s->outer, &s->stream));
 }
 
-static void open_both(int bits, int fragments, int overlap) {
+static inline void open_both(int bits, int fragments, int overlap) {
     pair_open(&pair);
     for (int r = 0; r < 2; r++)
         open_side(r, bits, fragments, overlap);
 }
 
-static void close_both(void) {
+static inline void close_both(void) {
     for (int r = 0; r < 2; r++) {
         strait_outer_close(&sides[r].outer);
         sides[r].backend->ops->stream_close(&sides[r].stream);
@@ -84,19 +84,19 @@ static void close_both(void) {
     pair_close(&pair);
 }
 
-static void train(int r) {
+static inline void train(int r) {
     for (int i = 0; i < VALUES; i++)
         sides[r].weights[i] -= learnt(r, i);
 }
 
-static void begin(int r, strait_outer_exchange e) {
+static inline void begin(int r, strait_outer_exchange e) {
     e.shares[0] = e.shares[1] = 4.0f;
     if (e.alive == 0) e.alive = BOTH;
     CHECK_OK(strait_outer_begin(sides[r].outer, &sides[r].stream, &e));
 }
 
 /* Both sides send what they can and take a message each. */
-static void pass_messages(void) {
+static inline void pass_messages(void) {
     for (int r = 0; r < 2; r++) {
         struct strait_msg *msg = NULL;
         int is_blocked = 0;
@@ -108,12 +108,12 @@ static void pass_messages(void) {
 }
 
 /* Exchanges until both have all results. */
-static void exchange(void) {
+static inline void exchange(void) {
     while (!strait_outer_is_complete(sides[0].outer) || !strait_outer_is_complete(sides[1].outer))
         pass_messages();
 }
 
-static void apply(void) {
+static inline void apply(void) {
     for (int r = 0; r < 2; r++) {
         strait_outer_result result;
         CHECK_OK(strait_outer_apply(sides[r].outer, &sides[r].stream, &result));
@@ -121,13 +121,13 @@ static void apply(void) {
     }
 }
 
-static void average(int64_t step, uint64_t members) {
+static inline void average(int64_t step, uint64_t members) {
     for (int r = 0; r < 2; r++)
         begin(r, (strait_outer_exchange){.step = step, .members = members});
     exchange();
     apply();
 }
 
-static int are_equal(void) {
+static inline int are_equal(void) {
     return memcmp(sides[0].weights, sides[1].weights, VALUES * sizeof(float)) == 0;
 }
