@@ -110,6 +110,9 @@ uint64_t strait_outer_withheld(const struct strait_outer *outer);
 uint64_t strait_outer_rejected(const struct strait_outer *outer);
 /* Whether nothing that is awaited will come: it was rejected, or its sender has said so. */
 int strait_outer_is_settled(const struct strait_outer *outer);
+/* Returns the replica that the coordinator is told of, from 1, by one that lacks something; 0:
+ * none. Parts come first: an owner that lacks them cannot send results. */
+int strait_outer_first(uint64_t missing, uint64_t withheld);
 /* Messages of exchanges that were taken so far: it rises while something moves. */
 uint64_t strait_outer_delivered(const struct strait_outer *outer);
 /* Bytes of what was taken so far. */

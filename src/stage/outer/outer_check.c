@@ -102,6 +102,14 @@ int strait_outer_is_begun(const struct strait_outer *o) {
     return o->is_begun;
 }
 
+int strait_outer_first(uint64_t missing, uint64_t withheld) {
+    const uint64_t replicas = missing != 0 ? missing : withheld;
+    int r = 0;
+    while (r < STRAIT_RUN_REPLICAS && (replicas >> r & 1) == 0)
+        r++;
+    return r < STRAIT_RUN_REPLICAS ? r + 1 : 0;
+}
+
 uint64_t strait_outer_delivered(const struct strait_outer *o) {
     return o->n_delivered;
 }

@@ -31,15 +31,6 @@ static int is_any_up(const struct strait_runner *runner, uint64_t missing) {
     return 0;
 }
 
-/* The replica that the coordinator is told of while this one waits, counted from 1: the first that
- * it lacks something from; 0: none. */
-static int first_of(uint64_t replicas) {
-    int r = 0;
-    while (r < STRAIT_RUN_REPLICAS && (replicas >> r & 1) == 0)
-        r++;
-    return r < STRAIT_RUN_REPLICAS ? r + 1 : 0;
-}
-
 static void describe(const struct strait_outer *outer, strait_stage_reply *reply) {
     reply->outer.is_complete = strait_outer_is_complete(outer);
     reply->outer.missing = strait_outer_missing(outer);
@@ -57,7 +48,7 @@ static strait_err wait_for_sums(struct strait_runner *runner, strait_stage_reply
         STRAIT_TRY(strait_outer_progress(outer, &is_blocked));
         describe(outer, reply);
         if (reply->outer.is_complete || strait_outer_is_settled(outer)) return STRAIT_OK;
-        runner->lacks = first_of(reply->outer.missing | reply->outer.withheld);
+        runner->lacks = strait_outer_first(reply->outer.missing, reply->outer.withheld);
         const int64_t now = strait_clock_ns();
         if (strait_outer_delivered(outer) != n_delivered) {
             runner->is_waiting = 0; // a worker reports progress

@@ -131,7 +131,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_LEAVE,     // worker: asked to leave
     STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, waits_for
     STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, failed_side, has_other_route,
-                            // is_blaming, blamed, is_source_bad
+                            // is_blaming, blamed, is_source_bad, waits_for
     STRAIT_SWARM_INVALID_DATA,   // worker: the driver itself found that it sent invalid data
     STRAIT_SWARM_NONFINITE,      // worker: reported non-finite or implausible values, unverified
     STRAIT_SWARM_CONTRADICTED,   // worker, stage: that report about the stage was found to be false

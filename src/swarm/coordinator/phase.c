@@ -271,6 +271,8 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
     c->replied_ns = -1;
     c->sequence++;
     if (phase == STRAIT_PHASE_ASSIGN) note_asked(c);
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        c->workers[i].standing.lacks = 0;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
         strait_coordinator_command_replicas(c, i, out);

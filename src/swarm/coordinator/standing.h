@@ -19,7 +19,9 @@ typedef struct strait_swarm_standing {
     int n_alone;        // times that it was left so, less those that steps since have undone
     int64_t alone_step; // the committed steps at the last of them, or when one was undone
     int withholds;      // it gives nothing to audits: it loses its stage when there is a spare
-    int lacks; // in an average: the replica of its stage that it waits for, from 1; 0: none
+    /* In an average: the replica of its stage that it waits for, or lacked something from when it
+     * replied, from 1; 0: none. */
+    int lacks;
     /* Workers with whom it was in dispute about what one sent to the other in an average, and how
      * often it was left out for one. */
     strait_fingerprint partners[STRAIT_SWARM_PARTNERS];

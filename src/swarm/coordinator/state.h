@@ -108,8 +108,8 @@ void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_acti
 
 /* ---- averages.c ---- */
 
-/* If one worker alone has not replied to an average in time, and says that another one, which has,
- * does not send it its results: leaves out one of the two. Returns whether it was that. */
+/* If a worker has not replied to an average in time, and says that another one, which has, does not
+ * send it what it needs: leaves out one of the two. Returns whether it was that. */
 int strait_coordinator_settle_average(struct strait_coordinator *c, int64_t now,
                                       strait_swarm_actions *out);
 

@@ -1,5 +1,6 @@
 /* dispatch.c - handles the messages of workers, between two polls of the network. */
 #include "base/clock.h"
+#include "stage/outer/outer.h"
 #include "swarm/host/state.h"
 
 #include <stdio.h>
@@ -78,6 +79,7 @@ struct evidence {
     double nonfinite;                    // non-finite values that the stage itself computed
     double rejected_prev, rejected_next; // values and snapshots rejected from each neighbour
     int is_source_bad;                   // the snapshot that it was to restore is another
+    int lacks; // of an average that is not complete: the replica it lacks something from, from 1
 };
 
 static const char *describe_error(strait_err err) {
@@ -107,6 +109,7 @@ static void report_reply(struct host *h, const struct connection *connection, in
     const int is_first = c->phase != STRAIT_PHASE_WAITING && !strait_coordinator_has_replicas(c);
     const int has_other_route = e->err != STRAIT_OK && e->failed_side != 0 && is_first &&
                                 strait_host_route_failed(h, e->failed_side < 0 ? stage - 1 : stage);
+    const int waits_for = e->lacks > 0 ? STRAIT_SWARM_SAME_STAGE + e->lacks : 0;
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
                                                           .worker = connection->worker,
                                                           .generation = c->generation,
@@ -116,7 +119,8 @@ static void report_reply(struct host *h, const struct connection *connection, in
                                                           .has_other_route = has_other_route,
                                                           .is_blaming = is_blaming,
                                                           .blamed = blamed,
-                                                          .is_source_bad = e->is_source_bad});
+                                                          .is_source_bad = e->is_source_bad,
+                                                          .waits_for = waits_for});
 }
 
 static void add_faults(struct evidence *e, const strait_stage_faults *faults) {
@@ -146,9 +150,10 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     if (stage < 0) return STRAIT_OK;
     const int replica = h->coordinator.workers[connection->worker].replica;
     const int member = strait_run_plan_member(&h->executor->plan, stage, replica);
-    struct evidence e = {
-        reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
-        0};
+    struct evidence e = {.err = reply.err,
+                         .failed_side = reply.failed_side,
+                         .rejected_prev = reply.rejected_copies_prev,
+                         .rejected_next = reply.rejected_copies_next};
     if (is_working) {
         STRAIT_TRY(strait_stage_replies_take(&h->work.channel.replies, member,
                                              h->work.queue[member].kind, msg));
@@ -163,6 +168,8 @@ static strait_err on_reply(struct host *h, struct connection *connection, struct
     if (is_working) h->work.channel.replies.items[member] = reply;
     if (is_done && reply.kind == STRAIT_COMMAND_GRADIENTS) add_faults(&e, &reply.gradients.faults);
     if (is_done && reply.kind == STRAIT_COMMAND_VALIDATE) add_faults(&e, &reply.validate.faults);
+    if (is_done && reply.kind == STRAIT_COMMAND_OUTER && !reply.outer.is_complete)
+        e.lacks = strait_outer_first(reply.outer.missing, reply.outer.withheld);
     report_reply(h, connection, stage, &e);
     return STRAIT_OK;
 }
@@ -195,9 +202,10 @@ static strait_err on_task_reply(struct host *h, struct connection *connection,
     if (!strait_host_check_claims(h, connection->worker,
                                   strait_swarm_layout(STRAIT_LAYOUT_TASK_REPLY), NULL, &reply))
         return STRAIT_OK;
-    struct evidence e = {
-        reply.err, reply.failed_side, 0.0, reply.rejected_copies_prev, reply.rejected_copies_next,
-        0};
+    struct evidence e = {.err = reply.err,
+                         .failed_side = reply.failed_side,
+                         .rejected_prev = reply.rejected_copies_prev,
+                         .rejected_next = reply.rejected_copies_next};
     if (phase == STRAIT_PHASE_ASSIGN && reply.kind == STRAIT_TASK_ASSIGN)
         (void)snprintf(connection->address, sizeof connection->address, "%.255s",
                        reply.err == STRAIT_OK ? reply.assign.address : "");

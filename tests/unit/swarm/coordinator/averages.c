@@ -105,22 +105,45 @@ static void an_average_takes_little_longer_than_recent_ones(void **state) {
     assert_true(n_connected < 6);
 }
 
-/* Everybody replies to an average but the worker `slot`, which waits for what `other` sends. */
-static void dispute(int slot, int other) {
-    const int lacks = STRAIT_SWARM_SAME_STAGE + 1 + c.workers[other].replica;
+/* What a worker says that lacks something of another one; -1: of nobody. */
+static int lacking(int other) {
+    return other < 0 ? 0 : STRAIT_SWARM_SAME_STAGE + 1 + c.workers[other].replica;
+}
+
+/* An average in which each worker lacks something of another one, or of nobody (-1). Those that are
+ * `late` do not reply. */
+static void begin_average(const int *lacked, const int *late, int seconds) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
     for (int i = 0; i < 6; i++)
-        if (i != slot && strait_coordinator_awaits(&c, i)) reply(i, STRAIT_OK);
-    for (int s = 0; s < 60 && c.phase == STRAIT_PHASE_WORK; s += 5) {
+        if (!late[i] && strait_coordinator_awaits(&c, i))
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
+                                      .worker = i,
+                                      .generation = c.generation,
+                                      .sequence = c.sequence,
+                                      .waits_for = lacking(lacked[i])});
+    for (int s = 0; s < seconds && c.phase == STRAIT_PHASE_WORK; s += 5) {
         now += 5 * S;
-        for (int i = 0; i < 6; i++)
-            heartbeat(i, c.workers[i].inventory, (uint32_t)s, i == slot ? lacks : 0);
+        for (int i = 0; i < 6; i++) // those that have replied say nothing more
+            heartbeat(i, c.workers[i].inventory, (uint32_t)s, late[i] ? lacking(lacked[i]) : 0);
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
+}
+
+/* The same, after which two pipelines are left. */
+static void average(const int *lacked, const int *late, int seconds) {
+    begin_average(lacked, late, seconds);
     settle();
     for (int i = 0; i < 6; i++)
         assert_true(c.workers[i].is_connected && c.workers[i].n_penalties == 0);
     assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+}
+
+/* Everybody replies to an average but the worker `slot`, which waits for what `other` sends. */
+static void dispute(int slot, int other) {
+    int lacked[6] = {-1, -1, -1, -1, -1, -1}, late[6] = {0};
+    lacked[slot] = other;
+    late[slot] = 1;
+    average(lacked, late, 60);
 }
 
 /* The pipeline that was left out comes back. */
@@ -179,6 +202,114 @@ static void one_that_accuses_two_others_is_left_out(void **state) {
     assert_false(c.workers[5].is_connected);
 }
 
+static int is_left_out(int slot) {
+    return strait_coordinator_stage_of(&c, slot) < 0;
+}
+
+/* New keys that accuse one with far more steps are left out, and it is not noted. */
+static void many_steps_protect_the_accused(void **state) {
+    (void)state;
+    begin_pipelines();
+    c.workers[5].standing.n_steps = 1000;
+    for (int i = 0; i < 3; i++) {
+        dispute(3, 5);
+        assert_true(is_left_out(3) && !is_left_out(5));
+        assert_int_equal(c.workers[5].standing.n_partners, 0);
+        take_back(2, 3);
+    }
+}
+
+/* Otherwise one with many steps would keep every newcomer out. */
+static void many_steps_do_not_help_an_accuser(void **state) {
+    (void)state;
+    begin_pipelines();
+    c.workers[5].standing.n_steps = 1000;
+    dispute(5, 3);
+    assert_true(is_left_out(5) && c.workers[5].standing.n_partners == 1);
+    take_back(4, 5);
+    dispute(5, 3);
+    assert_true(is_left_out(3) && c.workers[5].standing.alone_until_ns == 0);
+    take_back(2, 3);
+    dispute(5, 1); // another one
+    assert_true(is_left_out(5) && c.workers[5].standing.alone_until_ns > now);
+    take_back(4, 5);
+    dispute(3, 5); // nor does its standing protect it any longer
+    assert_true(is_left_out(5));
+}
+
+/* Two that are starved are not to blame either, whatever stages they have. */
+static void two_that_wait_for_others_stay_connected(void **state) {
+    (void)state;
+    const struct {
+        int victims[2], named[2];
+    } cases[] = {{{2, 3}, {4, 5}}, {{0, 3}, {4, 5}}, {{1, 3}, {5, 5}}};
+    for (int i = 0; i < 3; i++) {
+        int lacked[6] = {-1, -1, -1, -1, -1, -1}, late[6] = {0};
+        begin_pipelines();
+        for (int k = 0; k < 2; k++) {
+            lacked[cases[i].victims[k]] = cases[i].named[k];
+            late[cases[i].victims[k]] = 1;
+        }
+        average(lacked, late, 2000);
+    }
+}
+
+/* An owner that was not sent all parts has no results to send: the dispute is between it and the
+ * one that it lacks them from. */
+static void an_owner_that_lacks_parts_names_another(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, -1, -1, 1, -1, 3}, late[6] = {0, 0, 0, 0, 0, 1};
+    begin_pipelines();
+    average(lacked, late, 60);
+    assert_true(is_left_out(3) && !is_left_out(5));
+    assert_int_equal(c.workers[5].standing.n_partners, 0);
+    assert_true(c.workers[3].standing.n_partners == 1 && c.workers[1].standing.n_partners == 1);
+    take_back(2, 3);
+    dispute(5, 3); // what was said in an earlier average counts no longer
+    assert_int_equal(c.workers[5].standing.n_partners, 1);
+}
+
+/* Two that lack parts of each other. */
+static void owners_that_name_each_other_are_in_dispute(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, 3, -1, 1, -1, 3}, late[6] = {0, 0, 0, 0, 0, 1};
+    begin_pipelines();
+    average(lacked, late, 60);
+    assert_true(!is_left_out(5) && c.workers[5].standing.n_partners == 0);
+}
+
+/* Only the one that was left out counts as such. */
+static void counts_those_that_were_left_out(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, 3, -1, -1, -1, -1}, late[6] = {0, 1, 0, 0, 0, 0};
+    begin_pipelines();
+    for (int i = 2; i < 6; i++)
+        c.workers[i].keeps_state = 0; // nobody can take the place of the owners
+    begin_average(lacked, late, 60);
+    assert_true(!is_left_out(1) && is_left_out(3));
+    assert_int_equal(c.workers[1].standing.n_lost, 0);
+    assert_int_equal(c.workers[3].standing.n_lost, 1);
+}
+
+/* Reconnecting does not clear it; many steps do. */
+static void remembers_disputes_of_those_that_come_back(void **state) {
+    (void)state;
+    begin_pipelines();
+    dispute(3, 5);
+    for (int slot = 3; slot < 6; slot += 2) {
+        c.workers[slot].n_sent_away = 0; // which would be a reason of its own
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+        assert_true(c.workers[slot].is_known && c.workers[slot].standing.n_partners == 1);
+    }
+    settle();
+    for (int i = 0; i < 1024 + 2 * STRAIT_SWARM_CALM_STEPS; i++) {
+        beat(0, 0);
+        beat(1, 0);
+        step_once();
+    }
+    assert_false(c.workers[3].is_known || c.workers[5].is_known);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_average_may_take_as_long_as_its_bytes),
@@ -187,6 +318,13 @@ int main(void) {
         cmocka_unit_test(an_average_takes_little_longer_than_recent_ones),
         cmocka_unit_test(one_that_sends_to_all_but_one_is_found),
         cmocka_unit_test(one_that_accuses_two_others_is_left_out),
+        cmocka_unit_test(many_steps_protect_the_accused),
+        cmocka_unit_test(many_steps_do_not_help_an_accuser),
+        cmocka_unit_test(two_that_wait_for_others_stay_connected),
+        cmocka_unit_test(an_owner_that_lacks_parts_names_another),
+        cmocka_unit_test(owners_that_name_each_other_are_in_dispute),
+        cmocka_unit_test(counts_those_that_were_left_out),
+        cmocka_unit_test(remembers_disputes_of_those_that_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
