@@ -35,8 +35,7 @@ static void contradiction(struct strait_coordinator *c, int a, int b, int64_t no
 static const char withholds[] = "does not give what audits need";
 
 /* A spare takes the stage before the next step, if there is one. A further replica is not needed.
- * A spare that was asked to compute an audit and is silent gets a stage after all others, and has
- * to earn anew what its word weighs. */
+ */
 static void withheld(struct strait_coordinator *c, int slot, int64_t now,
                      strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
@@ -45,14 +44,7 @@ static void withheld(struct strait_coordinator *c, int slot, int64_t now,
         strait_coordinator_abandon(c, now, 0);
         return;
     }
-    if (worker->stage < 0) {
-        (void)strait_coordinator_log(c, out, slot, withholds);
-        worker->standing.n_steps = 0;
-        worker->n_penalties++; // no step is the worse for it, so nothing else changes
-        (void)strait_coordinator_act(out, STRAIT_SWARM_RECORD, slot);
-        return;
-    }
-    const int successor = strait_coordinator_spare_for(c, worker->stage);
+    const int successor = worker->stage >= 0 ? strait_coordinator_spare_for(c, worker->stage) : -1;
     /* If the generation ends before the next step, such as when the run goes back: settle. */
     worker->standing.withholds = 1;
     if (c->phase < STRAIT_PHASE_READY || successor < 0 || c->config.n_stages < 2) return;
@@ -60,6 +52,12 @@ static void withheld(struct strait_coordinator *c, int slot, int64_t now,
     worker->successor = successor;
     strait_coordinator_log(c, out, slot, withholds)->successor = successor;
     strait_coordinator_penalise(c, slot, out);
+}
+
+/* No step is the worse for a spare that was asked to compute an audit and is silent. It has to earn
+ * anew what its word weighs. */
+static void silent_auditor(struct strait_coordinator *c, int slot) {
+    c->workers[slot].standing.n_steps = 0;
 }
 
 void strait_coordinator_replace_withholders(struct strait_coordinator *c,
@@ -84,6 +82,7 @@ void strait_coordinator_verified(struct strait_coordinator *c, const strait_swar
     case STRAIT_SWARM_GUILTY: guilty(c, e->worker, e->goal.step, now, out); break;
     case STRAIT_SWARM_CONTRADICTION: contradiction(c, e->worker, e->successor, now, out); break;
     case STRAIT_SWARM_WITHHELD: withheld(c, e->worker, now, out); break;
+    case STRAIT_SWARM_SILENT_AUDITOR: silent_auditor(c, e->worker); break;
     case STRAIT_SWARM_GAVE: c->workers[e->worker].standing.withholds = 0; break;
     case STRAIT_SWARM_DISPUTE: strait_coordinator_blame(c, e->worker, e->stage, now, out); break;
     default: break;

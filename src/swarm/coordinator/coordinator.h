@@ -138,8 +138,9 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_CONFIRMED,      // worker: that report was found to be true
     STRAIT_SWARM_REPLAY_DIFFERS, // a replayed step gave other values than the first time
     STRAIT_SWARM_GUILTY,   // worker or -1, goal.step or -1: at fault; steps from there do not count
-    STRAIT_SWARM_WITHHELD, // worker: does not give what audits need: evidence, or as an auditor
-    STRAIT_SWARM_GAVE,     // worker: has given enough since to make up for that
+    STRAIT_SWARM_WITHHELD, // worker: does not give what audits need
+    STRAIT_SWARM_SILENT_AUDITOR, // worker: a spare that does not reply to an audit it computes
+    STRAIT_SWARM_GAVE,           // worker: has given enough since to make up for that
     STRAIT_SWARM_DISPUTE,  // worker, stage: its owner and that of the stage contradict each other
     STRAIT_SWARM_REASSIGN, // worker, successor: the stage should move before the next step
     STRAIT_SWARM_HELP, // worker, stage, pipeline: a spare becomes a replica before the next step
@@ -182,9 +183,8 @@ typedef struct strait_swarm_event {
     int failed_side;     // with an error: of the boundary that failed, -1 or 1; 0: none
     int has_other_route; // the two ends of that boundary can still be connected in another way
     int successor;
-    int is_blaming; // the worker rejected values from the owner of stage `blamed`
-    int blamed;
-    int is_source_bad; // to a command to restore: the snapshot is not what its owner took
+    int is_blaming, blamed; // the worker rejected values from the owner of stage `blamed`
+    int is_source_bad;      // to a command to restore: the snapshot is not what its owner took
     strait_swarm_goal goal;
 } strait_swarm_event;
 

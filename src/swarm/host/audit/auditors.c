@@ -43,7 +43,6 @@ static int can_audit(struct host *h, int slot, const struct host_audit *a) {
     strait_replay_kernels(worker->report.device, kernels);
     return strcmp(kernels, a->kernels) == 0 && !strait_host_is_auditing(h, slot) &&
            strait_host_connection(h, slot) != NULL &&
-           strait_host_audit_may_ask(h, &worker->key, strait_clock_ns()) &&
            (worker->report.memory_bytes <= 0.0 || worker->report.memory_bytes >= need);
 }
 
@@ -69,20 +68,27 @@ static void begin(struct host *h, struct host_audit *a, const strait_audit *audi
     send_task(h, a, &task);
 }
 
-static void assign(struct host *h, struct host_audit *a, const strait_audit *audit,
-                   int64_t now_ns) {
+/* Returns the slot of the spare that was chosen, of those that rest or of those that do not; -1:
+ * there is none. */
+static int choose(struct host *h, const struct host_audit *a, int rests, int64_t now_ns) {
     strait_fingerprint candidates[STRAIT_SWARM_WORKERS];
     int slots[STRAIT_SWARM_WORKERS];
     int n = 0;
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++) {
-        if (!can_audit(h, i, a)) continue;
-        candidates[n] = h->coordinator.workers[i].key;
+        const strait_fingerprint *key = &h->coordinator.workers[i].key;
+        if (!can_audit(h, i, a) || strait_host_audit_may_ask(h, key, now_ns) == rests) continue;
+        candidates[n] = *key;
         slots[n++] = i;
     }
     const int chosen = strait_audits_assign(&h->audits->machine, a->id, candidates, n, now_ns);
-    if (chosen < 0) return;
-    a->auditor = slots[chosen];
-    begin(h, a, audit);
+    return chosen >= 0 ? slots[chosen] : -1;
+}
+
+static void assign(struct host *h, struct host_audit *a, const strait_audit *audit,
+                   int64_t now_ns) {
+    a->auditor = choose(h, a, 0, now_ns);
+    if (a->auditor < 0) a->auditor = choose(h, a, 1, now_ns);
+    if (a->auditor >= 0) begin(h, a, audit);
 }
 
 /* ---- one step after the other ---- */
@@ -191,7 +197,8 @@ void strait_host_audit_interrupt(struct host *h) {
     }
 }
 
-/* A spare that fails, for want of memory for example, is not at fault. */
+/* A spare that fails, for want of memory for example, is not at fault, but others are asked first.
+ */
 int strait_host_audit_reply(struct host *h, struct connection *connection,
                             const strait_task_reply *reply) {
     if (reply->kind < STRAIT_TASK_AUDIT) return 0;
@@ -214,6 +221,7 @@ int strait_host_audit_reply(struct host *h, struct connection *connection,
         err = send_step(h, a);
     else if (err == STRAIT_OK)
         err = send_end(h, a);
+    if (reply->err != STRAIT_OK) strait_host_audit_rest(h, &worker->key, strait_clock_ns());
     if (err != STRAIT_OK) lost(h, a, strait_clock_ns());
     return 1;
 }
@@ -233,6 +241,13 @@ static void continue_snapshot(struct host *h, struct host_audit *a) {
         strait_host_send(h, connection, &msg);
         connection = strait_host_connection(h, a->auditor);
     }
+}
+
+/* The auditor has left, or has a stage now, which is not its own doing. */
+static void count_gone(struct host *h, const strait_fingerprint *key, int64_t now_ns) {
+    const int slot = strait_coordinator_find(&h->coordinator, key);
+    if (slot < 0 || !h->coordinator.workers[slot].is_connected)
+        strait_host_audit_rest(h, key, now_ns);
 }
 
 /* The slot may have another worker by now. */
@@ -304,8 +319,12 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
         if (is_still_there(h, a, audit)) continue_snapshot(h, a);
         if (a->id == 0) continue; // the audit was dropped
         const strait_fingerprint key = audit->auditor;
-        const int is_silent = strait_host_audit_is_silent(h, a, now_ns);
-        if (!is_still_there(h, a, audit) || is_silent) lost(h, a, now_ns);
-        if (is_silent) strait_host_audit_count_silence(h, &key, now_ns);
+        const int is_gone = !is_still_there(h, a, audit);
+        if (!is_gone && !strait_host_audit_is_silent(h, a, now_ns)) continue;
+        lost(h, a, now_ns);
+        if (is_gone)
+            count_gone(h, &key, now_ns);
+        else
+            strait_host_audit_count_silence(h, &key, now_ns);
     }
 }

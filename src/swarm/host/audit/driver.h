@@ -59,8 +59,10 @@ struct host_withheld {
     int64_t left_ns;    // when it asked to leave, and has not been asked for anything since; 0: not
     int64_t excused_ns; // left_ns of the last one that was excused
     int n_left;         // times that it did after it was asked for something, which were excused
-    int n_silent;       // audits that it did not reply to, less those that it has computed since
-    int64_t rests_until_ns; // it gets no audit before
+    int n_left_early;   // times that it had asked to leave before, which were excused
+    int n_silent; // audits that it did not reply to or failed, less those that it has computed
+                  // since
+    int64_t rests_until_ns; // it gets no audit before, if there is another spare
 };
 
 /* What the host knows of an open audit besides its state. */
@@ -218,8 +220,9 @@ strait_err strait_host_audit_await(struct host *h);
 void strait_host_audit_asked(struct host *h, const strait_fingerprint *key);
 void strait_host_audit_leaves(struct host *h, int worker);
 /* A worker left before it gave what it was asked for at `asked_ns`. Returns whether that is
- * excused: it had asked to leave before, and could not know what would be drawn, or it does so for
- * the first time. A link that was cut is no excuse. */
+ * excused: it does so for the first time, or it had asked to leave before, and could not know what
+ * would be drawn, though perhaps when: that is excused some times. A link that was cut is no
+ * excuse. */
 int strait_host_audit_excuses_leave(struct host *h, const strait_fingerprint *key,
                                     int64_t asked_ns);
 /* What is remembered of a worker; strait_host_audit_record makes an entry if there is none. */
@@ -232,11 +235,13 @@ struct host_withheld *strait_host_audit_record(struct host_audits *audits,
 /* Returns whether the auditor has not replied to its task, nor taken or sent bytes at the rate of a
  * slow link, for as long as the task may take. */
 int strait_host_audit_is_silent(struct host *h, struct host_audit *a, int64_t now_ns);
-/* It loses what its word weighs, and gets no audit for a while. */
+/* It gets no audit for a while, if there is another spare. */
+void strait_host_audit_rest(struct host *h, const strait_fingerprint *key, int64_t now_ns);
+/* The same of one that was silent; if its heartbeats arrive, it loses what its word weighs. */
 void strait_host_audit_count_silence(struct host *h, const strait_fingerprint *key, int64_t now_ns);
 /* It has computed one. */
 void strait_host_audit_computed(struct host *h, const strait_fingerprint *key);
-/* Returns whether it may be asked to compute one. */
+/* Returns whether it does not rest. */
 int strait_host_audit_may_ask(struct host *h, const strait_fingerprint *key, int64_t now_ns);
 
 /* ---- auditors.c ---- */

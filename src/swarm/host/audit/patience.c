@@ -16,7 +16,8 @@ enum {
     CHARGED_MS = 5 * PUMP_MS, // of one turn: more than that is the host's own delay
     STOPPED_MS = 2000,        // between two checks: the host itself was blocked or stopped
     TIMEOUT_REFUSALS = 2,     // refusals that a timeout counts for
-    FORGIVING = 32,           // audits given in full that undo one refusal
+    FORGIVING = 32,           // audits given in full that undo one refusal, or all early leaves
+    EARLY_LEAVES = 4,         // before an interval ends, which are excused
     REGAINED = 100            // of so much time one part may be spent on waiting for a worker
 };
 
@@ -33,6 +34,10 @@ struct host_withheld *strait_host_audit_find_record(struct host_audits *audits,
     return NULL;
 }
 
+static int weight(const struct host_withheld *record) {
+    return record->n + record->n_left + record->n_left_early + record->n_silent;
+}
+
 /* The one of whom the least is remembered makes way: new keys must not displace what others did. */
 struct host_withheld *strait_host_audit_record(struct host_audits *audits,
                                                const strait_fingerprint *key) {
@@ -41,8 +46,7 @@ struct host_withheld *strait_host_audit_record(struct host_audits *audits,
     if (record != NULL) return record;
     for (int i = 0; i < STRAIT_AUDIT_WITHHELD && least->is_used; i++) {
         struct host_withheld *other = &audits->withheld[i];
-        const int n = other->n + other->n_left + other->n_silent;
-        const int n_least = least->n + least->n_left + least->n_silent;
+        const int n = weight(other), n_least = weight(least);
         if (!other->is_used || n < n_least || (n == n_least && other->waited_ns < least->waited_ns))
             least = other;
     }
@@ -77,10 +81,12 @@ static void count_given(struct host *h, const strait_fingerprint *key) {
     const int withholds = slot >= 0 && h->coordinator.workers[slot].standing.withholds;
     struct host_withheld *record = withholds ? strait_host_audit_record(h->audits, key)
                                              : strait_host_audit_find_record(h->audits, key);
-    if (record == NULL || record->n + record->n_left + withholds == 0) return;
+    if (record == NULL || record->n + record->n_left + record->n_left_early + withholds == 0)
+        return;
     if (++record->n_given % FORGIVING != 0) return;
     record->n -= record->n > 0;
     record->n_left -= record->n_left > 0;
+    record->n_left_early = 0;
     if (withholds)
         strait_host_feed_coordinator(
             h, &(strait_swarm_event){.kind = STRAIT_SWARM_GAVE, .worker = slot});
@@ -111,8 +117,11 @@ int strait_host_audit_excuses_leave(struct host *h, const strait_fingerprint *ke
                                     int64_t asked_ns) {
     struct host_withheld *record = strait_host_audit_find_record(h->audits, key);
     if (record == NULL || record->left_ns == 0) return 0;
-    if (record->left_ns <= asked_ns || record->left_ns == record->excused_ns) return 1;
-    if (record->n_left++ > 0) return 0;
+    if (record->left_ns == record->excused_ns) return 1;
+    const int is_early = record->left_ns <= asked_ns;
+    int *n = is_early ? &record->n_left_early : &record->n_left;
+    if (*n >= (is_early ? EARLY_LEAVES : 1)) return 0;
+    ++*n;
     record->excused_ns = record->left_ns; // for all audits that wait for it
     return 1;
 }

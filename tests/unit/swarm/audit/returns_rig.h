@@ -25,6 +25,7 @@ static void (*on_pumped)(void); // what workers do meanwhile; NULL: nothing
 
 /* What the coordinator was told. */
 static int n_contradictions, n_limits, n_banned, n_violations, n_withheld, n_gave, banned, withheld;
+static int n_silent;  // auditors
 static int64_t limit; // of the last return
 
 void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event);
@@ -34,6 +35,7 @@ void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_e
     n_violations += event->kind == STRAIT_SWARM_INVALID_DATA;
     n_withheld += event->kind == STRAIT_SWARM_WITHHELD;
     n_gave += event->kind == STRAIT_SWARM_GAVE;
+    n_silent += event->kind == STRAIT_SWARM_SILENT_AUDITOR;
     if (event->kind == STRAIT_SWARM_WITHHELD) withheld = event->worker;
     if (event->kind == STRAIT_SWARM_CONTRADICTION) {
         assert_int_equal(event->worker, OWNER);
@@ -118,7 +120,8 @@ static void begin(void) {
     }
     open_audit(1, FROM, 1);
     open_audit(2, FROM, 0);
-    n_pumped = n_contradictions = n_limits = n_banned = n_violations = n_withheld = n_gave = 0;
+    n_pumped = n_contradictions = n_limits = n_banned = n_violations = n_withheld = n_gave =
+        n_silent = 0;
     must_stop = 0;
     gathered_after = 3;
     virtual_ns = INT64_C(1000000000000);
