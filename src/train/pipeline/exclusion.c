@@ -32,8 +32,10 @@ void strait_exclusion_begin(struct strait_exclusion *x, const int *labels, int n
     uint64_t present = 0;
     for (int r = 0; r < n; r++)
         present |= bit(label_of(labels, r));
-    for (int i = 0; i < STRAIT_EXCLUSION_LABELS; i++)
+    for (int i = 0; i < STRAIT_EXCLUSION_LABELS; i++) {
         if (!has(present, i)) x->opponents[i] = x->turns[i] = 0;
+        x->turns[i] &= present; // another pipeline may get the label of one that is gone
+    }
     memcpy(x->turns_before, x->turns, sizeof x->turns);
     x->n_disputed = x->is_disputed ? x->n_disputed + 1 : 0;
     x->is_disputed = 0;

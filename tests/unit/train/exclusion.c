@@ -125,6 +125,20 @@ static void the_same_two_are_left_out_in_turn(void **state) {
     assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
 }
 
+/* Another pipeline with the label of one that is gone does not take the turn of that one. */
+static void turns_end_with_a_pipeline(void **state) {
+    (void)state;
+    const int others[] = {1, 2, 3};
+    restart(0);
+    all_complete();
+    lacks(0, B, 0, 0);
+    assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
+    strait_exclusion_begin(&x, others, 3);
+    begin();
+    lacks(0, B, 0, 0);
+    assert_int_equal(attempt(ALL | D, ALL | D), B | C | D);
+}
+
 static void a_broken_link_costs_one_of_two(void **state) {
     (void)state;
     restart(0);
@@ -240,6 +254,7 @@ int main(void) {
                                        cmocka_unit_test(another_owner_confirms),
                                        cmocka_unit_test(remembers_disputes_over_averages),
                                        cmocka_unit_test(the_same_two_are_left_out_in_turn),
+                                       cmocka_unit_test(turns_end_with_a_pipeline),
                                        cmocka_unit_test(a_broken_link_costs_one_of_two),
                                        cmocka_unit_test(of_two_the_later_goes_in_the_end),
                                        cmocka_unit_test(who_blocks_others_goes),
