@@ -50,7 +50,8 @@ void strait_host_fail(struct host *h, strait_err err) {
 }
 
 /* Whether a line says no more than that a worker has come or gone, which it may do as often as it
- * likes. What costs others something, such as a stage that moves, is logged in any case. */
+ * likes. What costs others something, such as an owner that is lost, or a pipeline that is left
+ * out, is logged in any case. */
 static int is_coming_or_going(const struct host *h, const strait_swarm_event *e,
                               const strait_swarm_action *a) {
     if (a->worker < 0 || a->successor >= 0) return 0;
@@ -58,8 +59,10 @@ static int is_coming_or_going(const struct host *h, const strait_swarm_event *e,
     case STRAIT_SWARM_JOIN:
         return strait_fingerprint_equal(&e->key, &h->coordinator.workers[a->worker].key);
     case STRAIT_SWARM_LOST:
-    case STRAIT_SWARM_LEAVE: return e->worker == a->worker;
-    case STRAIT_SWARM_TICK: return a->stage < 0; // a spare whose lease has expired
+    case STRAIT_SWARM_LEAVE: return e->worker == a->worker && a->stage < 0;
+    case STRAIT_SWARM_TICK: // a spare whose lease has expired: the action before ends its link
+        return a->stage < 0 && a > h->actions.items && a[-1].kind == STRAIT_SWARM_DISCONNECT &&
+               a[-1].worker == a->worker;
     default: return 0;
     }
 }

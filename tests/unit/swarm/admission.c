@@ -194,7 +194,8 @@ static void on_noted(void *user, const char *text) {
     (void)snprintf(last_line, sizeof last_line, "%s", text);
 }
 
-static void join_and_leave(int i) {
+/* Returns its slot. */
+static int join(int i) {
     strait_swarm_report report = {.name = "flapping"};
     strait_host_feed_coordinator(
         &h, &(strait_swarm_event){.kind = STRAIT_SWARM_JOIN,
@@ -202,27 +203,38 @@ static void join_and_leave(int i) {
                                   .report = &report,
                                   .inventory = strait_snapshot_inventory_empty()});
     const strait_fingerprint key = key_of(i);
-    const int slot = strait_coordinator_find(&h.coordinator, &key);
+    return strait_coordinator_find(&h.coordinator, &key);
+}
+
+static void lose(int slot) {
     strait_host_feed_coordinator(&h,
                                  &(strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+}
+
+static void join_and_leave(int i) {
+    lose(join(i));
+}
+
+static void begin_host(void) {
+    static const strait_host_spec spec = {.events = {.noted = on_noted}};
+    const strait_swarm_config config = {.n_stages = 1, .lease_ns = 1};
+    memset(&h, 0, sizeof h);
+    h.spec = &spec;
+    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
+        h.links.of_worker[i] = -1;
+    strait_coordinator_init(&h.coordinator, &config);
+    CHECK_OK(strait_msg_pool_open(&h.pool));
+    n_lines = 0;
 }
 
 /* A worker that reconnects again and again cannot push what it did out of the log. What is left out
  * is counted, and another worker still gets its lines. */
 static void limits_lines_about_workers_that_come_and_go(void **state) {
     (void)state;
-    static const strait_host_spec spec = {.events = {.noted = on_noted}};
     enum {
         MANY = 1000
     };
-    memset(&h, 0, sizeof h);
-    h.spec = &spec;
-    for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        h.links.of_worker[i] = -1;
-    const strait_swarm_config config = {.n_stages = 1};
-    strait_coordinator_init(&h.coordinator, &config);
-    CHECK_OK(strait_msg_pool_open(&h.pool));
-    n_lines = 0;
+    begin_host();
     for (int i = 0; i < MANY; i++)
         join_and_leave(1);
     CHECK(n_lines >= 20 && n_lines <= 40); // some more on a busy machine
@@ -244,6 +256,25 @@ static void limits_lines_about_workers_that_come_and_go(void **state) {
     strait_msg_pool_close(&h.pool);
 }
 
+/* The loss of an owner, and other lines of a tick, are logged whatever else the worker did. */
+static void logs_in_any_case_what_costs_others_something(void **state) {
+    (void)state;
+    begin_host();
+    for (int i = 0; i < 1000; i++)
+        join_and_leave(1);
+    n_lines = 0;
+    int slot = join(1);
+    strait_host_feed_coordinator(&h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    CHECK(!h.coordinator.workers[slot].is_connected && n_lines == 0); // its lease is over
+    slot = join(1);
+    h.coordinator.workers[slot].stage = 0;
+    h.coordinator.owner[0] = slot;
+    h.coordinator.workers[slot].is_leaving = 1; // nothing is recorded
+    lose(slot);
+    CHECK(n_lines == 1 && strstr(last_line, "connection lost") != NULL);
+    strait_msg_pool_close(&h.pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forgets_keys_without_work_first),
@@ -253,6 +284,7 @@ int main(void) {
         cmocka_unit_test(refuses_malformed_requests),
         cmocka_unit_test(requests_survive_being_sent),
         cmocka_unit_test(limits_lines_about_workers_that_come_and_go),
+        cmocka_unit_test(logs_in_any_case_what_costs_others_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
