@@ -76,7 +76,8 @@ int64_t strait_run_choose_microbatch(const strait_run *run) {
     int64_t best = 1;
     for (int64_t n = 1; n <= sequences && (n == 1 || n * context <= DEVICE_TOKENS); n++) {
         if (sequences % n != 0 || (n > 1 && sequences / n < replicas_max(run))) continue;
-        const double step = ((double)(sequences / n) + bubble) * ((double)(n * context) + overhead);
+        const int64_t n_microbatches = sequences / n;
+        const double step = ((double)n_microbatches + bubble) * ((double)(n * context) + overhead);
         if (n > 1 && step >= least) continue;
         least = step;
         best = n;

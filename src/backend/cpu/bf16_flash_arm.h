@@ -34,17 +34,18 @@ static inline void store_line(uint16_t *block, int64_t line, int64_t depth, vec 
     store(four_at(block, line, depth + LANES), high);
 }
 
-static inline uint16x8_t rounded_half(vec v) {
-    return vreinterpretq_u16_bf16(vcvtq_low_bf16_f32((float32x4_t)v));
-}
-
-/* LANES lines from `line` on of a block: a vector per depth. */
+/* LANES lines from `line` on of a block: a vector per depth. Transposed before it is rounded:
+ * clang 14 cannot interleave values of bf16. */
 static inline void store_across(uint16_t *block, int64_t line, int64_t depth,
                                 const vec v[FLASH_DEPTHS]) {
-    const uint32x4_t a = vreinterpretq_u32_u16(vzip1q_u16(rounded_half(v[0]), rounded_half(v[1])));
-    const uint32x4_t b = vreinterpretq_u32_u16(vzip1q_u16(rounded_half(v[2]), rounded_half(v[3])));
-    vst1q_u16(four_at(block, line, depth), vreinterpretq_u16_u32(vzip1q_u32(a, b)));
-    vst1q_u16(four_at(block, line + 2, depth), vreinterpretq_u16_u32(vzip2q_u32(a, b)));
+    const float64x2_t even = (float64x2_t)vtrn1q_f32((float32x4_t)v[0], (float32x4_t)v[1]);
+    const float64x2_t odd = (float64x2_t)vtrn2q_f32((float32x4_t)v[0], (float32x4_t)v[1]);
+    const float64x2_t even_later = (float64x2_t)vtrn1q_f32((float32x4_t)v[2], (float32x4_t)v[3]);
+    const float64x2_t odd_later = (float64x2_t)vtrn2q_f32((float32x4_t)v[2], (float32x4_t)v[3]);
+    store(four_at(block, line, depth), (vec)vzip1q_f64(even, even_later));
+    store(four_at(block, line + 1, depth), (vec)vzip1q_f64(odd, odd_later));
+    store(four_at(block, line + 2, depth), (vec)vzip2q_f64(even, even_later));
+    store(four_at(block, line + 3, depth), (vec)vzip2q_f64(odd, odd_later));
 }
 
 /* Rounds LANES columns of the sums of LANES keys, which are transposed, to n rows of n_cols. */

@@ -9,6 +9,7 @@
 enum {
     LINES = 2, // of each side per instruction
     DEPTHS = 4,
+    GROUP = LINES * DEPTHS,         // values of a side per instruction
     PAIRS = 4,                      // pairs of lines of each side whose sums fill the registers
     PAIR = LINES * (int)BF16_DEPTH, // values of a pair of lines in a block
     BLOCK = 2 * (int)BF16_TILE,     // values of a block
@@ -25,24 +26,24 @@ static uint16_t value_at(const strait_bf16_side *s, int64_t line, int64_t k) {
 static void pack_edge(uint16_t *to, const strait_bf16_side *s, int64_t line, int64_t k) {
     for (int64_t pair = 0; pair < BF16_PANEL; pair += LINES)
         for (int64_t four = 0; four < BF16_DEPTH; four += DEPTHS)
-            for (int64_t i = 0; i < LINES * DEPTHS; i++)
+            for (int64_t i = 0; i < GROUP; i++)
                 *to++ = value_at(s, line + pair + i / DEPTHS, k + four + i % DEPTHS);
 }
 
 /* A block of lines whose depths are contiguous: eight depths of two lines at a time. */
 static void pack_by_line(uint16_t *to, const uint16_t *from, int64_t line_step) {
     for (int64_t pair = 0; pair < BF16_PANEL; pair += LINES, from += LINES * line_step)
-        for (int64_t k = 0; k < BF16_DEPTH; k += 2 * DEPTHS, to += 4 * DEPTHS) {
+        for (int64_t k = 0; k < BF16_DEPTH; k += GROUP, to += INT64_C(2) * GROUP) {
             const uint64x2_t upper = vreinterpretq_u64_u16(vld1q_u16(from + k));
             const uint64x2_t lower = vreinterpretq_u64_u16(vld1q_u16(from + line_step + k));
             vst1q_u16(to, vreinterpretq_u16_u64(vzip1q_u64(upper, lower)));
-            vst1q_u16(to + 2 * DEPTHS, vreinterpretq_u16_u64(vzip2q_u64(upper, lower)));
+            vst1q_u16(to + GROUP, vreinterpretq_u16_u64(vzip2q_u64(upper, lower)));
         }
 }
 
 /* A block of contiguous lines: four depths of eight lines at a time, transposed. */
 static void pack_by_depth(uint16_t *to, const uint16_t *from, int64_t depth_step) {
-    for (int64_t k = 0; k < BF16_DEPTH; k += DEPTHS, to += LINES * DEPTHS)
+    for (int64_t k = 0; k < BF16_DEPTH; k += DEPTHS, to += GROUP)
         for (int64_t line = 0; line < BF16_PANEL; line += 8) {
             uint16x8_t v[DEPTHS];
             for (int64_t i = 0; i < DEPTHS; i++)
@@ -54,8 +55,8 @@ static void pack_by_depth(uint16_t *to, const uint16_t *from, int64_t depth_step
             uint16_t *pair = to + line / LINES * PAIR;
             vst1q_u16(pair, vreinterpretq_u16_u32(vzip1q_u32(a, b)));
             vst1q_u16(pair + PAIR, vreinterpretq_u16_u32(vzip2q_u32(a, b)));
-            vst1q_u16(pair + 2 * PAIR, vreinterpretq_u16_u32(vzip1q_u32(c, d)));
-            vst1q_u16(pair + 3 * PAIR, vreinterpretq_u16_u32(vzip2q_u32(c, d)));
+            vst1q_u16(pair + INT64_C(2) * PAIR, vreinterpretq_u16_u32(vzip1q_u32(c, d)));
+            vst1q_u16(pair + INT64_C(3) * PAIR, vreinterpretq_u16_u32(vzip2q_u32(c, d)));
         }
 }
 
@@ -87,7 +88,7 @@ static void multiply_pairs(float *sums, const uint16_t *left, const uint16_t *ri
         }
     for (int64_t b = 0; b < n_blocks; b++, left += BLOCK, right += BLOCK)
 #pragma GCC unroll 1 // otherwise operands of later depths push sums out of their registers
-        for (int64_t k = 0; k < PAIR; k += LINES * DEPTHS) {
+        for (int64_t k = 0; k < PAIR; k += GROUP) {
             bfloat16x8_t across[PAIRS];
             for (int64_t j = 0; j < PAIRS; j++)
                 across[j] = load_pair(right + j * PAIR + k);
