@@ -235,6 +235,21 @@ static void counts_an_audit_that_was_computed(void **state) {
     finish();
 }
 
+/* A message of an owner that asks to leave: an audit is told of it. */
+static void hears_that_a_worker_asks_to_leave(void **state) {
+    (void)state;
+    struct strait_msg *msg = NULL;
+    begin_waiting();
+    h.links.n_items = WORKERS;
+    CHECK_OK(strait_msg_open(h.pool, STRAIT_MSG_LEAVE, 0, &msg));
+    strait_priority_queue_push(&h.links.items[OWNER].in, &msg);
+    strait_host_dispatch(&h);
+    const struct host_withheld *record = strait_host_audit_find_record(
+        &audits, &h.coordinator.workers[OWNER].key);
+    assert_true(record != NULL && record->left_ns == virtual_ns);
+    finish();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(replaces_an_auditor_that_does_not_reply),
                                        cmocka_unit_test(lets_a_silent_auditor_rest),
@@ -245,6 +260,7 @@ int main(void) {
                                        cmocka_unit_test(does_not_count_silence_without_heartbeats),
                                        cmocka_unit_test(lets_one_rest_that_leaves),
                                        cmocka_unit_test(lets_one_rest_that_fails),
-                                       cmocka_unit_test(counts_an_audit_that_was_computed)};
+                                       cmocka_unit_test(counts_an_audit_that_was_computed),
+                                       cmocka_unit_test(hears_that_a_worker_asks_to_leave)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@ static struct strait_executor executor;
 static scratch folder;
 static strait_host_spec spec;
 static struct strait_link links[4]; // nothing is sent over them
+static int is_leaving;              // the owner, which had asked to
 
 enum {
     STEPS = 4,
@@ -41,6 +42,9 @@ static const struct host_audit *open_audit(void) {
     }
     for (int i = 0; i < STEPS; i++)
         audits.steps[8 + i] = (struct host_audit_step){.step = 8 + i};
+    audits.withheld[0] = (struct host_withheld){
+        .key = h.coordinator.workers[1].key, .is_used = 1, .left_ns = 5};
+    h.coordinator.workers[1].is_leaving = is_leaving;
     audits.machine.items[0] = audit;
     strait_host_audit_gather(&h, &audit);
     for (int i = 0; i < 4; i++) {
@@ -107,9 +111,42 @@ static void givers_may_send_what_is_under_way_when_an_audit_ends(void **state) {
     assert_int_equal(count_expected(3, STRAIT_MSG_CROSSING), 0);
 }
 
+/* One that is back, and is asked for something, has left no longer. */
+static void asking_ends_that_a_worker_has_left(void **state) {
+    (void)state;
+    for (is_leaving = 1; is_leaving >= 0; is_leaving--) {
+        (void)open_audit();
+        assert_int_equal(audits.withheld[0].left_ns, is_leaving ? 5 : 0);
+        close_audit();
+    }
+    is_leaving = 0;
+}
+
+/* What an auditor sends of its result shows that it is not silent. */
+static void counts_the_bytes_of_an_auditor(void **state) {
+    (void)state;
+    static unsigned char bytes[1000];
+    (void)open_audit();
+    struct host_audit *a = strait_host_audit_find(&h, 7);
+    CHECK_OK(strait_host_audit_open_end(&h, a, 0));
+    a->auditor = 3;
+    a->awaited = STRAIT_TASK_AUDIT_END;
+    const strait_piece piece = {.stage = 1,
+                                .step = 8 + STEPS,
+                                .must_keep = 1,
+                                .total = a->ends[0].spec.snapshot_bytes,
+                                .data = bytes,
+                                .bytes = sizeof bytes};
+    assert_true(strait_host_audit_piece(&h, &h.links.items[3], &piece));
+    assert_int_equal(a->n_queued, sizeof bytes);
+    close_audit();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(givers_may_send_what_is_needed_and_no_more),
-        cmocka_unit_test(givers_may_send_what_is_under_way_when_an_audit_ends)};
+        cmocka_unit_test(givers_may_send_what_is_under_way_when_an_audit_ends),
+        cmocka_unit_test(asking_ends_that_a_worker_has_left),
+        cmocka_unit_test(counts_the_bytes_of_an_auditor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
