@@ -269,6 +269,17 @@ static void an_owner_that_lacks_parts_names_another(void **state) {
     assert_int_equal(c.workers[5].standing.n_partners, 1);
 }
 
+/* What a worker said counts in that phase alone. */
+static void forgets_whom_a_worker_named(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, -1, -1, 1, -1, -1}, late[6] = {0};
+    begin_pipelines();
+    begin_average(lacked, late, 5);
+    assert_int_equal(c.workers[3].standing.lacks, 1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
+    assert_int_equal(c.workers[3].standing.lacks, 0);
+}
+
 /* Two that lack parts of each other. */
 static void owners_that_name_each_other_are_in_dispute(void **state) {
     (void)state;
@@ -322,6 +333,7 @@ int main(void) {
         cmocka_unit_test(many_steps_do_not_help_an_accuser),
         cmocka_unit_test(two_that_wait_for_others_stay_connected),
         cmocka_unit_test(an_owner_that_lacks_parts_names_another),
+        cmocka_unit_test(forgets_whom_a_worker_named),
         cmocka_unit_test(owners_that_name_each_other_are_in_dispute),
         cmocka_unit_test(counts_those_that_were_left_out),
         cmocka_unit_test(remembers_disputes_of_those_that_come_back),
