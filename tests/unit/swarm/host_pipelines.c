@@ -24,13 +24,15 @@ static float squares[REPLICAS][SQUARES];
 
 /* What the coordinator was told. */
 static int n_doubts, n_bad;
-static int bad; // the last worker whose values were bad
+static int bad;   // the last worker whose values were bad
+static int named; // what the last reply said of whom the worker lacks something from
 
 void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event);
 void __wrap_strait_host_feed_coordinator(struct host *host, const strait_swarm_event *event) {
     n_doubts += event->kind == STRAIT_SWARM_IN_DOUBT;
     n_bad += event->kind == STRAIT_SWARM_BAD_VALUES;
     if (event->kind == STRAIT_SWARM_BAD_VALUES) bad = event->worker;
+    if (event->kind == STRAIT_SWARM_REPLY) named = event->waits_for;
     host->coordinator.phase = STRAIT_PHASE_WAITING;
 }
 
@@ -216,12 +218,50 @@ static void the_time_of_an_average_is_planned(void **state) {
     }
 }
 
+/* Returns what the coordinator is told of a reply to an average by the second replica. */
+static int reply_to_average(uint64_t missing, uint64_t withheld) {
+    enum {
+        SLOT = STAGES
+    };
+    static struct strait_link link; // nothing is sent over it
+    struct strait_msg *msg = NULL;
+    strait_stage_reply reply = {.kind = STRAIT_COMMAND_OUTER};
+    reply.outer.missing = missing;
+    reply.outer.withheld = withheld;
+    reply.outer.is_complete = (missing | withheld) == 0;
+    begin("stages.replicas=3");
+    CHECK_OK(strait_msg_pool_open(&h.pool));
+    h.coordinator.phase = STRAIT_PHASE_WORK;
+    h.coordinator.workers[SLOT] = (strait_swarm_worker){
+        .is_known = 1, .is_connected = 1, .stage = -1, .replica = 1, .is_awaited = 1};
+    h.work.queue[strait_run_plan_member(&plan, 0, 1)].kind = STRAIT_COMMAND_OUTER;
+    h.links.n_items = 1;
+    h.links.items[0] = (struct connection){.worker = SLOT, .link = &link};
+    CHECK_OK(strait_stage_reply_pack(h.pool, &reply, &msg));
+    strait_priority_queue_push(&h.links.items[0].in, &msg);
+    named = -1;
+    strait_host_dispatch(&h);
+    end();
+    strait_msg_pool_close(&h.pool);
+    return named;
+}
+
+/* Whoever lacks parts has no results to send: others wait for them. */
+static void a_reply_names_whom_a_worker_lacks_something_from(void **state) {
+    (void)state;
+    assert_int_equal(reply_to_average(0, 0), 0);
+    assert_int_equal(reply_to_average(4, 1), STRAIT_SWARM_SAME_STAGE + 3);
+    assert_int_equal(reply_to_average(0, 1), STRAIT_SWARM_SAME_STAGE + 1);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_lead_that_scales_its_squares_is_found),
-                                       cmocka_unit_test(one_of_three_that_jumps_is_found),
-                                       cmocka_unit_test(two_that_drift_apart_are_in_doubt),
-                                       cmocka_unit_test(most_that_jump_are_in_doubt),
-                                       cmocka_unit_test(those_who_come_back_have_a_new_history),
-                                       cmocka_unit_test(the_time_of_an_average_is_planned)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_names_whom_a_worker_lacks_something_from),
+        cmocka_unit_test(a_lead_that_scales_its_squares_is_found),
+        cmocka_unit_test(one_of_three_that_jumps_is_found),
+        cmocka_unit_test(two_that_drift_apart_are_in_doubt),
+        cmocka_unit_test(most_that_jump_are_in_doubt),
+        cmocka_unit_test(those_who_come_back_have_a_new_history),
+        cmocka_unit_test(the_time_of_an_average_is_planned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
