@@ -256,7 +256,34 @@ static void limits_lines_about_workers_that_come_and_go(void **state) {
     strait_msg_pool_close(&h.pool);
 }
 
-/* The loss of an owner, and other lines of a tick, are logged whatever else the worker did. */
+/* A pipeline that is left out, which ends a tick of an average. */
+static void logs_pipelines_that_are_left_out(void **state) {
+    (void)state;
+    struct strait_coordinator *co = &h.coordinator;
+    begin_host();
+    for (int i = 0; i < 1000; i++)
+        join_and_leave(1);
+    const int lead = join(1), other = join(2);
+    co->config.has_pipelines = 1;
+    co->config.lease_ns = co->config.stall_timeout_ns = INT64_MAX;
+    co->phase = STRAIT_PHASE_WORK;
+    co->goal.is_average = 2;
+    co->owner[0] = lead;
+    co->workers[lead].stage = 0;
+    co->workers[lead].standing.lacks = 2;
+    co->is_awaited[0] = co->n_helpers[0] = 1;
+    co->helper[0][0] = other;
+    co->workers[other].helps = 0;
+    co->workers[other].replica = co->workers[other].pipeline = co->workers[other].keeps_state = 1;
+    co->workers[other].inventory.live = (strait_live_state){.stage = 0};
+    n_lines = 0;
+    strait_host_feed_coordinator(&h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    CHECK(co->workers[lead].stage < 0 && co->workers[lead].is_connected);
+    CHECK(n_lines >= 2 && strstr(last_line, "left out for a while") != NULL);
+    strait_msg_pool_close(&h.pool);
+}
+
+/* The loss of an owner is logged whatever else the worker did, that of a spare is not. */
 static void logs_in_any_case_what_costs_others_something(void **state) {
     (void)state;
     begin_host();
@@ -284,6 +311,7 @@ int main(void) {
         cmocka_unit_test(refuses_malformed_requests),
         cmocka_unit_test(requests_survive_being_sent),
         cmocka_unit_test(limits_lines_about_workers_that_come_and_go),
+        cmocka_unit_test(logs_pipelines_that_are_left_out),
         cmocka_unit_test(logs_in_any_case_what_costs_others_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
