@@ -1,9 +1,9 @@
 /* conv_rotate.c - the convolution of queries, keys and values and the rotation after it: one kernel
  * each way for heads that fit a warp, the kernels of both one after the other for all others. */
-#include "backend/apart.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/grid.h"
 #include "backend/cuda/k_conv_rotate.h"
+#include "backend/unfused.h"
 
 enum {
     OF_LANE = 2 * STRAIT_CUDA_CONV_ROTATE_PAIRS, // values
@@ -56,7 +56,7 @@ static strait_err forward(struct strait_stream *s, strait_tensor y, strait_tenso
                           strait_tensor between, strait_tensor x,
                           const strait_conv_rotate_params *p) {
     assert(strait_cuda_same_shape(y, x) && y.dtype == x.dtype && y.data != x.data);
-    if (!fits(x, p, y.data, NULL)) return strait_conv_rotate_apart(s, y, rstd, between, x, p);
+    if (!fits(x, p, y.data, NULL)) return strait_conv_rotate_unfused(s, y, rstd, between, x, p);
     strait_cuda_conv_rotate_args args = args_of(x, rstd, p);
     args.out = y.data;
     strait_cuda_grid grid = grid_of(x, strait_cuda_pieces(x.rows, ROWS));
@@ -72,7 +72,7 @@ static strait_err back(struct strait_stream *s, strait_tensor d_x, strait_tensor
     assert(strait_cuda_same_shape(d_x, x) && strait_cuda_same_shape(d_y, x));
     assert(d_x.dtype == x.dtype && d_y.dtype == x.dtype && d_x.data != d_y.data);
     if (!fits(x, p, d_x.data, d_y.data))
-        return strait_conv_rotate_back_apart(s, d_x, d_y, x, rstd, p);
+        return strait_conv_rotate_back_unfused(s, d_x, d_y, x, rstd, p);
     const int64_t few = strait_cuda_pieces(x.rows, 4);
     const int64_t shares = few < BACK_SHARES ? few : BACK_SHARES;
     strait_cuda_conv_rotate_args args = args_of(x, rstd, p);
