@@ -12,7 +12,7 @@ int64_t strait_run_choose_microbatch(const strait_run *run);
  */
 int64_t strait_run_choose_microbatch_before(const strait_run *run);
 
-/* Whether the rule of today may choose other sizes than the one before, so that a run must record
+/* Whether the current rule may choose another size than the previous one, so that a run must record
  * its size. */
 int strait_run_records_microbatch(const strait_run *run);
 

@@ -39,7 +39,7 @@ enum {
 typedef enum strait_outer_state {
     STRAIT_OUTER_NONE,
     STRAIT_OUTER_MOMENTS,       // the state of the optimizer
-    STRAIT_OUTER_MOMENTUM_ONLY, // what of it nothing divides: Muon's
+    STRAIT_OUTER_MOMENTUM_ONLY, // Muon's momentum; AdamW's moments stay local
 } strait_outer_state;
 
 typedef enum strait_run_family {
