@@ -10,7 +10,6 @@ On a CPU: float32, or bf16 by autocast. On a GPU: bf16 by autocast (or fp32 with
 gradients clipped to a norm of 1.
 """
 import argparse
-import contextlib
 import json
 import re
 import statistics
@@ -22,7 +21,7 @@ from torch.nn import functional as F
 
 MODEL = {"vocab": 4096, "width": 256, "layers": 4, "heads": 4, "ffn": 688, "context": 256}
 OTHERS = {"batch": 8, "threads": 0, "device": "cpu"}
-NAMES = {"microbatch": "batch", "kind": "device"}  # keys of run files that are called otherwise here
+HAS_RMS_NORM = hasattr(F, "rms_norm")
 
 
 def read_run(path):
@@ -31,12 +30,12 @@ def read_run(path):
         pairs = dict(re.findall(r"^ +(\w+): *([^\s#{\[]+)", file.read(), re.MULTILINE))
     if pairs.get("family") != "llama" or pairs.get("tied") != "false":
         raise SystemExit(f"torch_step.py: {path} has no LLaMA-like model with an untied head")
-    found = {NAMES.get(key, key): value for key, value in pairs.items()}
-    missing = [key for key in (*MODEL, "batch") if key not in found]
+    missing = [key for key in (*MODEL, "batch_tokens") if key not in pairs]
     if missing:
         raise SystemExit(f"torch_step.py: {path} does not give {', '.join(missing)}")
-    return {key: found[key] if key == "device" else int(found[key])
-            for key in (*MODEL, *OTHERS) if key in found}
+    found = {key: int(pairs[key]) for key in (*MODEL, "threads") if key in pairs}
+    found["batch"] = int(pairs["batch_tokens"]) // found["context"]
+    return {**found, "device": pairs.get("kind", "cpu")}
 
 
 def parse():
@@ -69,7 +68,7 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
-        if hasattr(F, "rms_norm"):
+        if HAS_RMS_NORM:
             return F.rms_norm(x, self.gain.shape, self.gain, 1e-5)
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.gain
 
@@ -115,7 +114,7 @@ class Block(nn.Module):
     def forward(self, x, cos, sin, mask):
         x = x + self.attention(self.norm_attention(x), cos, sin, mask)
         y = self.norm_mlp(x)
-        gate, value = self.up[0](y).chunk(2, -1) if len(self.up) == 1 else (up(y) for up in self.up)
+        gate, value = self.up[0](y).chunk(2, -1) if len(self.up) == 1 else [up(y) for up in self.up]
         return x + self.down(F.silu(gate) * value)
 
 
@@ -129,9 +128,9 @@ class Llama(nn.Module):
         self.norm = RMSNorm(options.width)
         self.head = nn.Linear(options.width, options.vocab, bias=False)
         angles = torch.outer(torch.arange(options.context), 10000.0 ** (-torch.arange(half) / half))
-        is_bf16 = options.dtype == "bf16"
-        self.register_buffer("cos", angles.cos().to(torch.bfloat16 if is_bf16 else torch.float32), False)
-        self.register_buffer("sin", angles.sin().to(torch.bfloat16 if is_bf16 else torch.float32), False)
+        dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float32
+        self.register_buffer("cos", angles.cos().to(dtype), False)
+        self.register_buffer("sin", angles.sin().to(dtype), False)
         # PyTorch before 2.0 has scaled_dot_product_attention as a private function only, which on a CPU makes a mask
         # in every call: it takes as long as this, or longer.
         self.mask = None
@@ -160,8 +159,7 @@ def make_step(options):
                        for _ in range(2))
 
     def step():
-        is_bf16 = options.dtype == "bf16"
-        with torch.autocast(options.device, torch.bfloat16) if is_bf16 else contextlib.nullcontext():
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.dtype == "bf16"):
             loss = run(tokens, targets)
         loss.backward()
         if on_gpu:
