@@ -21,6 +21,7 @@ typedef struct strait_outer_params {
     strait_outer_schedule schedule; // sync_every 0: they sum their gradients in every step
     int bits;                       // of a difference on the wire: 32, 8, 4 or 2
     int has_feedback;               // what rounding loses is added to the next difference
+    int keeps_norm;                 // averages are as long as what they average
     float learning_rate, momentum;
     strait_outer_state average_state;
     int state_bits; // of a value of average_state on the wire: 32, 8, 4 or 2

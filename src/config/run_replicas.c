@@ -138,6 +138,7 @@ static strait_outer_params make_outer(const strait_run *run) {
                                               .warmup = run->train.outer.warmup},
                                  .bits = (int)run->train.outer.bits,
                                  .has_feedback = run->train.outer.feedback,
+                                 .keeps_norm = run->train.outer.keep_norm,
                                  .learning_rate = (float)run->train.outer.learning_rate,
                                  .momentum = (float)run->train.outer.momentum,
                                  .average_state = run->train.outer.average_state,

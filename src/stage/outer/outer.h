@@ -7,6 +7,9 @@
  *
  *     D = sum of share_r Q(d_r);   v = momentum v + D;   anchor -= learning_rate (D + momentum v)
  *
+ * With params.keeps_norm each block of D is scaled to the length that the differences have in the
+ * root of the mean square.
+ *
  * In the first steps of the run (schedule.warmup) the anchor becomes the plain average, anchor - D,
  * and v stays 0.
  *

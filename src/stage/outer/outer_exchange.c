@@ -1,4 +1,4 @@
-/* outer_exchange.c - the messages of an exchange: parts to the owners of chunks, sums, results. */
+/* outer_exchange.c - the messages of an exchange: parts to the owners of chunks, and results. */
 #include "base/alloc.h"
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
@@ -86,8 +86,8 @@ strait_err strait_outer_message(struct strait_outer *o, int holds, int chunk, si
     return STRAIT_OK;
 }
 
-static strait_err open_message(struct strait_outer *o, int holds, int chunk, int bits,
-                               struct strait_msg **out) {
+strait_err strait_outer_chunk_message(struct strait_outer *o, int holds, int chunk, int bits,
+                                      struct strait_msg **out) {
     return strait_outer_message(o, holds, chunk, strait_quantized_bytes(bits, o->chunks[chunk].n),
                                 out);
 }
@@ -167,8 +167,8 @@ strait_err strait_outer_send_parts(struct strait_outer *o) {
     for (int i = 0; strait_outer_has(o->exchange.members, o->spec.replica) && i < o->n_chunks;
          i++) {
         if (strait_outer_owner(o, i) == o->spec.replica) continue;
-        STRAIT_TRY(
-            open_message(o, HOLDS_PART, i, strait_outer_part_bits(o, i), &o->chunks[i].result));
+        STRAIT_TRY(strait_outer_chunk_message(o, HOLDS_PART, i, strait_outer_part_bits(o, i),
+                                              &o->chunks[i].result));
         o->ready[o->n_ready++] = i;
     }
     strait_outer_run(o, o->n_ready, encode_part);
@@ -180,99 +180,10 @@ strait_err strait_outer_send_parts(struct strait_outer *o) {
     return redeliver(o);
 }
 
-/* ---- results ---- */
-
-static int is_summable(const struct strait_outer *o, int index) {
-    const struct chunk *c = &o->chunks[index];
-    if (c->result != NULL || strait_outer_owner(o, index) != o->spec.replica) return 0;
-    for (int r = 0; r < o->spec.n_replicas; r++)
-        if (r != o->spec.replica && strait_outer_has(o->exchange.members, r) && c->parts[r] == NULL)
-            return 0;
-    return 1;
-}
-
-/* Adds share x value of a member, of the piece that begins at `at` of the chunk. */
-static void add_part(struct strait_outer *o, const struct chunk *c, int replica, float share,
-                     int64_t at, int n, float *sum) {
-    const int bits = strait_outer_wire_bits(o, c);
-    float values[STRAIT_OUTER_PIECE];
-    if (replica == o->spec.replica)
-        strait_outer_difference(o, c, c->first + at, n, values);
-    else if (bits == 32)
-        memcpy(values, c->parts[replica]->body + (size_t)at * sizeof(float),
-               (size_t)n * sizeof(float));
-    else
-        strait_dequantize(bits, c->parts[replica]->body + strait_quantized_bytes(bits, at), n,
-                          values);
-    strait_value_set_best()->add(share, values, n, sum);
-}
-
-/* In the order of replicas, whatever the order of arrival. */
-static void sum_chunk(void *arg, int k) {
-    struct strait_outer *o = arg;
-    const int index = o->ready[k], bits = strait_outer_result_bits(o, index);
-    struct chunk *c = &o->chunks[index];
-    unsigned char *to = c->result->body;
-    float shares = 0.0f;
-    for (int r = 0; r < o->spec.n_replicas; r++)
-        if (strait_outer_has(o->exchange.members, r)) shares += o->exchange.shares[r];
-    for (int64_t at = 0; at < c->n; at += STRAIT_OUTER_PIECE) {
-        const int n = (int)(c->n - at < STRAIT_OUTER_PIECE ? c->n - at : STRAIT_OUTER_PIECE);
-        float sum[STRAIT_OUTER_PIECE] = {0};
-        for (int r = 0; r < o->spec.n_replicas; r++)
-            if (strait_outer_has(o->exchange.members, r))
-                add_part(o, c, r, o->exchange.shares[r] / shares, at, n, sum);
-        if (bits == 32) {
-            memcpy(to, sum, (size_t)n * sizeof *sum);
-        } else if (c->is_state) {
-            float lost[STRAIT_OUTER_PIECE] = {0};
-            strait_quantize(bits, sum, lost, n, to);
-        } else {
-            float *lost = (float *)(void *)c->lost->body + at;
-            memcpy(lost, o->result_residual + c->first + at, (size_t)n * sizeof *lost);
-            strait_quantize(bits, sum, lost, n, to);
-        }
-        to += strait_quantized_bytes(bits, n);
-    }
-}
-
-static strait_err send_result(struct strait_outer *o, int index) {
-    const struct chunk *c = &o->chunks[index];
-    for (int r = 0; r < o->spec.n_replicas; r++) {
-        struct strait_msg *msg = NULL;
-        if (r == o->spec.replica || !strait_outer_has(o->exchange.alive, r)) continue;
-        STRAIT_TRY(open_message(o, HOLDS_RESULT, index, strait_outer_result_bits(o, index), &msg));
-        memcpy(msg->body, c->result->body, msg->size);
-        strait_outer_queue(o, r, msg);
-    }
-    return STRAIT_OK;
-}
-
-static strait_err sum_ready(struct strait_outer *o) {
-    o->n_ready = 0;
-    for (int i = 0; i < o->n_chunks; i++) {
-        if (!is_summable(o, i)) continue;
-        const int bits = strait_outer_result_bits(o, i);
-        STRAIT_TRY(open_message(o, HOLDS_RESULT, i, bits, &o->chunks[i].result));
-        if (bits < 32 && !o->chunks[i].is_state)
-            STRAIT_TRY(open_message(o, HOLDS_RESULT, i, 32, &o->chunks[i].lost));
-        o->ready[o->n_ready++] = i;
-    }
-    strait_outer_run(o, o->n_ready, sum_chunk);
-    for (int k = 0; k < o->n_ready; k++) {
-        struct chunk *c = &o->chunks[o->ready[k]];
-        for (int r = 0; r < o->spec.n_replicas; r++)
-            strait_msg_close(&c->parts[r]);
-        STRAIT_TRY(send_result(o, o->ready[k]));
-        o->n_results++;
-    }
-    return STRAIT_OK;
-}
-
 strait_err strait_outer_progress(struct strait_outer *o, int *is_blocked) {
     *is_blocked = 0;
     if (!o->is_begun) return STRAIT_OK;
-    STRAIT_TRY(sum_ready(o));
+    STRAIT_TRY(strait_outer_sum_ready(o));
     return o->mesh != NULL ? post(o, is_blocked) : STRAIT_OK;
 }
 

@@ -1,5 +1,5 @@
 /* outer_state.h - the inside of an outer step, for its files: outer.c has the values,
- * outer_exchange.c the messages and outer_step.c the step. */
+ * outer_exchange.c the messages, outer_sum.c the averages and outer_step.c the step. */
 #pragma once
 
 #include "base/pool.h"
@@ -13,7 +13,8 @@ enum {
 };
 
 enum {
-    STRAIT_OUTER_PIECE = 4096 // values computed at a time; a multiple of the blocks of quantize.h
+    STRAIT_OUTER_PIECE = 4096, // values computed at a time; a multiple of the blocks of quantize.h
+    STRAIT_OUTER_BLOCK = 64    // values of an average that keep_norm scales together
 };
 
 /* A stretch of values that crosses in one message. */
@@ -128,7 +129,12 @@ strait_err strait_outer_reject(struct strait_outer *o, int replica);
 /* Opens a message of the exchange; appends one to those for a replica. */
 strait_err strait_outer_message(struct strait_outer *o, int holds, int chunk, size_t bytes,
                                 struct strait_msg **out);
+strait_err strait_outer_chunk_message(struct strait_outer *o, int holds, int chunk, int bits,
+                                      struct strait_msg **out); // as large as the chunk in `bits`
 void strait_outer_queue(struct strait_outer *o, int replica, struct strait_msg *msg);
+
+/* Averages the chunks of this replica whose parts have arrived, and queues the results. */
+strait_err strait_outer_sum_ready(struct strait_outer *o);
 
 /* Drops all messages of the exchange; and those of later ones. */
 void strait_outer_drop(struct strait_outer *o);

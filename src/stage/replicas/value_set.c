@@ -184,6 +184,27 @@ void ISA(subtract)(const float *a, const float *b, int n, float *out) {
         out[i] = a[i] - b[i];
 }
 
+/* The sum of squares, in lanes. */
+double ISA(squares)(const float *values, int n);
+double ISA(squares)(const float *values, int n) {
+    double sums[LANES] = {0}, sum = 0.0;
+    int at = 0;
+    for (; at + LANES <= n; at += LANES)
+        for (int k = 0; k < LANES; k++)
+            sums[k] += (double)values[at + k] * (double)values[at + k];
+    for (int k = 0; at + k < n; k++)
+        sums[k] += (double)values[at + k] * (double)values[at + k];
+    for (int k = 0; k < LANES; k++)
+        sum += sums[k];
+    return sum;
+}
+
+void ISA(scale)(float factor, int n, float *values);
+void ISA(scale)(float factor, int n, float *values) {
+    for (int i = 0; i < n; i++)
+        values[i] *= factor;
+}
+
 /* Squared distances and sizes of up to LANES values, one per lane. */
 static inline void step_lanes(const strait_value_step *s, int first, int n, double *distance,
                               double *size) {

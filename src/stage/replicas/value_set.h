@@ -27,6 +27,9 @@ struct strait_value_set {
     void (*add)(float share, const float *values, int n, float *sum);
     /* out = a - b */
     void (*subtract)(const float *a, const float *b, int n, float *out);
+    /* Sum of squares; values x factor */
+    double (*squares)(const float *values, int n);
+    void (*scale)(float factor, int n, float *values);
     void (*step)(strait_value_step *step, int n);
 };
 
@@ -36,12 +39,15 @@ struct strait_value_set {
     void strait_value_dequantize_##isa(int, const unsigned char *, int, float *);        \
     void strait_value_add_##isa(float, const float *, int, float *);                     \
     void strait_value_subtract_##isa(const float *, const float *, int, float *);        \
+    double strait_value_squares_##isa(const float *, int);                               \
+    void strait_value_scale_##isa(float, int, float *);                                  \
     void strait_value_step_##isa(strait_value_step *, int);
 #define STRAIT_VALUE_SET(isa, supported)                                                    \
     {                                                                                       \
         .name = #isa, .is_supported = (supported), .quantize = strait_value_quantize_##isa, \
         .dequantize = strait_value_dequantize_##isa, .add = strait_value_add_##isa,         \
-        .subtract = strait_value_subtract_##isa, .step = strait_value_step_##isa            \
+        .subtract = strait_value_subtract_##isa, .squares = strait_value_squares_##isa,     \
+        .scale = strait_value_scale_##isa, .step = strait_value_step_##isa                  \
     }
 
 /* All sets, slowest first, terminated by one without a name. The first is always supported. */

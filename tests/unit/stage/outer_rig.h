@@ -25,6 +25,7 @@ struct side {
 static struct side sides[2];
 static struct pair pair;
 static int is_wary; // what the sides check of each other
+static int keeps_norm, n_warmup;
 static const float rate = 0.7f, momentum = 0.9f;
 
 static inline float initial(int i) {
@@ -55,10 +56,11 @@ static inline void open_side(int r, int bits, int fragments, int overlap) {
                                     .n_replicas = 2,
                                     .n_threads = 1,
                                     .is_wary = is_wary,
-                                    .params = {.schedule = {20, fragments, overlap, 1000},
+                                    .params = {.schedule = {20, fragments, overlap, 1000, n_warmup},
                                                .bits = bits,
                                                .state_bits = 32,
                                                .has_feedback = 1,
+                                               .keeps_norm = keeps_norm,
                                                .learning_rate = rate,
                                                .momentum = momentum},
                                     .weights = s->params,
