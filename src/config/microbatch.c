@@ -32,6 +32,14 @@ static int64_t replicas_max(const strait_run *run) {
     return most;
 }
 
+/* Replicas that the stage with the fewest has: it computes the most microbatches of a step. */
+static int64_t replicas_min(const strait_run *run) {
+    int64_t least = run->stages.replicas.n > 0 ? run->stages.replicas.items[0] : 1;
+    for (int i = 1; i < run->stages.replicas.n; i++)
+        if (run->stages.replicas.items[i] < least) least = run->stages.replicas.items[i];
+    return least > 0 ? least : 1;
+}
+
 static int64_t sequences_of(const strait_run *run) {
     return run->train.batch_tokens / run->model.context;
 }
@@ -67,6 +75,13 @@ static double bubble_of(const strait_run *run) {
     return (double)(run->stages.count - 1) * (can_split ? split_bubble : 1.0);
 }
 
+/* Microbatches of a step that a replica computes. On a device that all share, replicas take turns
+ * like stages. */
+static int64_t microbatches_of_replica(const strait_run *run, int64_t n_microbatches) {
+    const int64_t n = shares_device(run) ? 1 : replicas_min(run);
+    return (n_microbatches + n - 1) / n;
+}
+
 int64_t strait_run_choose_microbatch(const strait_run *run) {
     const int64_t sequences = sequences_of(run), context = run->model.context;
     if (!strait_run_records_microbatch(run)) return strait_run_choose_microbatch_before(run);
@@ -76,7 +91,7 @@ int64_t strait_run_choose_microbatch(const strait_run *run) {
     int64_t best = 1;
     for (int64_t n = 1; n <= sequences && (n == 1 || n * context <= DEVICE_TOKENS); n++) {
         if (sequences % n != 0 || (n > 1 && sequences / n < replicas_max(run))) continue;
-        const int64_t n_microbatches = sequences / n;
+        const int64_t n_microbatches = microbatches_of_replica(run, sequences / n);
         const double step = ((double)n_microbatches + bubble) * ((double)(n * context) + overhead);
         if (n > 1 && step >= least) continue;
         least = step;

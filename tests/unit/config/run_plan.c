@@ -86,6 +86,16 @@ static void stages_on_other_machines_have_more_microbatches(void **state) {
         on_gpu(1024, "link.transport=inproc", "device.ordinal=[0,1,2,3,0,1,2,3]", NULL), 4);
 }
 
+/* Of 64 microbatches of one sequence, each of 16 replicas computes 4, between ends of a step that
+ * are as long as for one replica. A stage without replicas computes all 64. */
+static void replicas_share_the_microbatches_of_a_step(void **state) {
+    (void)state;
+    assert_int_equal(on_gpu(1024, "stages.replicas=16", "stages.groups=16", NULL), 1);
+    assert_int_equal(
+        on_gpu(1024, "stages.replicas=[1,16,16,16,16,16,16,16]", "stages.groups=16", NULL), 4);
+    assert_int_equal(on_gpu(1024, "stages.replicas=3", "link.transport=inproc", NULL), 16);
+}
+
 static void schedule_names_select_kinds(void **state) {
     (void)state;
     static const struct {
@@ -365,6 +375,7 @@ int main(void) {
         cmocka_unit_test(chooses_microbatches_for_the_pipeline),
         cmocka_unit_test(stages_that_share_a_gpu_have_large_microbatches),
         cmocka_unit_test(stages_on_other_machines_have_more_microbatches),
+        cmocka_unit_test(replicas_share_the_microbatches_of_a_step),
         cmocka_unit_test(schedule_names_select_kinds),
         cmocka_unit_test(rejects_sizes_that_do_not_fit),
         cmocka_unit_test(codecs_differ_in_boundary_and_slots_only),
