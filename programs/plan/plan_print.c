@@ -79,12 +79,15 @@ static void print_average(const strait_outlook *o, int stage) {
     const strait_outer_schedule *outer = &o->plan.outer.schedule;
     const strait_runner_memory *m = &o->memory[stage];
     const int n = o->plan.replicas[stage];
-    char bytes[32];
+    char bytes[32], warmup[64] = ""; // in which there are averages, too, and in the figures beside
+    if (outer->warmup > 0)
+        (void)snprintf(warmup, sizeof warmup, " and after each of the first %lld",
+                       (long long)outer->warmup);
     strait_progress_bytes(m->averaged * outer->fragments, bytes);
-    printf("average stage %d: %d replicas, each sends %s every %lld steps in %d part%s, %.4g "
+    printf("average stage %d: %d replicas, each sends %s every %lld steps in %d part%s%s, %.4g "
            "bytes per token, %.3g s per step\n",
            stage, n, bytes, (long long)outer->sync_every, outer->fragments,
-           strait_progress_plural(outer->fragments),
+           strait_progress_plural(outer->fragments), warmup,
            m->reduced * n / (o->pipe.microbatch_tokens * o->pipe.n_microbatches),
            strait_limits_average_s(&o->plan, stage, m->averaged, o->result.seconds - o->average_s));
     printf(

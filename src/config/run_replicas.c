@@ -73,6 +73,10 @@ static strait_err check_outer_bits(const strait_outer_params *outer) {
     if (!is_width(outer->state_bits))
         return STRAIT_FAIL(STRAIT_ECONFIG, "train.outer.state_bits is %d: expected 32, 8, 4 or 2",
                            outer->state_bits);
+    if (outer->state_bits < 32 && outer->average_state == STRAIT_OUTER_NONE)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.state_bits: no state of the optimizer is averaged; set "
+                           "train.outer.average_state to momentum, or state_bits to 32");
     if (outer->state_bits < 32 && outer->average_state == STRAIT_OUTER_MOMENTS)
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "train.outer.state_bits: %d are too few for second moments; set "

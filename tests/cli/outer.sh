@@ -112,6 +112,8 @@ says "$OUT" 'stage 1 .*; 2 replicas, each sends .* per average'
 runs plan run.yaml --gflops 10 $pair $every --set link.emulate.rate=80mbit
 says "$OUT" 'average stage 1: 2 replicas, each sends .* every 4 steps' \
     'more   another pipeline, of 2 machines: 1\.[0-9]+ times the speed'
+runs plan run.yaml --gflops 10 $pair $every --set train.outer.warmup=3
+says "$OUT" 'every 4 steps in 1 part and after each of the first 3, [0-9.]+ bytes per token'
 
 # What cannot be is refused before anything starts.
 refuses 2 'stage 0 has 1 replicas and stage 1 has 2' train run.yaml --out bad --set stages.count=2 $every \
@@ -130,6 +132,8 @@ refuses 2 'average_state momentum: optimizer adamw has second moments' train run
 refuses 2 'train.outer.state_bits is 5' train run.yaml --out bad $pair $every --set train.outer.state_bits=5
 refuses 2 'train.outer.state_bits: 4 are too few for second moments' train run.yaml --out bad $pair $every \
     --set train.outer.state_bits=4 --set train.outer.average_state=moments
+refuses 2 'train.outer.state_bits: no state of the optimizer is averaged' train run.yaml --out bad $pair $every \
+    --set train.outer.state_bits=4
 refuses 2 'a worker of a swarm cannot check the moments' host run.yaml --out bad $every \
     --set train.outer.average_state=moments
 refuses 2 'train.outer: audits .* know no averages' host run.yaml --out bad $every --audit-share 0.1
