@@ -184,7 +184,6 @@ static void groups_change_no_bit(void **state) {
     }
 }
 
-/* The caller does not wait for the norm, because a step checks it. */
 static int64_t updated[4]; // rows of the matrices, in the order of their updates
 static int n_updated;
 static const struct strait_group_kernels *real_groups;
@@ -227,6 +226,7 @@ static void large_matrices_come_first(void **state) {
     rig_close(&rig);
 }
 
+/* The caller does not wait for the norm, because a step checks it. */
 static void a_nonfinite_norm_changes_nothing(void **state) {
     (void)state;
     struct rig rig;
