@@ -100,11 +100,13 @@ uint64_t strait_exclusion_members(struct strait_exclusion *x, const int *labels,
         const uint64_t accusers = x->accusers[r] & alive & ~out;
         if (!has(alive & ~out, r) || accusers == 0) continue;
         const int accuser = lowest(accusers);
-        /* A link that is down both ways: the first replicas stay, so that all agree on one. */
-        const int is_mutual = has(x->accusers[accuser], r);
         const int later = accuser > r ? accuser : r;
         const int loser = choose_loser(x, labels, accuser, r, n_alive);
-        out |= bit(is_mutual ? later : loser);
+        /* Where two accuse each other, their link may be down both ways, and the later of them is
+         * left out if nobody else can tell who is at fault. With others about, that would let the
+         * earlier one have the later one left out of every average. */
+        const int is_alone = x->is_trusting || n_alive == 2;
+        out |= bit(is_alone && has(x->accusers[accuser], r) ? later : loser);
     }
     eligible &= alive;
     return (eligible & ~out) != 0 || eligible == 0 ? eligible & ~out : bit(lowest(eligible));

@@ -7,9 +7,9 @@
  * replica that one other accuses in one average, and another one in a later average, is taken for
  * the cause of both. Of the same two, the accused is left out the second time, and so on in turn:
  * one that withholds from a single other one must not have that one left out for ever, and neither
- * must one that accuses. Where only two are left, one word stands against the other: the accused is
- * left out of the average, and when that happens in three averages in a row, the later one of the
- * two goes, whoever said what.
+ * must one that accuses. That holds too where both accuse each other. Where only two are left, one
+ * word stands against the other: the accused is left out of the average, and when that happens in
+ * three averages in a row, the later one of the two goes, whoever said what.
  *
  * Pure functions of reports. In a local run all replicas are the user's own, and what one reports
  * is true. */
