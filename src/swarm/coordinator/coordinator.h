@@ -221,8 +221,7 @@ typedef struct strait_swarm_actions {
 } strait_swarm_actions;
 
 /* Leases and stall timeouts grow with the longest gap seen, so a slow worker is not disconnected
- * for its own normal pauses; up to lease_max_ns, since a worker decides itself how long it pauses.
- */
+ * for its own normal pauses; up to lease_max_ns, since a worker decides how long it pauses. */
 typedef struct strait_swarm_config {
     int n_stages;
     int replicas_limit;       // of one stage; 0 or 1: none besides its owner
@@ -238,6 +237,7 @@ typedef struct strait_swarm_config {
     double snapshot_bytes[STRAIT_RUN_STAGES]; // of its snapshot; 0: unknown
     int64_t average_ns[STRAIT_RUN_STAGES];    // that they wait for others in averages; 0: unknown
     int64_t deadline_ns;                      // that they wait for others that send nothing
+    int64_t queue_ns; // that a slow link takes for what a worker may have queued for another one
 } strait_swarm_config;
 
 /* How a generation continues: stages that have lost their state restore a snapshot of step `from`

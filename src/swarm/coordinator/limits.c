@@ -86,11 +86,11 @@ int strait_coordinator_is_saving(const struct strait_coordinator *c) {
     return c->phase == STRAIT_PHASE_WORK && c->goal.is_slow && c->goal.stage >= 0;
 }
 
-/* Returns how many workers have to reply in this phase, of *all that take part. */
-static int count_awaited(const struct strait_coordinator *c, int *all) {
-    int n = *all = 0;
+/* Returns how many workers have to reply in this phase. */
+static int count_awaited(const struct strait_coordinator *c) {
+    int n = 0;
     for (int i = 0; i < c->config.n_stages; i++)
-        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++, ++*all)
+        for (int k = 0; k < strait_coordinator_n_replicas(c, i); k++)
             n += strait_coordinator_awaits(c, strait_coordinator_replica(c, i, k));
     return n;
 }
@@ -98,18 +98,20 @@ static int count_awaited(const struct strait_coordinator *c, int *all) {
 /* The phases of an average take different times: the first is over at once, the next sends all
  * weights. A worker that waits for others replies when its own time is over, and says who is late.
  * That is long, for a slow link: but slow averages are slow each time, and slow exchanges keep both
- * ends. The one that has not replied when all others have is given their time and a little more. Of
- * two workers that is not known: the other may have replied too early. */
+ * ends. The one that has not replied when all others have is given their time, a little more, and
+ * what it may take until everything arrives that the others had queued when they replied. Of two
+ * replicas of its stage that is not known: the other may have replied too early. */
 static int64_t for_average(const struct strait_coordinator *c, int stage) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
     const int64_t planned = c->config.average_ns[stage] > 0 ? c->config.average_ns[stage]
                                                             : 2 * for_snapshot(c, stage);
-    int all = 0;
+    const int n_others = strait_coordinator_n_replicas(c, stage) - 1;
     int64_t limit = REPLY_NS + planned;
     if (recent > 0)
         limit = shorter(limit, SLOWER_NS + 2 * c->config.deadline_ns + WORK_FACTOR * recent);
-    if (count_awaited(c, &all) == 1 && all > 2)
-        limit = shorter(limit, LAST_NS + c->config.deadline_ns + c->replied_ns);
+    if (count_awaited(c) == 1 && n_others > 1)
+        limit = shorter(limit, LAST_NS + c->config.deadline_ns + c->replied_ns +
+                                   n_others * c->config.queue_ns);
     return limit;
 }
 

@@ -34,13 +34,16 @@ strait_err strait_host_plan_layers(const strait_run_plan *plan, double *layer_by
     return STRAIT_OK;
 }
 
-/* Twice: for the parts of others, and then for the averages (strait_outer_limit_ns). */
+/* Twice: for the parts of others, and then for the averages (strait_outer_limit_ns). A worker
+ * replies when all that it sends is queued for its links. */
 static strait_err plan_average(struct host *h, const strait_run_plan *plan, int stage) {
     const int64_t deadline_ns = (int64_t)(h->run.link.deadline * 1e9);
     strait_runner_memory memory;
     if (!strait_run_plan_has_outer(plan)) return STRAIT_OK;
     STRAIT_TRY(strait_runner_plan(plan, stage, 1, &memory));
     h->coordinator.config.deadline_ns = deadline_ns;
+    h->coordinator.config.queue_ns = (int64_t)((double)strait_budget_queue(plan) /
+                                               STRAIT_OUTER_SLOWEST * 1e9);
     h->coordinator.config.average_ns[stage] = 2 *
                                               strait_outer_wait_ns(memory.exchanged, deadline_ns);
     return STRAIT_OK;

@@ -213,6 +213,7 @@ static void the_time_of_an_average_is_planned(void **state) {
             CHECK((double)h.coordinator.config.average_ns[i] >= 1e9 * least);
         }
         CHECK(h.coordinator.config.average_ns[0] > before);
+        CHECK((double)h.coordinator.config.queue_ns * STRAIT_OUTER_SLOWEST >= 4e6 * 1e9);
         before = h.coordinator.config.average_ns[0];
         end();
     }

@@ -110,6 +110,18 @@ static int lacking(int other) {
     return other < 0 ? 0 : STRAIT_SWARM_SAME_STAGE + 1 + c.workers[other].replica;
 }
 
+/* Time passes while those that are `late` say whom they wait for, and those that have replied say
+ * nothing more. */
+static void wait_for_late(const int *lacked, const int *late, int seconds) {
+    for (int s = 0; s < seconds && c.phase == STRAIT_PHASE_WORK; s += 5) {
+        now += 5 * S;
+        for (int i = 0; i < 6; i++)
+            heartbeat(i, c.workers[i].inventory, (uint32_t)(now / S),
+                      late[i] ? lacking(lacked[i]) : 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+}
+
 /* An average in which each worker lacks something of another one, or of nobody (-1). Those that are
  * `late` do not reply. */
 static void begin_average(const int *lacked, const int *late, int seconds) {
@@ -121,12 +133,43 @@ static void begin_average(const int *lacked, const int *late, int seconds) {
                                       .generation = c.generation,
                                       .sequence = c.sequence,
                                       .waits_for = lacking(lacked[i])});
-    for (int s = 0; s < seconds && c.phase == STRAIT_PHASE_WORK; s += 5) {
-        now += 5 * S;
-        for (int i = 0; i < 6; i++) // those that have replied say nothing more
-            heartbeat(i, c.workers[i].inventory, (uint32_t)s, late[i] ? lacking(lacked[i]) : 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
+    wait_for_late(lacked, late, seconds);
+}
+
+/* Of two replicas the one that has replied may have done so too early: however many stages there
+ * are, the other one has all the time of the average. */
+static void the_last_of_two_is_not_hurried(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, -1, -1, 1, -1, -1}, late[6] = {0, 0, 0, 1, 0, 0};
+    begin_pipelines();
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = 4});
+    now += S;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    settle();
+    step_once();
+    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
+    for (int i = 0; i < STAGES; i++)
+        c.config.average_ns[i] = 2000 * S;
+    c.config.deadline_ns = 60 * S;
+    begin_average(lacked, late, 150);
+    assert_int_equal(c.phase, STRAIT_PHASE_WORK);
+    assert_true(c.workers[3].is_connected && c.workers[3].standing.n_partners == 0);
+    wait_for_late(lacked, late, 2000);
+    assert_true(c.phase != STRAIT_PHASE_WORK && c.workers[3].is_connected);
+}
+
+/* A worker replies when its results are queued. They may take long to cross a slow link. */
+static void the_last_one_waits_for_what_others_have_queued(void **state) {
+    (void)state;
+    const int lacked[6] = {-1, -1, -1, 1, -1, -1}, late[6] = {0, 0, 0, 1, 0, 0};
+    begin_pipelines();
+    for (int i = 0; i < STAGES; i++)
+        c.config.average_ns[i] = 2000 * S;
+    c.config.queue_ns = 100 * S;
+    begin_average(lacked, late, 220);
+    assert_int_equal(c.phase, STRAIT_PHASE_WORK);
+    wait_for_late(lacked, late, 20);
+    assert_int_equal(c.workers[3].standing.n_partners, 1);
 }
 
 /* The same, after which two pipelines are left. */
@@ -327,6 +370,8 @@ int main(void) {
         cmocka_unit_test(an_average_may_take_as_long_as_its_workers_wait),
         cmocka_unit_test(an_average_does_not_wait_for_one_silent_worker),
         cmocka_unit_test(an_average_takes_little_longer_than_recent_ones),
+        cmocka_unit_test(the_last_of_two_is_not_hurried),
+        cmocka_unit_test(the_last_one_waits_for_what_others_have_queued),
         cmocka_unit_test(one_that_sends_to_all_but_one_is_found),
         cmocka_unit_test(one_that_accuses_two_others_is_left_out),
         cmocka_unit_test(many_steps_protect_the_accused),
