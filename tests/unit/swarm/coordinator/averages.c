@@ -1,6 +1,6 @@
 /* How long an average of pipelines may take, and who is left out if one worker says that another
  * does not send it what it needs. */
-#include "pipelines_rig.h"
+#include "averages_rig.h"
 
 /* Its phases send nothing, or all weights: the time of one is no limit for the next. */
 static void an_average_may_take_as_long_as_its_bytes(void **state) {
@@ -103,37 +103,6 @@ static void an_average_takes_little_longer_than_recent_ones(void **state) {
     for (int slot = 0; slot < 6; slot++)
         n_connected += c.workers[slot].is_connected;
     assert_true(n_connected < 6);
-}
-
-/* What a worker says that lacks something of another one; -1: of nobody. */
-static int lacking(int other) {
-    return other < 0 ? 0 : STRAIT_SWARM_SAME_STAGE + 1 + c.workers[other].replica;
-}
-
-/* Time passes while those that are `late` say whom they wait for, and those that have replied say
- * nothing more. */
-static void wait_for_late(const int *lacked, const int *late, int seconds) {
-    for (int s = 0; s < seconds && c.phase == STRAIT_PHASE_WORK; s += 5) {
-        now += 5 * S;
-        for (int i = 0; i < 6; i++)
-            heartbeat(i, c.workers[i].inventory, (uint32_t)(now / S),
-                      late[i] ? lacking(lacked[i]) : 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-}
-
-/* An average in which each worker lacks something of another one, or of nobody (-1). Those that are
- * `late` do not reply. */
-static void begin_average(const int *lacked, const int *late, int seconds) {
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
-    for (int i = 0; i < 6; i++)
-        if (!late[i] && strait_coordinator_awaits(&c, i))
-            feed((strait_swarm_event){.kind = STRAIT_SWARM_REPLY,
-                                      .worker = i,
-                                      .generation = c.generation,
-                                      .sequence = c.sequence,
-                                      .waits_for = lacking(lacked[i])});
-    wait_for_late(lacked, late, seconds);
 }
 
 /* Of two replicas the one that has replied may have done so too early: however many stages there
@@ -243,10 +212,6 @@ static void one_that_accuses_two_others_is_left_out(void **state) {
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     }
     assert_false(c.workers[5].is_connected);
-}
-
-static int is_left_out(int slot) {
-    return strait_coordinator_stage_of(&c, slot) < 0;
 }
 
 /* New keys that accuse one with far more steps are left out, and it is not noted. */
