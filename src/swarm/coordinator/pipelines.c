@@ -11,15 +11,22 @@ enum {
     NUMBERS = 64 // of pipelines: the record of averages has one bit for each
 };
 
-/* Returns the worker of a stage in a pipeline besides the lead; -1: there is none. */
-static int member_of(const struct strait_coordinator *c, int pipeline, int stage) {
+/* Returns the worker of a stage in a pipeline besides the lead, also one that is leaving; -1: there
+ * is none. */
+static int any_member_of(const struct strait_coordinator *c, int pipeline, int stage) {
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         const strait_swarm_worker *worker = &c->workers[slot];
-        if (worker->is_known && worker->helps == stage && worker->pipeline == pipeline &&
-            worker->stage < 0 && strait_coordinator_can_own(c, slot))
+        if (worker->is_known && worker->is_connected && worker->helps == stage &&
+            worker->pipeline == pipeline && worker->stage < 0)
             return slot;
     }
     return -1;
+}
+
+/* The same, of workers that may go on. */
+static int member_of(const struct strait_coordinator *c, int pipeline, int stage) {
+    const int slot = any_member_of(c, pipeline, stage);
+    return slot >= 0 && strait_coordinator_can_own(c, slot) ? slot : -1;
 }
 
 int strait_coordinator_pipeline(const struct strait_coordinator *c, int replica) {
@@ -125,7 +132,8 @@ void strait_coordinator_promote_pipeline(struct strait_coordinator *c, strait_sw
 
 /* ---- leaving one out ---- */
 
-/* The owners can only be left out if another pipeline takes their place. */
+/* The owners can only be left out if another pipeline takes their place. One that is leaving is
+ * left out like the others, or it could ask to leave first and be back at once. */
 int strait_coordinator_leave_out(struct strait_coordinator *c, int slot, const char *reason,
                                  int64_t now, strait_swarm_actions *out) {
     const int is_lead = c->workers[slot].stage >= 0;
@@ -133,7 +141,7 @@ int strait_coordinator_leave_out(struct strait_coordinator *c, int slot, const c
     if (is_lead && next_pipeline(c) < 0) return 0;
     if (!is_lead && c->workers[slot].helps < 0) return 0; // it was left out since
     for (int i = 0; i < c->config.n_stages; i++) {
-        const int member = is_lead ? c->owner[i] : member_of(c, pipeline, i);
+        const int member = is_lead ? c->owner[i] : any_member_of(c, pipeline, i);
         if (member < 0) continue;
         if (is_lead) {
             c->workers[member].stage = -1;

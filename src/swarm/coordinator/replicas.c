@@ -6,12 +6,6 @@
  * that doubles each time, and what fails after that is handled as in a run without them. */
 #include "swarm/coordinator/state.h"
 
-#define AWAY_NS INT64_C(10000000000) // after the first failure, doubling
-
-enum {
-    AWAY_SHIFT_MAX = 9 // about an hour and a half
-};
-
 /* ---- who takes part ---- */
 
 int strait_coordinator_n_replicas(const struct strait_coordinator *c, int stage) {
@@ -59,34 +53,6 @@ void strait_coordinator_end_help(struct strait_coordinator *c, int slot) {
     worker->replica = worker->is_awaited = worker->keeps_state = 0;
 }
 
-static int64_t away_ns(int n) {
-    return AWAY_NS << (n < AWAY_SHIFT_MAX ? n : AWAY_SHIFT_MAX);
-}
-
-/* The first time may be bad luck. */
-void strait_coordinator_count_loss(struct strait_coordinator *c, int slot) {
-    strait_swarm_worker *worker = &c->workers[slot];
-    if (worker->replica == 0 || c->config.has_pipelines) return;
-    if (worker->n_sent_away++ == 0) return;
-    worker->away_until_ns = c->now_ns + away_ns(worker->n_sent_away - 2);
-}
-
-void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
-                                  strait_swarm_actions *out) {
-    strait_swarm_worker *worker = &c->workers[slot];
-    (void)strait_coordinator_log(c, out, slot, reason);
-    worker->away_until_ns = c->now_ns + away_ns(worker->n_sent_away++);
-    strait_coordinator_end_help(c, slot);
-    if (worker->is_connected) (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, slot);
-}
-
-void strait_coordinator_forgive_replicas(struct strait_coordinator *c) {
-    if (c->committed % STRAIT_SWARM_CALM_STEPS != 0) return;
-    for (int i = 0; i < c->config.n_stages; i++)
-        for (int k = 0; k < c->n_helpers[i]; k++)
-            c->workers[c->helper[i][k]].n_sent_away -= c->workers[c->helper[i][k]].n_sent_away > 0;
-}
-
 /* ---- a generation ---- */
 
 static int is_near(const struct strait_coordinator *c, int stage) {
@@ -98,7 +64,7 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         c->n_helpers[i] = 0;
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         strait_swarm_worker *worker = &c->workers[slot];
-        const int stage = worker->helps;
+        const int stage = worker->helps, was_replica = worker->replica;
         worker->replica = worker->is_awaited = 0;
         if (!worker->is_known || stage < 0) continue;
         if (c->is_replay_blocked)
@@ -107,6 +73,8 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         else if (is_near(c, stage))
             strait_coordinator_send_away(
                 c, slot, "a failure near it is not explained: it is a spare for a while", out);
+        else if (worker->is_leaving)
+            strait_coordinator_let_leave(c, slot, was_replica, out);
         else if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0)
             strait_coordinator_end_help(c, slot);
         else if (c->config.has_pipelines)
@@ -287,11 +255,7 @@ void strait_coordinator_change_replicas(struct strait_coordinator *c, strait_swa
         if (worker->will_help >= 0) worker->helps = worker->will_help;
         worker->will_help = -1;
         if (worker->replica == 0 || !worker->is_leaving || !worker->is_connected) continue;
-        strait_coordinator_count_loss(c, slot);
-        strait_coordinator_end_help(c, slot);
-        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot);
-        worker->is_connected = 0;
-        strait_coordinator_forget(c, slot);
+        strait_coordinator_let_leave(c, slot, worker->replica, out);
     }
 }
 

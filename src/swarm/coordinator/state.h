@@ -221,10 +221,6 @@ int strait_coordinator_heir(const struct strait_coordinator *c, int stage);
 int strait_coordinator_replicas_change(const struct strait_coordinator *c);
 void strait_coordinator_change_replicas(struct strait_coordinator *c, strait_swarm_actions *out);
 
-/* A further replica left, was lost, or has a new link: each costs a generation, and so does taking
- * it back. It may come back at once the first time, then after a while that doubles. */
-void strait_coordinator_count_loss(struct strait_coordinator *c, int slot);
-
 /* The worker takes part no longer. */
 void strait_coordinator_end_help(struct strait_coordinator *c, int slot);
 
@@ -256,14 +252,25 @@ void strait_coordinator_in_doubt(struct strait_coordinator *c, int64_t now,
 /* Notes that a step was computed by the replicas of this generation. */
 void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step);
 
+/* ---- away.c ---- */
+
+/* A further replica left, was lost, or has a new link: each costs a generation, and so does taking
+ * it back. It may come back at once the first time, then after a while that doubles. */
+void strait_coordinator_count_loss(struct strait_coordinator *c, int slot);
+
+/* Makes a further replica a spare that comes back after a while: whether it was at fault is not
+ * known. One that is leaving is let go. `reason` is static text. */
+void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
+                                  strait_swarm_actions *out);
+
+/* Tells a further replica that has asked to leave that nothing more is expected of it, and counts
+ * that as a loss if it took part as this `replica`; 0: it did not. */
+void strait_coordinator_let_leave(struct strait_coordinator *c, int slot, int replica,
+                                  strait_swarm_actions *out);
+
 /* A new step was committed: every STRAIT_SWARM_CALM_STEPS of them that a further replica takes part
  * in undo one time that it was sent away. */
 void strait_coordinator_forgive_replicas(struct strait_coordinator *c);
-
-/* Makes a further replica a spare that comes back after a while: whether it was at fault is not
- * known. `reason` is static text. */
-void strait_coordinator_send_away(struct strait_coordinator *c, int slot, const char *reason,
-                                  strait_swarm_actions *out);
 
 /* ---- pipelines.c ---- */
 

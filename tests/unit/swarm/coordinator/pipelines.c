@@ -96,6 +96,23 @@ static void whoever_gets_no_average_is_left_out(void **state) {
     }
 }
 
+/* A worker that has asked to leave does not escape that: it may not be back before the others. */
+static void one_that_is_leaving_is_left_out_too(void **state) {
+    (void)state;
+    for (int slot = 2; slot < 6; slot++) {
+        begin_pipelines();
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = slot});
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LEFT_OUT, .worker = slot});
+        assert_non_null(find(STRAIT_SWARM_DISCONNECT, slot)); // it waits for nothing more
+        assert_false(c.workers[slot].is_connected);
+        join(slot, strait_snapshot_inventory_empty());
+        assert_true(c.workers[slot].away_until_ns > now);
+        assert_true(c.workers[slot ^ 1].is_connected && c.workers[slot ^ 1].away_until_ns > now);
+        settle();
+        assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
+    }
+}
+
 static void pass_a_second(void) {
     now += S;
     feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
@@ -197,6 +214,7 @@ int main(void) {
         cmocka_unit_test(spares_bring_no_state_into_a_pipeline),
         cmocka_unit_test(the_last_pipeline_goes_back),
         cmocka_unit_test(whoever_gets_no_average_is_left_out),
+        cmocka_unit_test(one_that_is_leaving_is_left_out_too),
         cmocka_unit_test(bad_values_cost_their_own_pipeline),
         cmocka_unit_test(rejected_values_cost_their_own_pipeline),
         cmocka_unit_test(the_last_pipeline_stays),
