@@ -57,7 +57,8 @@ static int is_coming_or_going(const struct host *h, const strait_swarm_event *e,
     if (a->worker < 0 || a->successor >= 0) return 0;
     switch (e->kind) {
     case STRAIT_SWARM_JOIN:
-        return strait_fingerprint_equal(&e->key, &h->coordinator.workers[a->worker].key);
+        return strait_fingerprint_equal(&e->key, &h->coordinator.workers[a->worker].key) &&
+               a->stage < 0;
     case STRAIT_SWARM_LOST:
     case STRAIT_SWARM_LEAVE: return e->worker == a->worker && a->stage < 0;
     case STRAIT_SWARM_TICK: // a spare whose lease has expired: the action before ends its link

@@ -299,6 +299,11 @@ static void logs_in_any_case_what_costs_others_something(void **state) {
     h.coordinator.workers[slot].is_leaving = 1; // nothing is recorded
     lose(slot);
     CHECK(n_lines == 1 && strstr(last_line, "connection lost") != NULL);
+    /* So is an owner that replaces its own link, which ends the generation. */
+    (void)join(1);
+    n_lines = 0;
+    (void)join(1);
+    CHECK(n_lines == 1 && strstr(last_line, "reconnected") != NULL);
     strait_msg_pool_close(&h.pool);
 }
 
