@@ -56,26 +56,35 @@ static int named_by(const struct strait_coordinator *c, int slot, int stage) {
     return other != slot ? other : -1;
 }
 
+static int is_late(const struct strait_coordinator *c, int slot, int stage, int64_t now) {
+    return strait_coordinator_awaits(c, slot) && strait_coordinator_is_late(c, slot, stage, now);
+}
+
+int strait_coordinator_names_nobody(const struct strait_coordinator *c, int slot) {
+    return c->phase == STRAIT_PHASE_WORK && c->goal.is_average == SUM &&
+           named_by(c, slot, strait_coordinator_stage_of(c, slot)) < 0;
+}
+
 /* Finds a worker that is late and says that another one, which has replied, does not send it what
- * it needs. An owner that itself lacks parts of a third has nothing to send: it takes the place of
- * the one that waits, and the third its own. Returns whether there is one. */
+ * it needs. One that itself lacks something of a third, whether it has replied or is late, too, may
+ * have nothing to send: it takes the place of the one that waits, and the third its own. Those that
+ * name each other in a circle are in dispute as well. Returns whether there is one. */
 static int find_dispute(const struct strait_coordinator *c, int64_t now, int *accuser,
                         int *accused) {
     for (int i = 0; i < c->config.n_stages; i++) {
         const int n_replicas = strait_coordinator_n_replicas(c, i);
         for (int k = 0; k < n_replicas; k++) {
             *accuser = strait_coordinator_replica(c, i, k);
-            if (!strait_coordinator_awaits(c, *accuser) ||
-                !strait_coordinator_is_late(c, *accuser, i, now))
-                continue;
+            if (!is_late(c, *accuser, i, now)) continue;
             *accused = named_by(c, *accuser, i);
             for (int n = 1; n < n_replicas && *accused >= 0; n++) {
                 const int next = named_by(c, *accused, i);
-                if (strait_coordinator_awaits(c, *accused) || next < 0) break;
+                if (next < 0) break;
                 *accuser = *accused;
                 *accused = next;
             }
-            if (*accused >= 0 && !strait_coordinator_awaits(c, *accused)) return 1;
+            if (*accused < 0) continue;
+            if (!strait_coordinator_awaits(c, *accused) || named_by(c, *accused, i) >= 0) return 1;
         }
     }
     return 0;

@@ -289,6 +289,7 @@ void strait_coordinator_disconnect(struct strait_coordinator *c, int slot, int64
 
 /* Returns the side from which the owner of a stage still needs data; 0: it is not waiting. */
 static int awaited_side(const struct strait_coordinator *c, int stage) {
+    if (strait_coordinator_names_nobody(c, c->owner[stage])) return 0;
     if (c->phase == STRAIT_PHASE_WORK) return c->workers[c->owner[stage]].waits_for;
     if (c->phase != STRAIT_PHASE_RESTORE) return 0;
     if (c->source[stage] == STRAIT_SWARM_FROM_PREV) return -1;

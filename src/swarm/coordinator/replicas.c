@@ -316,7 +316,7 @@ int strait_coordinator_end_overdue_replicas(struct strait_coordinator *c, int64_
             const strait_swarm_worker *worker = &c->workers[c->helper[i][k]];
             if (!worker->is_awaited || !strait_coordinator_is_late(c, c->helper[i][k], i, now))
                 continue;
-            if (worker->waits_for == 0)
+            if (worker->waits_for == 0 || strait_coordinator_names_nobody(c, c->helper[i][k]))
                 late[n++] = c->helper[i][k];
             else
                 *waiting = i;

@@ -108,10 +108,15 @@ void strait_coordinator_separate(struct strait_coordinator *c, strait_swarm_acti
 
 /* ---- averages.c ---- */
 
-/* If a worker has not replied to an average in time, and says that another one, which has, does not
- * send it what it needs: leaves out one of the two. Returns whether it was that. */
+/* If a worker has not replied to an average in time, and says that another one does not send it
+ * what it needs, which has replied or says the same of a third: leaves out one of the two. Returns
+ * whether it was that. */
 int strait_coordinator_settle_average(struct strait_coordinator *c, int64_t now,
                                       strait_swarm_actions *out);
+
+/* Returns whether replicas exchange their weights and the worker does not say which one it lacks
+ * something from: nobody else keeps it from replying, whatever it claims to wait for. */
+int strait_coordinator_names_nobody(const struct strait_coordinator *c, int slot);
 
 /* ---- limits.c ---- */
 
