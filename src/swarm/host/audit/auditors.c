@@ -292,7 +292,8 @@ static int end_incomplete(struct host *h, const struct host_audit *a, int64_t as
     if (!a->is_overwritten && is_given(h, a)) return 0;
     const strait_fingerprint *leaver = a->is_overwritten ? NULL : find_leaver(h, a);
     const strait_fingerprint key = leaver != NULL ? *leaver : (strait_fingerprint){{0}};
-    const int is_refusal = leaver != NULL && !strait_host_audit_excuses_leave(h, &key, asked_ns);
+    const int is_refusal = leaver != NULL && !strait_host_audit_excuses_leave(h, &key, asked_ns) &&
+                           strait_host_audit_counts(h, &key);
     strait_host_audit_drop(h, a->id, is_refusal ? &key : NULL,
                            a->is_overwritten ? "its steps are computed again"
                                              : "left before it gave what an audit needs");
@@ -302,6 +303,7 @@ static int end_incomplete(struct host *h, const struct host_audit *a, int64_t as
 void strait_host_audit_tick(struct host *h, int64_t now_ns) {
     strait_verdict verdict;
     if (h->audits == NULL || h->executor == NULL) return;
+    h->audits->n_ticks++;
     strait_host_audit_end_overdue(h, now_ns);
     do {
         strait_audits_tick(&h->audits->machine, now_ns, &verdict);

@@ -51,6 +51,7 @@ struct host_withheld {
     strait_fingerprint key;
     int is_used;
     int n;              // refusals, less those that it made up for
+    int64_t n_ticks;    // the tick that the last one was counted in that audits ended for by time
     int n_given;        // audits since the last one that it gave everything for
     int64_t waited_ns;  // that the run stood still for it, less what it has regained
     int64_t credit_ns;  // in the wait in progress: what its bytes may take, less what they took
@@ -114,6 +115,7 @@ struct host_audits {
     struct host_statements *work;             // what workers stated; NULL: no memory for it
     int64_t told_steps;                       // of the interval whose probabilities were logged
     struct host_withheld withheld[STRAIT_AUDIT_WITHHELD];
+    int64_t n_ticks;     // so far
     int64_t ticked_ns;   // when the time of audits that wait was last checked; 0: never
     uint32_t n_attempts; // of spares to compute an interval
     int has_told_gpus;   // that they stay spares
@@ -205,6 +207,10 @@ void strait_host_audit_excuse_end(struct host *h, struct host_audit *a);
 /* ---- patience.c ---- */
 /* A worker did not give what an audit needs. After STRAIT_AUDIT_REFUSALS it loses its stage. */
 void strait_host_audit_withheld(struct host *h, const strait_fingerprint *key, const char *reason);
+/* Audits end because of this worker in this tick. Returns whether that is the first one: all that
+ * wait for it end together when its link is cut, or when one moment is too late, and that is
+ * counted once. */
+int strait_host_audit_counts(struct host *h, const strait_fingerprint *key);
 /* All that an audit needs is here. */
 void strait_host_audit_gave(struct host *h, const struct host_audit *a);
 /* A worker gave bytes that were needed. */

@@ -73,6 +73,13 @@ void strait_host_audit_withheld(struct host *h, const strait_fingerprint *key, c
     count_refusals(h, key, 1, reason);
 }
 
+int strait_host_audit_counts(struct host *h, const strait_fingerprint *key) {
+    struct host_withheld *record = strait_host_audit_record(h->audits, key);
+    const int is_first = record->n_ticks != h->audits->n_ticks;
+    record->n_ticks = h->audits->n_ticks;
+    return is_first;
+}
+
 /* A worker that could make up for each refusal by giving once would give what is right, and refuse
  * what is not. The same number makes up for having lost the right to a stage, which it may have
  * kept because there is no spare. */
@@ -155,7 +162,8 @@ void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
             continue;
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
             for (int k = 0; k < a->givers[part].n; k++)
-                if (owes(a, part, k)) count_refusals(h, &a->givers[part].keys[k], 1, reason);
+                if (owes(a, part, k) && strait_host_audit_counts(h, &a->givers[part].keys[k]))
+                    count_refusals(h, &a->givers[part].keys[k], 1, reason);
         strait_host_audit_drop(h, audit->id, NULL, "an owner did not give what is needed in time");
     }
 }

@@ -202,6 +202,27 @@ static void counts_leaving_as_a_refusal(void **state) {
     }
 }
 
+/* One cut link, or one moment that is too late, ends all audits that wait for a worker, and is
+ * counted once. */
+static void counts_one_cut_or_delay_once(void **state) {
+    (void)state;
+    for (int is_cut = 0; is_cut < 2; is_cut++) {
+        begin_asked();
+        for (int id = 3; id < 6; id++)
+            ask_owner(id, 0);
+        strait_host_audit_tick(&h, virtual_ns);
+        if (is_cut) h.coordinator.workers[OWNER].is_connected = 0;
+        tick_for(is_cut ? 1 : 121);
+        for (int id = 3; id < 6; id++)
+            assert_null(strait_host_audit_find(&h, (uint32_t)id));
+        const struct host_withheld *record = strait_host_audit_find_record(
+            &audits, &h.coordinator.workers[OWNER].key);
+        assert_true(record != NULL && record->n == 1 && n_withheld == 0);
+        h.coordinator.workers[OWNER].is_connected = 1;
+        end();
+    }
+}
+
 /* A worker asks to leave, and has left at the next step. Returns whether a refusal is counted. */
 static int leave(int id, int asks_first) {
     if (asks_first) strait_host_audit_leaves(&h, OWNER);
@@ -283,6 +304,7 @@ int main(void) {
         cmocka_unit_test(counts_silence_as_a_refusal),
         cmocka_unit_test(does_not_count_silence_while_the_host_is_stopped),
         cmocka_unit_test(counts_leaving_as_a_refusal),
+        cmocka_unit_test(counts_one_cut_or_delay_once),
         cmocka_unit_test(excuses_those_that_were_leaving),
         cmocka_unit_test(excuses_a_polite_leave_once),
         cmocka_unit_test(undoes_that_it_withheld_by_giving)};
