@@ -69,8 +69,7 @@ typedef struct strait_swarm_worker {
     int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
     int n_penalties;  // times that it lost its stage for a failure: spares with fewer go first
     int n_violations; // invalid data that the coordinator itself found, or false reports
-    /* Points for failures that it may have caused (boundaries.c), and the committed
-     * steps when the last ones were added. */
+    /* Points for failures (boundaries.c), and the committed steps when the last ones were added. */
     int suspicion;
     int64_t suspected_step;
     int has_successor, successor; // a spare that takes its stage before the next step
@@ -87,8 +86,7 @@ typedef struct strait_swarm_worker {
     int has_beside;            // a neighbour reported values that a spare did not find
     strait_fingerprint beside; // the last such neighbour
     int stage;                 // it owns; -1: a spare
-    /* A spare that is a further replica of a stage, or becomes one before the next step; -1: of
-     * none. */
+    /* The stage that a spare is a further replica of, or will be in the next step; -1: none. */
     int helps, will_help;
     /* The stage it had when all stages were ready last; -1: none, or it owned and lost it. */
     int served;
@@ -100,6 +98,8 @@ typedef struct strait_swarm_worker {
     /* Times it was sent away for a failure near it (calm steps undo them), and until when. */
     int n_sent_away;
     int64_t away_until_ns;
+    int64_t lost_ns;     // when it was lost last; 0: never
+    int is_loss_counted; // as a time that it was sent away
     strait_snapshot_inventory inventory;
     int64_t tokens;                    // that it has computed a stage for, since it has this slot
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two

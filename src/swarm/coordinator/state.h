@@ -260,7 +260,8 @@ void strait_coordinator_note_shared(struct strait_coordinator *c, int64_t step);
 /* ---- away.c ---- */
 
 /* A further replica left, was lost, or has a new link: each costs a generation, and so does taking
- * it back. It may come back at once the first time, then after a while that doubles. */
+ * it back. It may come back at once the first time, then after a while that doubles. Where most
+ * workers are lost within two seconds, the link of the host is at fault, and none is counted. */
 void strait_coordinator_count_loss(struct strait_coordinator *c, int slot);
 
 /* Makes a further replica a spare that comes back after a while: whether it was at fault is not

@@ -81,6 +81,38 @@ static void one_that_stays_is_forgiven(void **state) {
     }
 }
 
+/* All state is lost: the steps so far are computed again. */
+static void begin_again(void) {
+    applied = 0;
+    now += 6 * S; // so long the next generation may wait after failures
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    settle();
+    while (applied < c.committed) {
+        goal(applied, 0);
+        settle();
+        goal(applied++, 1);
+        settle();
+    }
+}
+
+/* An outage of the host's own link takes all workers: that is no fault of one of them. */
+static void an_outage_of_the_host_is_not_counted(void **state) {
+    (void)state;
+    begin_helped();
+    for (int i = 0; i < 4; i++) {
+        help();
+        for (int k = 0; k < 4; k++) {
+            feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = (HELPER + k) % 4});
+            now += S / 4;
+        }
+        for (int slot = 0; slot < 4; slot++)
+            join(slot, strait_snapshot_inventory_empty());
+        begin_again();
+        assert_true(comes_back());
+        assert_int_equal(c.workers[HELPER].n_sent_away, 1); // so that it is not forgotten
+    }
+}
+
 /* The generation ends before the step that it would have been let go at. */
 static void one_that_leaves_is_let_go_when_another_is_lost(void **state) {
     (void)state;
@@ -101,6 +133,7 @@ static void one_that_leaves_is_let_go_when_another_is_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_comes_and_goes_is_taken_back_later_each_time),
+        cmocka_unit_test(an_outage_of_the_host_is_not_counted),
         cmocka_unit_test(one_that_leaves_is_let_go_when_another_is_lost),
         cmocka_unit_test(one_that_stays_is_forgiven)};
     return cmocka_run_group_tests(tests, NULL, NULL);
