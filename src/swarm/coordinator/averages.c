@@ -13,13 +13,13 @@
 #include "swarm/coordinator/state.h"
 
 enum {
-    SUM = 2,     // strait_swarm_goal.is_average: results are exchanged
-    PARTNERS = 2 // after which a worker is taken for the cause
+    SUM = 2,      // strait_swarm_goal.is_average: results are exchanged
+    OPPONENTS = 2 // after which a worker is taken for the cause
 };
 
-static int is_partner(const strait_swarm_worker *worker, const strait_fingerprint *key) {
-    for (int i = 0; i < worker->standing.n_partners; i++)
-        if (strait_fingerprint_equal(&worker->standing.partners[i], key)) return 1;
+static int is_opponent(const strait_swarm_worker *worker, const strait_fingerprint *key) {
+    for (int i = 0; i < worker->standing.n_opponents; i++)
+        if (strait_fingerprint_equal(&worker->standing.opponents[i], key)) return 1;
     return 0;
 }
 
@@ -27,21 +27,22 @@ static void note(struct strait_coordinator *c, int slot, int other) {
     strait_swarm_standing *standing = &c->workers[slot].standing;
     const strait_fingerprint *key = &c->workers[other].key;
     standing->marked_step = c->committed;
-    if (is_partner(&c->workers[slot], key) || standing->n_partners == STRAIT_SWARM_PARTNERS) return;
-    standing->partners[standing->n_partners++] = *key;
+    if (is_opponent(&c->workers[slot], key) || standing->n_opponents == STRAIT_SWARM_OPPONENTS)
+        return;
+    standing->opponents[standing->n_opponents++] = *key;
 }
 
 static int choose_loser(struct strait_coordinator *c, int accuser, int accused) {
     const strait_swarm_standing *a = &c->workers[accuser].standing;
     const strait_swarm_standing *b = &c->workers[accused].standing;
     const int senior = strait_coordinator_senior(c, accuser, accused);
-    const int is_protected = senior == accused && b->n_partners < PARTNERS;
-    const int is_repeated = is_partner(&c->workers[accuser], &c->workers[accused].key);
+    const int is_protected = senior == accused && b->n_opponents < OPPONENTS;
+    const int is_repeated = is_opponent(&c->workers[accuser], &c->workers[accused].key);
     note(c, accuser, accused);
     if (is_protected) return accuser;
     note(c, accused, accuser);
-    if (b->n_partners >= PARTNERS && b->n_partners > a->n_partners) return accused;
-    if (a->n_partners >= PARTNERS && a->n_partners > b->n_partners) {
+    if (b->n_opponents >= OPPONENTS && b->n_opponents > a->n_opponents) return accused;
+    if (a->n_opponents >= OPPONENTS && a->n_opponents > b->n_opponents) {
         if (senior == accuser) strait_coordinator_isolate(c, accuser);
         return accuser;
     }

@@ -10,7 +10,7 @@ void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
     const strait_swarm_worker *gone = &c->workers[worker];
     c->workers[worker].is_known = gone->n_violations + gone->n_penalties + gone->n_disputes +
                                       gone->n_returns + gone->n_sent_away +
-                                      gone->standing.n_partners >
+                                      gone->standing.n_opponents >
                                   0;
 }
 

@@ -72,11 +72,11 @@ static void pardon(struct strait_coordinator *c, strait_swarm_actions *out) {
         strait_swarm_worker *worker = &c->workers[slot];
         if (worker->is_known) end_isolation(c, worker);
         if (!worker->is_known ||
-            worker->n_disputes + worker->n_returns + worker->standing.n_partners == 0 ||
+            worker->n_disputes + worker->n_returns + worker->standing.n_opponents == 0 ||
             c->committed - worker->standing.marked_step < pardon_steps(worker))
             continue;
         worker->n_disputes = worker->n_returns = 0;
-        worker->standing.n_partners = worker->standing.n_lost = 0;
+        worker->standing.n_opponents = worker->standing.n_lost = 0;
         count_pardon(worker);
         (void)strait_coordinator_log(c, out, slot,
                                      "contradicted another worker long ago; that counts no longer");

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum {
-    STRAIT_SWARM_PARTNERS = 4 // in disputes about averages, remembered
+    STRAIT_SWARM_OPPONENTS = 4 // in disputes about averages, remembered
 };
 
 typedef struct strait_swarm_standing {
@@ -24,6 +24,6 @@ typedef struct strait_swarm_standing {
     int lacks;
     /* Workers with whom it was in dispute about what one sent to the other in an average, and how
      * often it was left out for one. */
-    strait_fingerprint partners[STRAIT_SWARM_PARTNERS];
-    int n_partners, n_lost;
+    strait_fingerprint opponents[STRAIT_SWARM_OPPONENTS];
+    int n_opponents, n_lost;
 } strait_swarm_standing;

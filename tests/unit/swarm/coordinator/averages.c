@@ -122,7 +122,7 @@ static void the_last_of_two_is_not_hurried(void **state) {
     c.config.deadline_ns = 60 * S;
     begin_average(lacked, late, 150);
     assert_int_equal(c.phase, STRAIT_PHASE_WORK);
-    assert_true(c.workers[3].is_connected && c.workers[3].standing.n_partners == 0);
+    assert_true(c.workers[3].is_connected && c.workers[3].standing.n_opponents == 0);
     wait_for_late(lacked, late, 2000);
     assert_true(c.phase != STRAIT_PHASE_WORK && c.workers[3].is_connected);
 }
@@ -138,7 +138,7 @@ static void the_last_one_waits_for_what_others_have_queued(void **state) {
     begin_average(lacked, late, 220);
     assert_int_equal(c.phase, STRAIT_PHASE_WORK);
     wait_for_late(lacked, late, 20);
-    assert_int_equal(c.workers[3].standing.n_partners, 1);
+    assert_int_equal(c.workers[3].standing.n_opponents, 1);
 }
 
 /* The same, after which two pipelines are left. */
@@ -195,7 +195,7 @@ static void one_that_accuses_two_others_is_left_out(void **state) {
     begin_pipelines();
     for (int i = 0; i < 6; i++) {
         const int other = i % 2 == 0 ? 1 : 3;
-        if (i == 2) assert_int_equal(c.workers[5].standing.n_partners, 2);
+        if (i == 2) assert_int_equal(c.workers[5].standing.n_opponents, 2);
         dispute(5, other);
         if (i > 1 || i == 0) assert_int_equal(strait_coordinator_stage_of(&c, 5), -1);
         assert_int_equal(strait_coordinator_stage_of(&c, other), 1);
@@ -222,7 +222,7 @@ static void many_steps_protect_the_accused(void **state) {
     for (int i = 0; i < 3; i++) {
         dispute(3, 5);
         assert_true(is_left_out(3) && !is_left_out(5));
-        assert_int_equal(c.workers[5].standing.n_partners, 0);
+        assert_int_equal(c.workers[5].standing.n_opponents, 0);
         take_back(2, 3);
     }
 }
@@ -233,7 +233,7 @@ static void many_steps_do_not_help_an_accuser(void **state) {
     begin_pipelines();
     c.workers[5].standing.n_steps = 1000;
     dispute(5, 3);
-    assert_true(is_left_out(5) && c.workers[5].standing.n_partners == 1);
+    assert_true(is_left_out(5) && c.workers[5].standing.n_opponents == 1);
     take_back(4, 5);
     dispute(5, 3);
     assert_true(is_left_out(3) && c.workers[5].standing.alone_until_ns == 0);
@@ -270,11 +270,11 @@ static void an_owner_that_lacks_parts_names_another(void **state) {
     begin_pipelines();
     average(lacked, late, 60);
     assert_true(is_left_out(3) && !is_left_out(5));
-    assert_int_equal(c.workers[5].standing.n_partners, 0);
-    assert_true(c.workers[3].standing.n_partners == 1 && c.workers[1].standing.n_partners == 1);
+    assert_int_equal(c.workers[5].standing.n_opponents, 0);
+    assert_true(c.workers[3].standing.n_opponents == 1 && c.workers[1].standing.n_opponents == 1);
     take_back(2, 3);
     dispute(5, 3); // what was said in an earlier average counts no longer
-    assert_int_equal(c.workers[5].standing.n_partners, 1);
+    assert_int_equal(c.workers[5].standing.n_opponents, 1);
 }
 
 /* What a worker said counts in that phase alone. */
@@ -294,7 +294,7 @@ static void owners_that_name_each_other_are_in_dispute(void **state) {
     const int lacked[6] = {-1, 3, -1, 1, -1, 3}, late[6] = {0, 0, 0, 0, 0, 1};
     begin_pipelines();
     average(lacked, late, 60);
-    assert_true(!is_left_out(5) && c.workers[5].standing.n_partners == 0);
+    assert_true(!is_left_out(5) && c.workers[5].standing.n_opponents == 0);
 }
 
 /* Only the one that was left out counts as such. */
@@ -318,7 +318,7 @@ static void remembers_disputes_of_those_that_come_back(void **state) {
     for (int slot = 3; slot < 6; slot += 2) {
         c.workers[slot].n_sent_away = 0; // which would be a reason of its own
         feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
-        assert_true(c.workers[slot].is_known && c.workers[slot].standing.n_partners == 1);
+        assert_true(c.workers[slot].is_known && c.workers[slot].standing.n_opponents == 1);
     }
     settle();
     for (int i = 0; i < 1024 + 2 * STRAIT_SWARM_CALM_STEPS; i++) {
