@@ -140,7 +140,7 @@ strait_host_status strait_host_status_now(struct host *h) {
         memset(&h->links.stats[i], 0, sizeof h->links.stats[i]);
         if (connection != NULL) h->t->ops->stats(connection->link, &h->links.stats[i]);
     }
-    const strait_audits *audits = h->audits != NULL ? &h->audits->machine : NULL;
+    const strait_audits *audits = h->audits != NULL ? &h->audits->state : NULL;
     return (strait_host_status){.has_audits = audits != NULL,
                                 .more = h->pace.more,
                                 .n_approved = audits != NULL ? audits->n_approved : 0,

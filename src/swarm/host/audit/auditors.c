@@ -80,7 +80,7 @@ static int choose(struct host *h, const struct host_audit *a, int rests, int64_t
         candidates[n] = *key;
         slots[n++] = i;
     }
-    const int chosen = strait_audits_assign(&h->audits->machine, a->id, candidates, n, now_ns);
+    const int chosen = strait_audits_assign(&h->audits->state, a->id, candidates, n, now_ns);
     return chosen >= 0 ? slots[chosen] : -1;
 }
 
@@ -122,7 +122,7 @@ static strait_err send_step(struct host *h, struct host_audit *a) {
 }
 
 static strait_err send_end(struct host *h, struct host_audit *a) {
-    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
     const int is_tolerant = a->kernels[0] == '\0';
     if (is_tolerant) STRAIT_TRY(strait_host_audit_open_end(h, a, audit->n_votes));
     send_task(h, a, &(strait_task){.kind = STRAIT_TASK_AUDIT_END, .audit_end = {is_tolerant}});
@@ -133,7 +133,7 @@ static void lost(struct host *h, struct host_audit *a, int64_t now_ns) {
     strait_verdict verdict;
     strait_host_audit_excuse_end(h, a);
     a->auditor = -1;
-    strait_audits_lost(&h->audits->machine, a->id, now_ns, &verdict);
+    strait_audits_lost(&h->audits->state, a->id, now_ns, &verdict);
     strait_host_audit_judge(h, &verdict);
 }
 
@@ -161,7 +161,7 @@ static strait_err round_result(struct host *h, const struct host_audit *a,
 
 static void vote(struct host *h, struct host_audit *a, const strait_fingerprint *key,
                  strait_audit_result *result) {
-    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
     strait_verdict verdict;
     if (a->kernels[0] == '\0' && round_result(h, a, audit, result) != STRAIT_OK) {
         strait_host_note(h, "audit: %s", strait_err_detail());
@@ -176,7 +176,7 @@ static void vote(struct host *h, struct host_audit *a, const strait_fingerprint 
     }
     a->auditor = -1;
     strait_host_audit_computed(h, key);
-    strait_audits_vote(&h->audits->machine, a->id, key, result, a->blamed, strait_clock_ns(),
+    strait_audits_vote(&h->audits->state, a->id, key, result, a->blamed, strait_clock_ns(),
                        &verdict);
     strait_host_audit_judge(h, &verdict);
 }
@@ -193,7 +193,7 @@ void strait_host_audit_interrupt(struct host *h) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         strait_host_audit_excuse_end(h, &h->audits->open[i]);
         h->audits->open[i].auditor = -1;
-        strait_audits_release(&h->audits->machine, h->audits->open[i].id, strait_clock_ns());
+        strait_audits_release(&h->audits->state, h->audits->open[i].id, strait_clock_ns());
     }
 }
 
@@ -306,12 +306,12 @@ void strait_host_audit_tick(struct host *h, int64_t now_ns) {
     h->audits->n_ticks++;
     strait_host_audit_end_overdue(h, now_ns);
     do {
-        strait_audits_tick(&h->audits->machine, now_ns, &verdict);
+        strait_audits_tick(&h->audits->state, now_ns, &verdict);
         strait_host_audit_judge(h, &verdict);
     } while (verdict.kind != STRAIT_VERDICT_NONE);
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         struct host_audit *a = &h->audits->open[i];
-        const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+        const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
         if (a->id == 0 || audit == NULL) continue;
         if (audit->phase != STRAIT_AUDIT_RUNNING) a->auditor = -1;
         if (audit->phase == STRAIT_AUDIT_GATHERING && end_incomplete(h, a, audit->since_ns))

@@ -108,7 +108,7 @@ struct host_audit {
 };
 
 struct host_audits {
-    strait_audits machine;
+    strait_audits state;
     struct host_audit open[STRAIT_AUDITS_OPEN];
     struct host_audit_step steps[STRAIT_AUDIT_STEPS];
     strait_digest reports[STRAIT_RUN_STAGES]; // of the interval in progress
@@ -156,7 +156,7 @@ void strait_host_work_begin(struct host *h, int is_agreed);
  * that committed to different snapshots contradict each other, unless an audit finds out who is at
  * fault. */
 void strait_host_work_next(struct host *h, int64_t to);
-/* Completes what the machine knows about all stages with what workers stated. Returns 0 if that is
+/* Completes what is known about all stages with what workers stated. Returns 0 if that is
  * not known of all steps up to `to`. */
 int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stages);
 /* Whether stages have replicas in this generation. */

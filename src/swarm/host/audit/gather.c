@@ -17,7 +17,7 @@ static strait_err on_commitment(struct host *h, struct connection *connection,
         return STRAIT_OK; // late
     strait_host_audit_replica(h, stage, replica, &message);
     if (replica > 0) return STRAIT_OK;
-    const char *fault = strait_audits_commit(&h->audits->machine, stage, message.generation,
+    const char *fault = strait_audits_commit(&h->audits->state, stage, message.generation,
                                              &message.interval);
     if (fault == NULL) return STRAIT_OK;
     strait_host_note(h, "%s, stage %d: %s", h->coordinator.workers[connection->worker].report.name,
@@ -150,7 +150,7 @@ void strait_host_audit_gather(struct host *h, const strait_audit *audit) {
     struct host_audit *a = NULL;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
         if (h->audits->open[i].id == 0) a = &h->audits->open[i];
-    if (a == NULL) return; // there are as many as the machine opens
+    if (a == NULL) return; // there are as many as can be open
     if (open_audit(h, audit, a) != STRAIT_OK) {
         strait_host_note(h, "audit of stage %d: %s", audit->stage, strait_err_detail());
         strait_host_audit_drop(h, audit->id, NULL, "the host cannot store what it needs");
@@ -211,7 +211,7 @@ static const strait_fingerprint *find_false_giver(const struct host_audit *a,
 
 /* Each part is what both of its ends stated. */
 static void check_complete(struct host *h, struct host_audit *a) {
-    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
     if (audit == NULL || audit->phase != STRAIT_AUDIT_GATHERING) return;
     const strait_digest *expected[STRAIT_EVIDENCE_PARTS] = {
         &audit->commitment.received_prev, &audit->commitment.received_next, &audit->start};
@@ -233,7 +233,7 @@ static void check_complete(struct host *h, struct host_audit *a) {
         return;
     }
     strait_host_audit_gave(h, a);
-    strait_audits_gathered(&h->audits->machine, a->id, h->coordinator.now_ns);
+    strait_audits_gathered(&h->audits->state, a->id, h->coordinator.now_ns);
 }
 
 /* A disk that is full costs the audit, not the run. */
@@ -275,7 +275,7 @@ static void on_crossing(struct host *h, struct connection *connection,
  * NULL: to nothing of this audit. */
 static struct strait_evidence *piece_of(const struct host *h, const struct connection *connection,
                                         struct host_audit *a, const strait_piece *piece) {
-    const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+    const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
     if (a->id == 0 || audit == NULL) return NULL;
     if (a->auditor == connection->worker && a->awaited == STRAIT_TASK_AUDIT_END &&
         strait_host_audit_is_open(&a->ends[audit->n_votes]))

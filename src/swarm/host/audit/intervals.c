@@ -60,8 +60,8 @@ strait_err strait_host_open_audits(struct host *h) {
     if (share <= 0.0) return STRAIT_OK;
     STRAIT_TRY(read_key(h, key));
     STRAIT_TRY(strait_alloc(1, sizeof *h->audits, "audits", (void **)&h->audits));
-    strait_audits_init(&h->audits->machine, h->coordinator.config.n_stages, share, key);
-    h->audits->machine.limits = (strait_audit_limits){gather_ns, wait_ns, run_ns};
+    strait_audits_init(&h->audits->state, h->coordinator.config.n_stages, share, key);
+    h->audits->state.limits = (strait_audit_limits){gather_ns, wait_ns, run_ns};
     h->audits->rewind_to = -1;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++)
         h->audits->open[i].auditor = -1;
@@ -90,7 +90,7 @@ void strait_host_close_audits(struct host *h) {
 /* ---- steps ---- */
 
 static void begin(struct host *h, int64_t step) {
-    strait_audits_begin(&h->audits->machine, step, h->coordinator.generation);
+    strait_audits_begin(&h->audits->state, step, h->coordinator.generation);
     memset(h->audits->reports, 0, sizeof h->audits->reports);
 }
 
@@ -116,7 +116,7 @@ static int is_kept(const struct strait_coordinator *c, int64_t step) {
 static void note_parts(struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase == STRAIT_AUDIT_CLOSED || a == NULL || !a->has_returned) continue;
         for (int k = 0; k < audit->n_replicas || k == 0; k++) {
@@ -135,7 +135,7 @@ static void note_parts(struct host *h, int64_t step) {
 static void note_overwritten(struct host *h, int64_t step) {
     const int64_t until = h->coordinator.replay.until; // states that were kept, and not restored
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase == STRAIT_AUDIT_GATHERING && a != NULL &&
             audit->commitment.to > (until > step ? until : step))
@@ -172,7 +172,7 @@ strait_err strait_host_audit_gradients(struct host *h, int64_t step) {
 
 /* Logged once for each length of intervals, give or take a factor of four. */
 static void tell_probabilities(struct host *h, int64_t n_steps) {
-    const double share = h->audits->machine.share;
+    const double share = h->audits->state.share;
     const int64_t told = h->audits->told_steps;
     if (told > 0 && n_steps < 4 * told && 4 * n_steps > told) return;
     h->audits->told_steps = n_steps;
@@ -193,8 +193,8 @@ static int64_t kept_steps(const struct host *h) {
 int strait_host_audit_is_due(const struct host *h, int64_t step) {
     const struct strait_coordinator *c = &h->coordinator;
     if (h->audits == NULL) return 0;
-    const int64_t from = h->audits->machine.from >= 0
-                             ? h->audits->machine.from
+    const int64_t from = h->audits->state.from >= 0
+                             ? h->audits->state.from
                              : c->start_steps[c->generation % STRAIT_SWARM_GENERATIONS];
     const int64_t kept = kept_steps(h);
     const int64_t most = c->config.n_stages > 1 && CROSSINGS_MAX < kept ? CROSSINGS_MAX : kept;
@@ -233,7 +233,7 @@ static void check_commitments(struct host *h, const strait_interval_end *end,
     const struct strait_coordinator *c = &h->coordinator;
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[i], to);
-        const strait_digest *snapshot = &h->audits->machine.commitments[i].snapshot;
+        const strait_digest *snapshot = &h->audits->state.commitments[i].snapshot;
         const int differs = !end->is_missing[i] && end->is_complete && record != NULL &&
                             !strait_digest_equal(&record->digest, snapshot);
         if (!end->is_missing[i] && !differs) continue;
@@ -249,9 +249,9 @@ static void check_commitments(struct host *h, const strait_interval_end *end,
 }
 
 static void end_interval(struct host *h, int64_t to) {
-    strait_audits *machine = &h->audits->machine;
-    const int64_t from = machine->from;
-    const uint32_t n_before = machine->n_opened;
+    strait_audits *state = &h->audits->state;
+    const int64_t from = state->from;
+    const uint32_t n_before = state->n_opened;
     strait_interval_stage stages[STRAIT_RUN_STAGES];
     strait_interval_end end;
     if (from >= 0 && (!is_auditable(h, from, to) || !describe_stages(h, from, stages) ||
@@ -264,14 +264,14 @@ static void end_interval(struct host *h, int64_t to) {
         strait_host_work_next(h, to);
         return;
     }
-    strait_audits_end_interval(machine, to, stages, strait_clock_ns(), &end);
+    strait_audits_end_interval(state, to, stages, strait_clock_ns(), &end);
     memset(h->audits->reports, 0, sizeof h->audits->reports);
     if (end.is_complete) tell_probabilities(h, to - from);
     if (end.n_skipped > 0)
         strait_host_note(h, "audits: %d of steps %lld to %lld dropped: %d others are open",
                          end.n_skipped, (long long)from, (long long)to, STRAIT_AUDITS_OPEN);
-    for (uint32_t id = n_before + 1; id <= machine->n_opened; id++)
-        strait_host_audit_gather(h, strait_audits_find(machine, id));
+    for (uint32_t id = n_before + 1; id <= state->n_opened; id++)
+        strait_host_audit_gather(h, strait_audits_find(state, id));
     check_commitments(h, &end, stages, to);
     strait_host_work_next(h, to);
 }

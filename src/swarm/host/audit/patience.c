@@ -144,7 +144,7 @@ static void excuse_stop(struct host_audits *audits, int64_t now_ns) {
     const int64_t stopped = audits->ticked_ns != 0 ? now_ns - audits->ticked_ns : 0;
     audits->ticked_ns = now_ns;
     for (int i = 0; i < STRAIT_AUDITS_OPEN && stopped > STOPPED_MS * INT64_C(1000000); i++) {
-        strait_audit *audit = &audits->machine.items[i];
+        strait_audit *audit = &audits->state.items[i];
         if (audit->phase == STRAIT_AUDIT_GATHERING && audit->since_ns + stopped <= now_ns)
             audit->since_ns += stopped;
         audits->open[i].heard_ns += stopped;
@@ -155,10 +155,10 @@ void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
     static const char reason[] = "did not give in time what an audit needs";
     excuse_stop(h->audits, now_ns);
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         const struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL ||
-            now_ns - audit->since_ns <= h->audits->machine.limits.gather_ns)
+            now_ns - audit->since_ns <= h->audits->state.limits.gather_ns)
             continue;
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
             for (int k = 0; k < a->givers[part].n; k++)
@@ -189,7 +189,7 @@ static void charge(struct host_withheld *record, int64_t ns, int64_t now_ns) {
 
 static void charge_givers(struct host *h, int64_t ns, int64_t now_ns) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         const struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL) continue;
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
@@ -203,7 +203,7 @@ static void charge_givers(struct host *h, int64_t ns, int64_t now_ns) {
 /* Returns a worker that the run waited for long enough, and the audit; NULL: there is none. */
 static struct host_withheld *find_silent(struct host *h, uint32_t *id) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         const struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase != STRAIT_AUDIT_GATHERING || a == NULL) continue;
         for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)

@@ -144,7 +144,7 @@ void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprin
                             const char *reason) {
     strait_verdict verdict;
     if (worker != NULL) strait_host_audit_withheld(h, worker, reason);
-    strait_audits_drop(&h->audits->machine, id, reason, &verdict);
+    strait_audits_drop(&h->audits->state, id, reason, &verdict);
     strait_host_audit_judge(h, &verdict);
 }
 
@@ -152,7 +152,7 @@ void strait_host_audit_drop(struct host *h, uint32_t id, const strait_fingerprin
 
 const strait_audit *strait_host_audit_contested(struct host *h) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         const struct host_audit *a = strait_host_audit_find(h, audit->id);
         if (audit->phase != STRAIT_AUDIT_CLOSED && audit->is_contested && a != NULL &&
             !a->has_returned)
@@ -163,7 +163,7 @@ const strait_audit *strait_host_audit_contested(struct host *h) {
 
 const strait_audit *strait_host_audit_gathering(const struct host *h, int64_t limit) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         if (audit->phase == STRAIT_AUDIT_GATHERING && audit->commitment.to > limit) return audit;
     }
     return NULL;
@@ -198,7 +198,7 @@ static void drop_gathering(struct host *h, int64_t limit) {
 static void note_return(struct host *h, int64_t limit) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         struct host_audit *a = &h->audits->open[i];
-        const strait_audit *audit = strait_audits_find(&h->audits->machine, a->id);
+        const strait_audit *audit = strait_audits_find(&h->audits->state, a->id);
         if (audit == NULL || audit->commitment.from < limit) continue;
         a->has_returned = 1;
         a->took_part = 0;
@@ -271,7 +271,7 @@ strait_err strait_host_audit_check(struct host *h) {
 /* Returns whether an audit may still come to a verdict. */
 static int is_active(struct host *h, int64_t now_ns) {
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
-        const strait_audit *audit = &h->audits->machine.items[i];
+        const strait_audit *audit = &h->audits->state.items[i];
         const int is_waiting = audit->phase == STRAIT_AUDIT_WAITING;
         if (audit->phase == STRAIT_AUDIT_CLOSED) continue;
         if (!is_waiting || now_ns - audit->since_ns < SPARE_MS * INT64_C(1000000)) return 1;

@@ -21,7 +21,7 @@ struct stated {
 struct host_statements {
     struct stated *stated; // by member of the plan
     int n_members;         // most that it has
-    /* The interval in progress, from h->audits->machine.from on. */
+    /* The interval in progress, from h->audits->state.from on. */
     int64_t n_steps;                           // that all have stated
     strait_commitment sums[STRAIT_RUN_STAGES]; // of the crossings in them
     strait_audit_result results[STRAIT_RUN_STAGES];
@@ -229,7 +229,7 @@ static strait_err compare(struct host *h, int64_t step, struct host_work_step *w
 /* Adds a step to the interval in progress, if it is known where that began. */
 static strait_err keep(struct host *h, int64_t step, struct host_work_step *work) {
     struct host_statements *all = h->audits->work;
-    const int64_t from = h->audits->machine.from;
+    const int64_t from = h->audits->state.from;
     if (from < 0 || step - from != all->n_steps) return STRAIT_OK;
     for (int i = 0; i < h->executor->plan.n_stages; i++)
         STRAIT_TRY(
@@ -327,12 +327,12 @@ static int list_replicas(const struct host *h, int64_t to, int stage, strait_int
 int strait_host_work_end(struct host *h, int64_t to, strait_interval_stage *stages) {
     const struct host_statements *work = h->audits->work;
     const int is_shared = strait_host_work_is_shared(h);
-    if (work == NULL || !work->is_agreed || work->n_steps != to - h->audits->machine.from ||
+    if (work == NULL || !work->is_agreed || work->n_steps != to - h->audits->state.from ||
         (is_shared && work->n_steps > STRAIT_AUDIT_ROWS))
         return 0;
     for (int i = 0; i < h->executor->plan.n_stages; i++) {
         if (is_shared && !list_replicas(h, to, i, &stages[i])) return 0;
-        strait_audits_amend(&h->audits->machine, i, &work->sums[i]);
+        strait_audits_amend(&h->audits->state, i, &work->sums[i]);
         stages[i].sums = work->results[i].sums;
     }
     return 1;

@@ -30,10 +30,10 @@ int64_t __wrap_strait_loader_valid_windows(const struct strait_loader *loader) {
 static void begin_waiting(void) {
     begin();
     CHECK_OK(strait_msg_pool_open(&h.pool));
-    audits.machine.limits = (strait_audit_limits){INT64_MAX, INT64_MAX, INT64_MAX};
-    audits.machine.items[2].phase = STRAIT_AUDIT_CLOSED;
-    audits.machine.items[1].phase = STRAIT_AUDIT_WAITING;
-    audits.machine.items[1].n_replicas = 1;
+    audits.state.limits = (strait_audit_limits){INT64_MAX, INT64_MAX, INT64_MAX};
+    audits.state.items[2].phase = STRAIT_AUDIT_CLOSED;
+    audits.state.items[1].phase = STRAIT_AUDIT_WAITING;
+    audits.state.items[1].n_replicas = 1;
     audits.open[2].id = 0;
     audits.open[1].evidence.spec = (strait_evidence_spec){.stage = 1, .from = FROM, .to = TO};
     (void)snprintf(audits.open[1].kernels, sizeof audits.open[1].kernels, "avx2");
@@ -73,7 +73,7 @@ static int rests(int slot) {
 static struct host_audit *begin_auditing(int awaited, size_t snapshot_bytes) {
     begin_waiting();
     struct host_audit *a = &audits.open[1];
-    strait_audit *audit = &audits.machine.items[1];
+    strait_audit *audit = &audits.state.items[1];
     a->evidence.spec.snapshot_bytes = a->n_sent = snapshot_bytes; // all of it is queued
     audit->phase = STRAIT_AUDIT_RUNNING;
     audit->auditor = h.coordinator.workers[AUDITOR].key;
@@ -85,7 +85,7 @@ static struct host_audit *begin_auditing(int awaited, size_t snapshot_bytes) {
     return a;
 }
 
-/* The machine itself would wait for a quarter of an hour. */
+/* The state machine alone would wait for a quarter of an hour. */
 static void replaces_an_auditor_that_does_not_reply(void **state) {
     (void)state;
     const struct {
@@ -99,7 +99,7 @@ static void replaces_an_auditor_that_does_not_reply(void **state) {
         assert_int_equal(a->auditor, AUDITOR);
         tick_for(cases[i].at_most_s - cases[i].at_least_s);
         assert_int_equal(a->auditor, -1);
-        assert_int_equal(audits.machine.items[1].phase, STRAIT_AUDIT_WAITING);
+        assert_int_equal(audits.state.items[1].phase, STRAIT_AUDIT_WAITING);
         assert_true(n_silent == 1 && n_withheld == 0);
         assert_true(rests(AUDITOR));
         assert_non_null(strstr(noted, "w3: did not reply as an auditor"));
@@ -156,7 +156,7 @@ static void asks_one_that_rests_if_there_is_no_other(void **state) {
     (void)state;
     for (int id = 1; id < 20; id++) {
         begin_waiting();
-        audits.open[1].id = audits.machine.items[1].id = (uint32_t)id;
+        audits.open[1].id = audits.state.items[1].id = (uint32_t)id;
         strait_host_audit_rest(&h, &h.coordinator.workers[AUDITOR].key, virtual_ns);
         strait_host_audit_tick(&h, virtual_ns);
         assert_int_equal(audits.open[1].auditor, OTHER);

@@ -45,7 +45,7 @@ static const struct host_audit *open_audit(void) {
     audits.withheld[0] = (struct host_withheld){
         .key = h.coordinator.workers[1].key, .is_used = 1, .left_ns = 5};
     h.coordinator.workers[1].is_leaving = is_leaving;
-    audits.machine.items[0] = audit;
+    audits.state.items[0] = audit;
     strait_host_audit_gather(&h, &audit);
     for (int i = 0; i < 4; i++) {
         h.links.of_worker[i] = i;

@@ -39,10 +39,10 @@ static void start(const char *replicas, int64_t step) {
         worker->is_known = 1;
     }
     memset(&audits, 0, sizeof audits);
-    audits.machine.n_stages = plan.n_stages;
+    audits.state.n_stages = plan.n_stages;
     audits.rewind_to = -1;
     noted[0] = '\0';
-    strait_audits_begin(&audits.machine, step, 0);
+    strait_audits_begin(&audits.state, step, 0);
     strait_host_work_begin(&h, 1);
 }
 
@@ -53,13 +53,13 @@ static void an_owner_that_is_gone_is_not_looked_at(void **state) {
         start("stages.replicas=1", 1);
         for (int i = 0; i < 2; i++)
             h.coordinator.records[i] = (strait_snapshot_records){.n = 1, .items = {{.step = 1}}};
-        audits.machine.has_commitment[0] = 1;
-        audits.machine.commitments[0].to = 1;
+        audits.state.has_commitment[0] = 1;
+        audits.state.commitments[0].to = 1;
         if (is_gone) h.coordinator.owner[1] = -1;
         strait_host_audit_step(&h, 0, 1.0f, 0, 1);
         assert_string_equal(noted,
                             is_gone ? "" : "w1, stage 1: did not commit to what it computed\n");
-        assert_int_equal(audits.machine.from, 1);
+        assert_int_equal(audits.state.from, 1);
         strait_host_work_close(&h);
     }
 }
@@ -124,7 +124,7 @@ static void an_interval_ends_while_its_crossings_are_kept(void **state) {
     assert_true(strait_host_audit_is_due(&h, 1096));
     assert_true(strait_host_audit_is_due(&h, 1200));
     assert_true(1096 - 1000 < STRAIT_CROSSING_STEPS_MAX);
-    strait_audits_begin(&audits.machine, -1, 0);
+    strait_audits_begin(&audits.state, -1, 0);
     h.coordinator.start_steps[0] = 1010;
     assert_false(strait_host_audit_is_due(&h, 1105));
     assert_true(strait_host_audit_is_due(&h, 1106));

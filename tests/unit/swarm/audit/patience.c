@@ -25,8 +25,8 @@ static struct host_audit *ask_owner(int id, int is_contested) {
 
 static void begin_asked(void) {
     begin();
-    audits.machine.limits = (strait_audit_limits){120 * INT64_C(1000000000), INT64_MAX, INT64_MAX};
-    audits.machine.items[2].phase = STRAIT_AUDIT_CLOSED;
+    audits.state.limits = (strait_audit_limits){120 * INT64_C(1000000000), INT64_MAX, INT64_MAX};
+    audits.state.items[2].phase = STRAIT_AUDIT_CLOSED;
     audits.open[2].id = 0;
     ask_owner(1, 1);
     gathered_after = NEVER;
@@ -117,7 +117,7 @@ static void give(int n) {
     struct host_audit *a = ask_owner(5, 0);
     for (int i = 0; i < n; i++)
         strait_host_audit_gave(&h, a);
-    audits.machine.items[5].phase = STRAIT_AUDIT_CLOSED;
+    audits.state.items[5].phase = STRAIT_AUDIT_CLOSED;
     a->id = 0;
 }
 
@@ -150,7 +150,7 @@ static void counts_silence_as_a_refusal(void **state) {
     (void)state;
     begin_asked();
     audits.open[1].id = 0;
-    audits.machine.items[1].phase = STRAIT_AUDIT_CLOSED;
+    audits.state.items[1].phase = STRAIT_AUDIT_CLOSED;
     for (int i = 0; i < STRAIT_AUDIT_REFUSALS; i++) {
         assert_int_equal(n_withheld, 0);
         ask_owner(3, 0);
@@ -168,7 +168,7 @@ static void does_not_count_silence_while_the_host_is_stopped(void **state) {
     (void)state;
     begin_asked();
     audits.open[1].id = 0;
-    audits.machine.items[1].phase = STRAIT_AUDIT_CLOSED;
+    audits.state.items[1].phase = STRAIT_AUDIT_CLOSED;
     ask_owner(3, 0);
     tick_for(100);
     virtual_ns += 3600 * INT64_C(1000000000);

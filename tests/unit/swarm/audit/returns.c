@@ -22,9 +22,9 @@ static void judge_one(int id, strait_verdict_kind kind, int at_fault) {
     } else {
         verdict.reason = "for a test";
         verdict.is_contested = 1;
-        strait_audit_contested(&audits.machine.items[id], verdict.contested);
+        strait_audit_contested(&audits.state.items[id], verdict.contested);
     }
-    audits.machine.items[id].phase = STRAIT_AUDIT_CLOSED; // as the machine leaves it
+    audits.state.items[id].phase = STRAIT_AUDIT_CLOSED; // as the machine leaves it
     strait_host_audit_judge(&h, &verdict);
 }
 
@@ -41,8 +41,8 @@ static void goes_back_when_the_evidence_is_here(void **state) {
     assert_true(n_contradictions == 1 && n_limits == 1 && n_banned == 0 && n_violations == 0);
     assert_int_equal(limit, FROM);
     assert_non_null(strstr(noted, "steps 8 to 16: w1 and w3 hold different states"));
-    assert_int_equal(audits.machine.items[1].phase, STRAIT_AUDIT_WAITING);
-    assert_int_equal(audits.machine.items[2].phase, STRAIT_AUDIT_WAITING);
+    assert_int_equal(audits.state.items[1].phase, STRAIT_AUDIT_WAITING);
+    assert_int_equal(audits.state.items[2].phase, STRAIT_AUDIT_WAITING);
     /* Only once. */
     CHECK_OK(strait_host_audit_check(&h));
     assert_int_equal(n_pumped, gathered_after);

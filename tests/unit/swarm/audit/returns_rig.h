@@ -54,8 +54,8 @@ strait_err __wrap_strait_host_pump(struct host *host, int timeout_ms) {
     assert_in_range(++n_pumped, 1, 1000); // it does not wait for anything else
     if (on_pumped != NULL) on_pumped();
     for (int i = 0; n_pumped >= gathered_after && i < STRAIT_AUDITS_OPEN; i++)
-        if (audits.machine.items[i].phase == STRAIT_AUDIT_GATHERING)
-            strait_audits_gathered(&host->audits->machine, audits.machine.items[i].id, 0);
+        if (audits.state.items[i].phase == STRAIT_AUDIT_GATHERING)
+            strait_audits_gathered(&host->audits->state, audits.state.items[i].id, 0);
     return STRAIT_OK;
 }
 
@@ -79,7 +79,7 @@ static const strait_host_spec spec = {
     .folder = "nowhere", .events = {.noted = on_noted}, .session = {.must_stop = on_must_stop}};
 
 static strait_audit *open_audit(int id, int64_t from, int is_contested) {
-    strait_audit *audit = &audits.machine.items[id];
+    strait_audit *audit = &audits.state.items[id];
     *audit = (strait_audit){.phase = STRAIT_AUDIT_GATHERING,
                             .id = (uint32_t)id,
                             .stage = 1,
@@ -101,7 +101,7 @@ static void begin(void) {
     executor = (struct strait_executor){.run = run, .plan = plan};
     h = (struct host){.spec = &spec, .run = run, .executor = &executor, .audits = &audits};
     memset(&audits, 0, sizeof audits);
-    audits.machine.n_stages = plan.n_stages;
+    audits.state.n_stages = plan.n_stages;
     audits.rewind_to = -1;
     h.coordinator.config.n_stages = plan.n_stages;
     h.coordinator.phase = STRAIT_PHASE_READY;
