@@ -113,8 +113,8 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int slot = c->owner[stage];
     if (slot < 0 || !c->workers[slot].is_connected || c->workers[slot].is_unfit) return 0;
-    return !c->workers[slot].is_leaving ||
-           (strait_coordinator_heir(c, stage) < 0 && strait_coordinator_spare_for(c, stage) >= 0);
+    return !c->workers[slot].is_leaving || (strait_coordinator_successor(c, stage) < 0 &&
+                                            strait_coordinator_spare_for(c, stage) >= 0);
 }
 
 /* An owner that was away has lost the stage's state, which its replicas have. */
@@ -128,7 +128,7 @@ static int has_lost_state(const struct strait_coordinator *c, int stage) {
 /* Returns whether a pipeline that lost nothing takes the place of the owners. */
 static int must_promote(const struct strait_coordinator *c) {
     if (!c->config.has_pipelines || c->is_replay_blocked ||
-        strait_coordinator_pipeline_heir(c, 0) < 0)
+        strait_coordinator_pipeline_successor(c, 0) < 0)
         return 0;
     for (int i = 0; i < c->config.n_stages; i++)
         if (!can_stay(c, i) || has_lost_state(c, i)) return 1;
@@ -141,10 +141,12 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
     int is_full = 1;
     if (must_promote(c)) strait_coordinator_promote_pipeline(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
-        const int heir = c->is_replay_blocked ? -1 : strait_coordinator_heir(c, i);
-        if (can_stay(c, i) && !(heir >= 0 && has_lost_state(c, i))) continue;
+        const int successor = c->is_replay_blocked ? -1 : strait_coordinator_successor(c, i);
+        if (can_stay(c, i) && !(successor >= 0 && has_lost_state(c, i))) continue;
         const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
-        const int spare = heir >= 0 ? heir : may_return ? -1 : strait_coordinator_spare_for(c, i);
+        const int spare = successor >= 0 ? successor
+                          : may_return   ? -1
+                                         : strait_coordinator_spare_for(c, i);
         if (spare >= 0)
             strait_coordinator_assign(c, i, spare, out);
         else
@@ -231,7 +233,7 @@ static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_ac
     for (int i = 0; i < c->config.n_stages; i++) {
         const strait_swarm_worker *worker = &c->workers[c->owner[i]];
         if ((worker->is_leaving || worker->has_successor) && !is_late && c->config.n_stages > 1 &&
-            !has_copy(c, i) && strait_coordinator_heir(c, i) < 0)
+            !has_copy(c, i) && strait_coordinator_successor(c, i) < 0)
             return;
     }
     for (int i = 0; i < c->config.n_stages; i++) {

@@ -108,7 +108,7 @@ static int next_pipeline(const struct strait_coordinator *c) {
     return -1;
 }
 
-int strait_coordinator_pipeline_heir(const struct strait_coordinator *c, int stage) {
+int strait_coordinator_pipeline_successor(const struct strait_coordinator *c, int stage) {
     const int number = next_pipeline(c);
     return number >= 0 ? member_of(c, number, stage) : -1;
 }

@@ -211,9 +211,9 @@ static int may_inherit(const struct strait_coordinator *c, int slot, int stage) 
     return worker->inventory.live.stage == stage && worker->inventory.live.step >= 0;
 }
 
-int strait_coordinator_heir(const struct strait_coordinator *c, int stage) {
+int strait_coordinator_successor(const struct strait_coordinator *c, int stage) {
     int best = -1;
-    if (c->config.has_pipelines) return strait_coordinator_pipeline_heir(c, stage);
+    if (c->config.has_pipelines) return strait_coordinator_pipeline_successor(c, stage);
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         const strait_swarm_worker *worker = &c->workers[slot];
         if (!worker->is_known || !may_inherit(c, slot, stage)) continue;

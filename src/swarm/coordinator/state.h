@@ -220,7 +220,7 @@ int strait_coordinator_holds(const struct strait_coordinator *c, int slot, int s
 
 /* Returns a further replica of the stage that can take it over with the state that it has, or a
  * spare that was one; -1: there is none. */
-int strait_coordinator_heir(const struct strait_coordinator *c, int stage);
+int strait_coordinator_successor(const struct strait_coordinator *c, int stage);
 
 /* Returns whether a spare becomes a replica, or one leaves, before the next step; and does that. */
 int strait_coordinator_replicas_change(const struct strait_coordinator *c);
@@ -284,7 +284,7 @@ void strait_coordinator_forgive_replicas(struct strait_coordinator *c);
 void strait_coordinator_seat_pipelines(struct strait_coordinator *c, strait_swarm_actions *out);
 
 /* Returns the worker of the stage in the pipeline that can take the place of the owners; -1. */
-int strait_coordinator_pipeline_heir(const struct strait_coordinator *c, int stage);
+int strait_coordinator_pipeline_successor(const struct strait_coordinator *c, int stage);
 
 /* The workers of that pipeline become the owners of all stages, and what is left of the old ones
  * spares. */
