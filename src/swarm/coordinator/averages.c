@@ -51,9 +51,9 @@ static int choose_loser(struct strait_coordinator *c, int accuser, int accused) 
 
 /* Returns the worker that `slot` says it waits for, or lacked when it replied; -1: none. */
 static int named_by(const struct strait_coordinator *c, int slot, int stage) {
-    const int lacks = c->workers[slot].standing.lacks - 1;
-    if (lacks < 0 || lacks >= strait_coordinator_n_replicas(c, stage)) return -1;
-    const int other = strait_coordinator_replica(c, stage, lacks);
+    const int replica = c->workers[slot].standing.awaited_replica - 1;
+    if (replica < 0 || replica >= strait_coordinator_n_replicas(c, stage)) return -1;
+    const int other = strait_coordinator_replica(c, stage, replica);
     return other != slot ? other : -1;
 }
 

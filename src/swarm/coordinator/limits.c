@@ -169,7 +169,7 @@ const char *strait_coordinator_fault(const struct strait_coordinator *c, int slo
     if (!is_awaited || worker->waits_for != 0) return NULL;
     /* The one that it names has replied, perhaps too early. How long that may go on, and which of
      * the two is left out, is a matter of the average. */
-    if (c->goal.is_average && worker->standing.lacks > 0) return NULL;
+    if (c->goal.is_average && worker->standing.awaited_replica > 0) return NULL;
     const int64_t since = longer(worker->progress_ns, c->phase_began_ns);
     return now_ns - since > with_pauses(c, c->config.stall_timeout_ns, worker->max_pause_ns)
                ? "sends heartbeats but makes no progress; disconnected"

@@ -77,9 +77,9 @@ void strait_coordinator_reply(struct strait_coordinator *c, const strait_swarm_e
         return; // late, repeated or not asked for
     worker->seen_ns = worker->progress_ns = now;
     c->replied_ns = now - c->phase_began_ns;
-    worker->standing.lacks = e->waits_for > STRAIT_SWARM_SAME_STAGE
-                                 ? e->waits_for - STRAIT_SWARM_SAME_STAGE
-                                 : 0;
+    worker->standing.awaited_replica = e->waits_for > STRAIT_SWARM_SAME_STAGE
+                                           ? e->waits_for - STRAIT_SWARM_SAME_STAGE
+                                           : 0;
     if (stage < 0) {
         strait_coordinator_replica_reply(c, e, now, out);
         return;

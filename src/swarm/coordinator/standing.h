@@ -21,7 +21,7 @@ typedef struct strait_swarm_standing {
     int withholds;      // it gives nothing to audits: it loses its stage when there is a spare
     /* In an average: the replica of its stage that it waits for, or lacked something from when it
      * replied, from 1; 0: none. */
-    int lacks;
+    int awaited_replica;
     /* Workers with whom it was in dispute about what one sent to the other in an average, and how
      * often it was left out for one. */
     strait_fingerprint opponents[STRAIT_SWARM_OPPONENTS];

@@ -270,7 +270,7 @@ static void logs_pipelines_that_are_left_out(void **state) {
     co->goal.is_average = 2;
     co->owner[0] = lead;
     co->workers[lead].stage = 0;
-    co->workers[lead].standing.lacks = 2;
+    co->workers[lead].standing.awaited_replica = 2;
     co->is_awaited[0] = co->n_helpers[0] = 1;
     co->helper[0][0] = other;
     co->workers[other].helps = 0;

@@ -283,9 +283,9 @@ static void forgets_whom_a_worker_named(void **state) {
     const int lacked[6] = {-1, -1, -1, 1, -1, -1}, late[6] = {0};
     begin_pipelines();
     begin_average(lacked, late, 5);
-    assert_int_equal(c.workers[3].standing.lacks, 1);
+    assert_int_equal(c.workers[3].standing.awaited_replica, 1);
     feed((strait_swarm_event){.kind = STRAIT_SWARM_GOAL, .goal = {.stage = -1, .is_average = 2}});
-    assert_int_equal(c.workers[3].standing.lacks, 0);
+    assert_int_equal(c.workers[3].standing.awaited_replica, 0);
 }
 
 /* Two that lack parts of each other. */
