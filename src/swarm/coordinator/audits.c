@@ -32,7 +32,7 @@ static void contradiction(struct strait_coordinator *c, int a, int b, int64_t no
     strait_coordinator_abandon(c, now, 0);
 }
 
-static const char withholds[] = "does not give what audits need";
+static const char withholds[] = "did not send the evidence that audits requested";
 
 /* A spare takes the stage before the next step, if there is one. A further replica is not needed.
  */

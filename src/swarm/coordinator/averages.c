@@ -94,8 +94,9 @@ static int find_dispute(const struct strait_coordinator *c, int64_t now, int *ac
 /* Returns whether its pipeline was left out: the last one that is left cannot be. */
 static int leave_out(struct strait_coordinator *c, int slot, int64_t now,
                      strait_swarm_actions *out) {
-    static const char reason[] = "in an average one worker lacks what the other says that it sent: "
-                                 "its pipeline is left out for a while";
+    static const char reason[] =
+        "an average timed out, and two workers disagree whether the weights "
+        "were sent: leaving out this pipeline for a while";
     if (!strait_coordinator_leave_out(c, slot, reason, now, out)) return 0;
     c->workers[slot].standing.n_lost++;
     return 1;
@@ -109,6 +110,7 @@ int strait_coordinator_settle_average(struct strait_coordinator *c, int64_t now,
         return 0;
     const int loser = choose_loser(c, accuser, accused);
     const int winner = loser == accuser ? accused : accuser;
-    (void)strait_coordinator_log(c, out, winner, "is in dispute with another about an average");
+    (void)strait_coordinator_log(c, out, winner,
+                                 "involved in a dispute about an average with another worker");
     return leave_out(c, loser, now, out) || leave_out(c, winner, now, out);
 }

@@ -79,7 +79,7 @@ static void pardon(struct strait_coordinator *c, strait_swarm_actions *out) {
         worker->standing.n_opponents = worker->standing.n_lost = 0;
         count_pardon(worker);
         (void)strait_coordinator_log(c, out, slot,
-                                     "contradicted another worker long ago; that counts no longer");
+                                     "its earlier contradictions with other workers are cleared");
         if (!worker->is_connected && worker->stage < 0) strait_coordinator_forget(c, slot);
     }
 }

@@ -244,7 +244,7 @@ static void limits_lines_about_workers_that_come_and_go(void **state) {
     CHECK(strstr(last_line, "connection lost") != NULL && n_left_out == h.admission.n_left_out);
     strait_host_sum_up(&h, strait_clock_ns());
     char expected[64];
-    (void)snprintf(expected, sizeof expected, "left out %lld more lines", (long long)n_left_out);
+    (void)snprintf(expected, sizeof expected, "suppressed %lld more lines", (long long)n_left_out);
     CHECK(strstr(last_line, expected) != NULL && strstr(last_line, "flapping") != NULL);
     n_lines = 0;
     strait_host_sum_up(&h, strait_clock_ns() + INT64_C(120000000000));
@@ -279,7 +279,7 @@ static void logs_pipelines_that_are_left_out(void **state) {
     n_lines = 0;
     strait_host_feed_coordinator(&h, &(strait_swarm_event){.kind = STRAIT_SWARM_TICK});
     CHECK(co->workers[lead].stage < 0 && co->workers[lead].is_connected);
-    CHECK(n_lines >= 2 && strstr(last_line, "left out for a while") != NULL);
+    CHECK(n_lines >= 2 && strstr(last_line, "leaving out this pipeline") != NULL);
     strait_msg_pool_close(&h.pool);
 }
 

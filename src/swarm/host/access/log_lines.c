@@ -90,10 +90,11 @@ static void sum_up_workers(struct host *h) {
     for (int i = 1; i < a->n_log_keys; i++)
         if (a->log_keys[i].n_left_out > most->n_left_out) most = &a->log_keys[i];
     strait_fingerprint_text(&most->key, key);
-    strait_host_note(h,
-                     "left out %lld more lines about workers that come and go, %lld of them about "
-                     "%s (%.8s)",
-                     (long long)a->n_left_out, (long long)most->n_left_out, most->name, key);
+    strait_host_note(
+        h,
+        "suppressed %lld more lines about workers that join and leave, %lld of them about "
+        "%s (%.8s)",
+        (long long)a->n_left_out, (long long)most->n_left_out, most->name, key);
     for (int i = 0; i < a->n_log_keys; i++)
         a->log_keys[i].n_left_out = 0;
     a->n_left_out = 0;

@@ -295,8 +295,9 @@ static int end_incomplete(struct host *h, const struct host_audit *a, int64_t as
     const int is_refusal = leaver != NULL && !strait_host_audit_excuses_leave(h, &key, asked_ns) &&
                            strait_host_audit_counts(h, &key);
     strait_host_audit_drop(h, a->id, is_refusal ? &key : NULL,
-                           a->is_overwritten ? "its steps are computed again"
-                                             : "left before it gave what an audit needs");
+                           a->is_overwritten
+                               ? "its steps are computed again"
+                               : "left before it sent the evidence that an audit requested");
     return 1;
 }
 

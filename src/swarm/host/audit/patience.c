@@ -152,7 +152,7 @@ static void excuse_stop(struct host_audits *audits, int64_t now_ns) {
 }
 
 void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
-    static const char reason[] = "did not give in time what an audit needs";
+    static const char reason[] = "did not send the evidence of an audit in time";
     excuse_stop(h->audits, now_ns);
     for (int i = 0; i < STRAIT_AUDITS_OPEN; i++) {
         const strait_audit *audit = &h->audits->state.items[i];
@@ -164,7 +164,7 @@ void strait_host_audit_end_overdue(struct host *h, int64_t now_ns) {
             for (int k = 0; k < a->givers[part].n; k++)
                 if (owes(a, part, k) && strait_host_audit_counts(h, &a->givers[part].keys[k]))
                     count_refusals(h, &a->givers[part].keys[k], 1, reason);
-        strait_host_audit_drop(h, audit->id, NULL, "an owner did not give what is needed in time");
+        strait_host_audit_drop(h, audit->id, NULL, "a worker did not send its evidence in time");
     }
 }
 
@@ -226,9 +226,9 @@ static void give_up_silent(struct host *h) {
         const strait_fingerprint key = record->key;
         if (!record->was_given_up)
             count_refusals(h, &key, TIMEOUT_REFUSALS,
-                           "kept the run waiting for what an audit needs");
+                           "the run waited too long for its audit evidence");
         record->was_given_up = 1;
-        strait_host_audit_drop(h, id, NULL, "the run does not wait for a silent worker");
+        strait_host_audit_drop(h, id, NULL, "a worker stopped sending evidence");
     }
 }
 

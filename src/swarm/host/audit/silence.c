@@ -76,7 +76,7 @@ void strait_host_audit_rest(struct host *h, const strait_fingerprint *key, int64
 void strait_host_audit_count_silence(struct host *h, const strait_fingerprint *key,
                                      int64_t now_ns) {
     const int slot = strait_coordinator_find(&h->coordinator, key);
-    strait_host_note(h, "%s: did not reply as an auditor; another spare computes the audit",
+    strait_host_note(h, "%s: did not complete an audit in time; the audit is reassigned",
                      strait_host_audit_name(h, key));
     strait_host_audit_rest(h, key, now_ns);
     if (slot >= 0 && now_ns - h->coordinator.workers[slot].seen_ns <= beat_ns)

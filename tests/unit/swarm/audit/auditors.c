@@ -102,7 +102,8 @@ static void replaces_an_auditor_that_does_not_reply(void **state) {
         assert_int_equal(audits.state.items[1].phase, STRAIT_AUDIT_WAITING);
         assert_true(n_silent == 1 && n_withheld == 0);
         assert_true(rests(AUDITOR));
-        assert_non_null(strstr(noted, "w3: did not reply as an auditor"));
+        assert_non_null(
+            strstr(noted, "w3: did not complete an audit in time; the audit is reassigned"));
         finish();
     }
 }

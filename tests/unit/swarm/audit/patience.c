@@ -45,7 +45,7 @@ static void does_not_stand_still_for_a_silent_worker(void **state) {
     begin_asked();
     assert_int_equal(strait_host_audit_check(&h), STRAIT_EAGAIN);
     assert_in_range(n_pumped, 5 * SECOND, SHORT);
-    assert_non_null(strstr(noted, "w1: kept the run waiting for what an audit needs"));
+    assert_non_null(strstr(noted, "w1: the run waited too long for its audit evidence"));
     assert_true(n_contradictions == 1 && n_limits == 1 && limit == FROM && n_withheld == 0);
     /* What it does again costs itself. */
     assert_in_range(differ_again(3), 1, AT_ONCE);
