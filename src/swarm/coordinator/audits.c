@@ -54,8 +54,7 @@ static void withheld(struct strait_coordinator *c, int slot, int64_t now,
     strait_coordinator_penalise(c, slot, out);
 }
 
-/* No step is the worse for a spare that was asked to compute an audit and is silent. It has to earn
- * anew what its word weighs. */
+/* A spare that does not complete an audit disturbs no step. It loses its seniority. */
 static void silent_auditor(struct strait_coordinator *c, int slot) {
     c->workers[slot].standing.n_steps = 0;
 }

@@ -1,5 +1,5 @@
-/* standing.h - what a worker's word weighs where two contradict each other and no computation tells
- * who of them lies; standing.c. Plain data, zeroed for a worker that has just come. */
+/* standing.h - how much the coordinator believes a worker when two workers contradict each other
+ * and no recomputation can tell which of them lies. Plain data, zeroed for a new worker. */
 #pragma once
 
 #include "net/core/identity.h"

@@ -1,6 +1,6 @@
 /* log_lines.c - limits the lines of events.log that others decide on: refused strangers, and
- * workers that come and go. Who could write as many as it likes would push what it did out of the
- * log, which is bounded. */
+ * workers that come and go. The log has a maximum size: a worker that could write any number of
+ * lines would rotate older entries out. */
 #include "base/clock.h"
 #include "swarm/host/access/admission.h"
 #include "swarm/host/state.h"

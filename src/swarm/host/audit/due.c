@@ -76,7 +76,8 @@ int strait_host_audit_expects(struct host *h, struct connection *connection,
 
 /* ---- audits that end before all has arrived ---- */
 
-/* Half of what is due is what is needed; the rest was left for audits like this one. */
+/* n_due is twice what the audit needs; the second half is the allowance for audits that end early.
+ */
 static void excuse(struct host *h, int slot, int64_t n_due, int64_t n_asked) {
     struct connection *connection = slot >= 0 ? strait_host_connection(h, slot) : NULL;
     const int64_t n = n_due - n_asked / PER_MESSAGE;

@@ -1,9 +1,9 @@
 /* patience.c - workers that do not give what audits need: how often each of them has not, and for
  * how long the run stood still for it.
  *
- * Not giving is no proof of a lie: memory is limited and links are slow. But who never gives is
- * never audited, so another worker gets its stage after some refusals. Those whom the run waits for
- * must send, at the rate of a slow link; each of them may be silent for ten seconds, and for a
+ * Not giving is no proof of a lie: memory is limited and links are slow. But a worker that never
+ * sends evidence is never audited, so its stage moves after some refusals. Those whom the run waits
+ * for must send, at the rate of a slow link; each of them may be silent for ten seconds, and for a
  * hundredth of the time in all. One that asks to leave may have a reason of its own. */
 #include "base/clock.h"
 #include "swarm/host/audit/driver.h"
@@ -38,7 +38,7 @@ static int weight(const struct host_withheld *record) {
     return record->n + record->n_left + record->n_left_early + record->n_silent;
 }
 
-/* The one of whom the least is remembered makes way: new keys must not displace what others did. */
+/* Replaces the record with the fewest faults: new keys must not displace records of faults. */
 struct host_withheld *strait_host_audit_record(struct host_audits *audits,
                                                const strait_fingerprint *key) {
     struct host_withheld *record = strait_host_audit_find_record(audits, key);
