@@ -64,7 +64,7 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         c->n_helpers[i] = 0;
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         strait_swarm_worker *worker = &c->workers[slot];
-        const int stage = worker->helps, was_replica = worker->replica;
+        const int stage = worker->helps;
         worker->replica = worker->is_awaited = 0;
         if (!worker->is_known || stage < 0) continue;
         if (c->is_replay_blocked)
@@ -73,8 +73,6 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         else if (is_near(c, stage))
             strait_coordinator_send_away(
                 c, slot, "a failure near it is not explained: it is a spare for a while", out);
-        else if (worker->is_leaving)
-            strait_coordinator_let_leave(c, slot, was_replica, out);
         else if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0)
             strait_coordinator_end_help(c, slot);
         else if (c->config.has_pipelines)

@@ -113,28 +113,10 @@ static void an_outage_of_the_host_is_not_counted(void **state) {
     }
 }
 
-/* The generation ends before the step that it would have been let go at. */
-static void one_that_leaves_is_let_go_when_another_is_lost(void **state) {
-    (void)state;
-    begin_helped();
-    help();
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = HELPER + 1, .stage = 1});
-    step_once();
-    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 3);
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = HELPER});
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = HELPER + 1});
-    assert_non_null(find(STRAIT_SWARM_DISCONNECT, HELPER));
-    assert_false(c.workers[HELPER].is_connected);
-    assert_int_equal(c.workers[HELPER].n_sent_away, 1); // as if it had left before a step
-    settle();
-    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 1);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_comes_and_goes_is_taken_back_later_each_time),
         cmocka_unit_test(an_outage_of_the_host_is_not_counted),
-        cmocka_unit_test(one_that_leaves_is_let_go_when_another_is_lost),
         cmocka_unit_test(one_that_stays_is_forgiven)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
