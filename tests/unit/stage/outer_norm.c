@@ -47,7 +47,8 @@ static void fill_changes(void) {
     for (int i = 0; i < VALUES; i++) {
         const float common = (float)i / (float)VALUES;
         for (int r = 0; r < 2; r++)
-            changes[r][i] = 0.02f * common * (float)(i % 23 - 11) + learnt(r, i * i % 1009);
+            changes[r][i] = 0.02f * common * (float)(i % 23 - 11) +
+                            learnt(r, (i % 1009) * (i % 1009) % 1009);
     }
 }
 
