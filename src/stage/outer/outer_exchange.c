@@ -1,5 +1,4 @@
 /* outer_exchange.c - the messages of an exchange: parts to the owners of chunks, and results. */
-#include "base/alloc.h"
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
 #include "stage/replicas/value_set.h"

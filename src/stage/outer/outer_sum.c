@@ -1,5 +1,4 @@
 /* outer_sum.c - the owner of a chunk averages what the members sent, and sends the result. */
-#include "base/alloc.h"
 #include "stage/outer/outer_state.h"
 #include "stage/replicas/quantize.h"
 #include "stage/replicas/value_set.h"
@@ -69,17 +68,17 @@ static void restore_norms(struct piece *p, double most) {
 /* In the order of replicas, whatever the order of arrival. */
 static void average_piece(struct strait_outer *o, const struct chunk *c, struct piece *p) {
     float shares = 0.0f;
-    double most = 0.0; // sum of squared shares, then its inverse: the number of equal members
+    double squares = 0.0; // of the shares; the inverse is the number of members if all are equal
     for (int r = 0; r < o->spec.n_replicas; r++)
         if (strait_outer_has(o->exchange.members, r)) shares += o->exchange.shares[r];
     for (int r = 0; r < o->spec.n_replicas; r++) {
         const float share = o->exchange.shares[r] / shares;
         if (!strait_outer_has(o->exchange.members, r)) continue;
         add_part(o, c, r, share, p);
-        most += (double)share * (double)share;
+        squares += (double)share * (double)share;
     }
     const int is_plain = c->is_state || o->exchange.step <= o->spec.params.schedule.warmup;
-    if (o->spec.params.keeps_norm && !is_plain) restore_norms(p, 1.0 / most);
+    if (o->spec.params.keeps_norm && !is_plain) restore_norms(p, 1.0 / squares);
 }
 
 static void sum_chunk(void *arg, int k) {

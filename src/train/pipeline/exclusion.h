@@ -9,7 +9,7 @@
  * one that withholds from a single other one must not have that one left out for ever, and neither
  * must one that accuses. That holds too where both accuse each other. Where only two are left, one
  * word stands against the other: the accused is left out of the average, and when that happens in
- * three averages in a row, the later one of the two goes, whoever said what.
+ * three averages in a row, the later one of the two goes, whichever of them reported it.
  *
  * Pure functions of reports. In a local run all replicas are the user's own, and what one reports
  * is true. */
