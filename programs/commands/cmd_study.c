@@ -22,7 +22,7 @@ enum {
 static const char *out_folder, *data_folder;
 static int lists, is_small, is_full, is_dry, only_reports, keeps_weights;
 static int64_t n_parallel = 1;
-static strait_flag_list sets, speed, only, merges;
+static strait_flag_list sets, speed, only, retest, merges;
 
 static const strait_flag flags[] = {
     {"list", 'l', STRAIT_FLAG_SWITCH, &lists, NULL, "list the studies that are built in"},
@@ -33,6 +33,8 @@ static const strait_flag flags[] = {
     {"small", 0, STRAIT_FLAG_SWITCH, &is_small, NULL, "minutes on two cores (the default)"},
     {"full", 0, STRAIT_FLAG_SWITCH, &is_full, NULL, "the size that needs a GPU"},
     {"only", 0, STRAIT_FLAG_LIST, &only, "VARIANT", "run this variant and its control"},
+    {"retest", 0, STRAIT_FLAG_LIST, &retest, "VARIANT",
+     "train this variant again where it was not evaluated on this test text"},
     {"set", 's', STRAIT_FLAG_LIST, &sets, "KEY=VALUE",
      "override an option of all runs, or seeds=1,2,3, or tune.steps=N"},
     {"speed", 0, STRAIT_FLAG_LIST, &speed, "KEY=VALUE",
@@ -56,7 +58,9 @@ static strait_study_source source_of(void) {
                                  .n_speed = speed.n,
                                  .data = data_folder,
                                  .only = only.items,
-                                 .n_only = only.n};
+                                 .n_only = only.n,
+                                 .retest = retest.items,
+                                 .n_retest = retest.n};
 }
 
 /* A built-in study has no data of its own; that of the demo will do. */

@@ -194,6 +194,13 @@ static void set_history(json_t *record, const strait_history *h, const totals *t
              t->n_rises > 0 ? t->rise_sum / (double)t->n_rises : (double)NAN);
 }
 
+/* The test text is not part of a run's key, because nothing is chosen on it. Its digest tells runs
+ * that were evaluated on one text from those that cannot be compared. */
+static void set_test(json_t *record, const char *text, double loss) {
+    set_real(record, "test_loss", loss);
+    (void)json_object_set_new(record, "test_text", json_string(text));
+}
+
 /* A run whose metrics end early was not trained to its end, whatever its exit code. */
 static strait_err check_complete(const strait_job *job, const strait_history *h,
                                  const char *folder) {
@@ -222,7 +229,7 @@ strait_err strait_harvest(const strait_study *study, const strait_job *job, cons
         if (record == NULL) record = json_object();
         set_sizes(record, job);
         set_history(record, &history, &t);
-        if (isfinite(test_loss)) set_real(record, "test_loss", test_loss);
+        if (isfinite(test_loss)) set_test(record, study->test_text, test_loss);
         (void)json_object_set(record, "settings", job->settings);
         if (study->speed.n > 0) (void)json_object_set_new(record, "speed", speed_of(study));
         (void)json_object_update_missing(record, t.figures);

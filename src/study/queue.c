@@ -90,6 +90,12 @@ static void set_label(strait_job *job) {
     (void)snprintf(job->label + used, sizeof job->label - used, "-%.8s", job->key);
 }
 
+/* Whether a result need not be trained again for the present test text. */
+static int is_tested(const strait_study *study, const strait_job *job) {
+    if (!study->rows[job->row].is_retested || job->trial >= 0) return 1;
+    return isfinite(strait_results_test_loss(job->record, study->test_text));
+}
+
 /* Makes a job ready: its run, its key and, if it was done before, its result. */
 static strait_err resolve(struct strait_queue *q, strait_job *job, const char *choice) {
     const strait_study_row *row = &q->study->rows[job->row];
@@ -99,7 +105,9 @@ static strait_err resolve(struct strait_queue *q, strait_job *job, const char *c
     STRAIT_TRY(err);
     STRAIT_TRY(strait_run_key(job->settings, job->key));
     set_label(job);
-    job->record = strait_results_find(q->results, job->key);
+    const json_t *record = strait_results_find(q->results, job->key);
+    job->record = record;
+    if (record != NULL && !is_tested(q->study, job)) job->record = NULL;
     job->was_known = job->record != NULL;
     job->state = job->record != NULL ? STRAIT_JOB_DONE : STRAIT_JOB_READY;
     return STRAIT_OK;

@@ -5,9 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static const char OTHER_TESTS[] = "other_tests"; // test losses by the digests of other texts
 
 enum {
     FILE_MAX = 256 << 20
@@ -22,11 +25,40 @@ static int has_failed(const json_t *record) {
     return json_object_get(record, "error") != NULL;
 }
 
+const char *strait_results_text(const json_t *record) {
+    const char *digest = json_string_value(json_object_get(record, "test_text"));
+    return digest != NULL ? digest : "";
+}
+
+double strait_results_test_loss(const json_t *record, const char *text) {
+    const json_t *loss = strcmp(strait_results_text(record), text) == 0
+                             ? json_object_get(record, "test_loss")
+                             : json_object_get(json_object_get(record, OTHER_TESTS), text);
+    return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
+}
+
+/* A run that was trained again for another test text keeps its losses on the earlier ones. */
+static strait_err keep_tests(const json_t *old, json_t *record) {
+    json_t *tests = json_object_get(record, OTHER_TESTS);
+    json_t *kept = tests != NULL ? json_incref(tests) : json_object();
+    const double loss = strait_results_test_loss(old, strait_results_text(old));
+    int failed = json_object_update_missing(kept, json_object_get(old, OTHER_TESTS)) != 0 &&
+                 json_object_get(old, OTHER_TESTS) != NULL;
+    if (isfinite(loss) && json_object_get(kept, strait_results_text(old)) == NULL)
+        failed |= json_object_set_new(kept, strait_results_text(old), json_real(loss)) != 0;
+    (void)json_object_del(kept, strait_results_text(record));
+    if (json_object_size(kept) > 0) failed |= json_object_set(record, OTHER_TESTS, kept) != 0;
+    json_decref(kept);
+    return failed ? STRAIT_FAIL(STRAIT_ENOMEM, "results of a study") : STRAIT_OK;
+}
+
 /* A failure does not replace a result: the run succeeded once, with the same options. */
 static strait_err remember(json_t *by_key, json_t *record) {
     const char *key = NULL;
     STRAIT_TRY(strait_json_string(record, "key", &key));
     if (has_failed(record)) return STRAIT_OK;
+    const json_t *old = json_object_get(by_key, key);
+    if (old != NULL && old != record) STRAIT_TRY(keep_tests(old, record));
     if (json_object_set(by_key, key, record) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "results of a study");
     return STRAIT_OK;
@@ -114,6 +146,13 @@ strait_err strait_results_add(struct strait_results *results, json_t *record) {
     return err;
 }
 
+/* Whether a record tells nothing that `known` does not: its figures, and its test loss. */
+static int tells_nothing(const json_t *known, const json_t *record) {
+    const char *text = strait_results_text(record);
+    return known != NULL && (!isfinite(strait_results_test_loss(record, text)) ||
+                             isfinite(strait_results_test_loss(known, text)));
+}
+
 strait_err strait_results_merge(struct strait_results *results, const char *path, int is_dry,
                                 int *n_new) {
     json_t *other = json_object();
@@ -122,7 +161,7 @@ strait_err strait_results_merge(struct strait_results *results, const char *path
     json_t *record = NULL;
     *n_new = 0;
     json_object_foreach(other, key, record) {
-        if (err != STRAIT_OK || strait_results_find(results, key) != NULL) continue;
+        if (err != STRAIT_OK || tells_nothing(strait_results_find(results, key), record)) continue;
         err = is_dry ? remember(results->by_key, record) : strait_results_add(results, record);
         if (err == STRAIT_OK) (*n_new)++;
     }

@@ -295,6 +295,8 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
     STRAIT_TRY(read_speed(p, &study->speed));
     STRAIT_TRY(read_time(p, &study->time));
     STRAIT_TRY(read_test(p, study));
+    if (strait_file_exists(study->test))
+        STRAIT_TRY(strait_hash_file(study->test, study->test_text));
     const strait_yaml_node *seeds = strait_study_pick(p, "seeds");
     study->seeds = (strait_study_seeds){{1}, 1};
     if (seeds != NULL) STRAIT_TRY(read_seeds(p, seeds, &study->seeds));

@@ -21,6 +21,7 @@
  * describes every key. */
 #pragma once
 
+#include "base/digest/hash.h"
 #include "base/file.h"
 #include "base/options/yaml_tree.h"
 #include "study/strings.h"
@@ -56,6 +57,7 @@ typedef struct strait_study_row {
     int is_control;                  // another row is compared with it, or the file says so
     int has_one_seed;                // trained after all others, and never with further seeds
     char curve[STRAIT_STUDY_NAME];   // of the plot of loss against bytes or sizes; empty: none
+    int is_retested;                 // trained again where its test loss is of another text
     strait_strings sets;             // options of its runs, "key=value", later ones win
     strait_study_tune tune;          // no choices: not tuned
 } strait_study_row;
@@ -75,7 +77,8 @@ typedef struct strait_study {
     strait_strings series;  // metrics of steps that are drawn over the steps
     strait_strings speed;   // options of all runs that are not part of their keys
     strait_study_time time;
-    char test[STRAIT_PATH_MAX]; // token shards evaluated once after a run; empty: none
+    char test[STRAIT_PATH_MAX];       // token shards evaluated once after a run; empty: none
+    char test_text[STRAIT_HASH_TEXT]; // their digest
     strait_study_seeds seeds;
     strait_study_seeds more; // further seeds
     int n_best;              // of the rows that get them, beside the controls
@@ -97,6 +100,8 @@ typedef struct strait_study_source {
     const char *data;        // folder with train.bin, valid.bin, tokenizer.json, test.bin; or NULL
     const char *const *only; // variants to keep; their controls are kept too
     int n_only;
+    const char *const *retest; // variants to train again if their test loss is of another text
+    int n_retest;
 } strait_study_source;
 
 /* Reads a study and expands its rows. STRAIT_ECONFIG names the file, line and column, or the

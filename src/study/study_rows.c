@@ -231,6 +231,12 @@ static const char *control_of(const strait_study_parser *p, const strait_yaml_no
     return control != NULL ? control->text : NULL;
 }
 
+static int is_listed(const char *name, const char *const *names, int n) {
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return 1;
+    return 0;
+}
+
 /* Whether a variant was asked for, or is the control of one that is kept. */
 static int is_wanted(const strait_study_parser *p, const strait_yaml_node *variants,
                      const char *name) {
@@ -264,6 +270,8 @@ static strait_err add_variant(expansion *e, const strait_yaml_node *variant) {
     for (int i = 0; i < e->n_cells; i++) {
         strait_study_row *row = &s->rows[s->n_rows++]; // counted at once: close frees what it has
         STRAIT_TRY(read_row(e, &map, &e->cells[i], row));
+        const strait_study_source *source = e->parser->source;
+        row->is_retested = is_listed(map.key, source->retest, source->n_retest);
     }
     return STRAIT_OK;
 }
@@ -308,6 +316,16 @@ static strait_err read_user(expansion *e) {
     return strait_strings_format(&e->data, "data.tokenizer=%s/tokenizer.json", folder);
 }
 
+/* The command line may name only variants of the file. */
+static strait_err check_names(const strait_yaml_node *variants, const char *flag,
+                              const char *const *names, int n) {
+    for (int i = 0; i < n; i++)
+        if (strait_yaml_tree_find(variants, names[i]) == NULL)
+            return STRAIT_FAIL(STRAIT_ECONFIG, "%s %s: the study has no such variant", flag,
+                               names[i]);
+    return STRAIT_OK;
+}
+
 static strait_err expand(expansion *e) {
     const strait_study_parser *p = e->parser;
     const strait_yaml_node *variants = strait_yaml_tree_find(&p->root, "variants");
@@ -316,10 +334,8 @@ static strait_err expand(expansion *e) {
                            p->source->name);
     STRAIT_TRY(read_user(e));
     STRAIT_TRY(read_axes(e));
-    for (int i = 0; i < p->source->n_only; i++)
-        if (strait_yaml_tree_find(variants, p->source->only[i]) == NULL)
-            return STRAIT_FAIL(STRAIT_ECONFIG, "--only %s: the study has no such variant",
-                               p->source->only[i]);
+    STRAIT_TRY(check_names(variants, "--only", p->source->only, p->source->n_only));
+    STRAIT_TRY(check_names(variants, "--retest", p->source->retest, p->source->n_retest));
     for (int i = 0; i < variants->n_items; i++)
         if (is_wanted(p, variants, variants->items[i].key))
             STRAIT_TRY(add_variant(e, &variants->items[i]));

@@ -10,10 +10,13 @@ typedef struct strait_summary {
     const strait_job *first;     // its first finished run; NULL: none
     strait_estimate valid, test; // losses; test.n is 0 without a test text
     strait_estimate against;     // paired differences of the compared loss to the control's
+    int n_unpaired;              // runs that share no test text with the control's, left out
+    int is_on_other_text;        // its test loss is not of the text that most runs have
     double control_loss;         // mean of the control over the same seeds
 } strait_summary;
 
-/* The loss that rows are compared by is that of the test text, where there is one. */
+/* The loss that rows are compared by is that of the test text, where there is one. The mean test
+ * loss is on the text that most runs of the study have; without a run on it, on its first run's. */
 void strait_summary_of(const strait_study *study, const struct strait_queue *queue, int row,
                        strait_summary *out);
 

@@ -80,6 +80,24 @@ static void put_comparison(const writer *w, int row, const strait_summary *s) {
                              scale * s->against.half, control);
 }
 
+/* Says which losses cannot be compared with the others, and which runs a difference leaves out. */
+static void put_other_texts(const writer *w) {
+    for (int row = 0; row < w->study->n_rows; row++) {
+        const char *name = w->study->rows[row].name;
+        strait_summary s;
+        strait_summary_of(w->study, w->queue, row, &s);
+        if (s.is_on_other_text)
+            strait_document_text(
+                w->document, "%s: its test loss is of another test text than most others.", name);
+        if (s.n_unpaired > 0)
+            strait_document_text(w->document,
+                                 "%s: %d of its runs and the control's runs of the same seeds were "
+                                 "evaluated on different test texts. The difference leaves them "
+                                 "out.",
+                                 name, s.n_unpaired);
+    }
+}
+
 /* What a reader needs first; everything else is in the large table. */
 static void put_short_table(const writer *w) {
     static const char *const heads[] = {
@@ -115,6 +133,7 @@ static void put_short_table(const writer *w) {
                          "stage. Differences are of the %s loss, paired by seed, with half of a "
                          "95%% confidence interval where there are several seeds.",
                          w->has_test ? "test" : "validation");
+    put_other_texts(w);
 }
 
 static void put_main_table(const writer *w) {

@@ -161,6 +161,30 @@ awk -F '[:,]' '{ for (i = 1; i < NF; i++) if ($i ~ /"test_loss"/) t = $(i + 1) }
 [ "$(sed -n 's/^int8,.*,dense,\([^,]*\),.*/\1/p' out/table.csv)" = "$(cat difference)" ] ||
     fail "the table's difference is not $(cat difference)"
 
+# Runs on another test text are no pairs: with one seed left, the difference is that seed's, and the table says so.
+head -c 3000 text.txt >test2.txt
+runs tokenize --tokenizer tokenizer.json --out test2.bin test2.txt
+sed 's/^test: test.bin/test: test2.bin/' tiny.yaml >texts.yaml
+runs study texts.yaml --out texts --merge less.jsonl
+texts=$(grep -o '"test_text":"[0-9a-f]*"' texts/results.jsonl | sort | uniq -c | awk '{ print $1 }' | sort | tr '\n' ' ')
+[ "$texts" = "1 3 " ] || fail "expected one run on the other text and three on the first, not $texts"
+says texts/table.md "int8: 1 of its runs and the control's runs of the same seeds were evaluated on different test texts"
+grep -q '^int8,2,.*,dense,[^,]*,-,' texts/table.csv || fail "an interval from one pair: $(cat texts/table.csv)"
+
+# --retest trains the control again for the other text. It keeps its losses on the first, and every run has its pair.
+refuses 2 "the study has no such variant" study texts.yaml --out texts --retest nothing
+runs study texts.yaml --out texts --retest dense --dry-run
+says "$OUT" "dense, seed 1 +to run" "dense, seed 2 +to run" "int8, seed 1 +done" "int8, seed 2 +done"
+runs study texts.yaml --out texts --retest dense
+[ "$(grep -c '"name":"dense, seed' texts/results.jsonl)" = 4 ] || fail "dense was not trained again"
+grep -q '^int8,2,.*,dense,[^,]*,[0-9]' texts/table.csv || fail "no interval from two pairs: $(cat texts/table.csv)"
+grep -q "different test texts" texts/table.md && fail "runs without a pair: $(cat texts/table.md)"
+runs study texts.yaml --out texts --retest dense --dry-run
+says "$OUT" "to do: 0 TFLOP"
+runs study tiny.yaml --out joined --merge less.jsonl --merge texts/results.jsonl --dry-run
+says "$ERR" "texts/results.jsonl: 3 new results"
+says "$OUT" "to do: 0 TFLOP"
+
 # The gap to the control: of the mean losses at the end, and along the curves of the first seed.
 sed 's/^seeds:/analysis: gap\n&/' tiny.yaml >gap.yaml
 runs study gap.yaml --out gap --merge out/results.jsonl

@@ -4,6 +4,8 @@
 #include "check.h"
 #include "scratch.h"
 
+#include <math.h>
+
 static json_t *record(const char *key, double loss) {
     return json_pack("{s:s,s:f}", "key", key, "valid_loss", loss);
 }
@@ -60,6 +62,66 @@ static void test_failures_are_not_results(void **state) {
     scratch_close(&dir);
 }
 
+static json_t *tested(const char *key, const char *text, double loss) {
+    return json_pack("{s:s,s:f,s:f,s:s}", "key", key, "valid_loss", 1.0, "test_loss", loss,
+                     "test_text", text);
+}
+
+static double test_loss(const struct strait_results *results, const char *text) {
+    return strait_results_test_loss(strait_results_find(results, "a"), text);
+}
+
+static void test_a_run_keeps_its_losses_on_earlier_texts(void **state) {
+    (void)state;
+    static const char *const texts[] = {"one", "two", "one", "three"};
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "results.jsonl");
+    struct strait_results *results = NULL;
+    CHECK_OK(strait_results_open(path, &results));
+    for (int i = 0; i < 4; i++) {
+        json_t *r = tested("a", texts[i], 2.0 + i);
+        CHECK_OK(strait_results_add(results, r));
+        json_decref(r);
+    }
+    for (int opened = 0; opened < 2; opened++) {
+        CHECK_NEAR(test_loss(results, "one"), 4.0, 0);
+        CHECK_NEAR(test_loss(results, "two"), 3.0, 0);
+        CHECK_NEAR(test_loss(results, "three"), 5.0, 0);
+        CHECK(isnan(test_loss(results, "")));
+        strait_results_close(&results);
+        CHECK_OK(strait_results_open(path, &results));
+    }
+    strait_results_close(&results);
+    scratch_close(&dir);
+}
+
+static void test_merge_adds_losses_on_other_texts(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    char other[300];
+    (void)snprintf(other, sizeof other, "%s/other.jsonl", dir.path);
+    struct strait_results *results = NULL;
+    json_t *first = record("a", 2.0);
+    json_object_set_new(first, "test_loss", json_real(7.0)); // of a version that wrote no digest
+    json_t *second = tested("a", "two", 8.0);
+    CHECK_OK(strait_results_open(other, &results));
+    CHECK_OK(strait_results_add(results, second));
+    strait_results_close(&results);
+    CHECK_OK(strait_results_open(scratch_at(&dir, "mine.jsonl"), &results));
+    CHECK_OK(strait_results_add(results, first));
+    for (int n_expected = 1; n_expected >= 0; n_expected--) {
+        int n_new = -1;
+        CHECK_OK(strait_results_merge(results, other, 0, &n_new));
+        CHECK(n_new == n_expected);
+    }
+    CHECK_NEAR(test_loss(results, ""), 7.0, 0);
+    CHECK_NEAR(test_loss(results, "two"), 8.0, 0);
+    json_decref(first);
+    json_decref(second);
+    strait_results_close(&results);
+    scratch_close(&dir);
+}
+
 static void test_merge_adds_what_is_new(void **state) {
     (void)state;
     scratch dir = scratch_open();
@@ -93,6 +155,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_results_survive_and_ignore_a_truncated_last_line),
         cmocka_unit_test(test_failures_are_not_results),
+        cmocka_unit_test(test_a_run_keeps_its_losses_on_earlier_texts),
+        cmocka_unit_test(test_merge_adds_losses_on_other_texts),
         cmocka_unit_test(test_merge_adds_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
