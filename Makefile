@@ -4,8 +4,9 @@
 # `make demo`, `make test` and the checks call it first, so that each works on a bare Debian machine.
 
 JOBS ?= $(shell nproc)
-# Most tests wait for links, timers and child processes, so several of them share a core.
-TEST_JOBS ?= $(shell expr 4 \* $(JOBS))
+# Most tests wait for links, timers and child processes, so several of them share a core. One place more, so that two
+# tests that need 4 places have one other beside them.
+TEST_JOBS ?= $(shell expr 4 \* $(JOBS) + 1)
 PREFIX ?= /usr/local
 TARGET ?= $(shell uname -m)
 FUZZ_SECONDS ?= 20

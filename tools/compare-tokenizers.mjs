@@ -1,11 +1,15 @@
-// compare-tokenizers.mjs - run by compare-tokenizers: node compare.mjs STRAIT REPOSITORY FOLDER
+// compare-tokenizers.mjs - run by compare-tokenizers: node compare.mjs STRAIT REPOSITORY FOLDER [long]
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Tokenizer } from "@huggingface/tokenizers";
 
-const [strait, repository, folder] = process.argv.slice(2);
+const [strait, repository, folder, amount] = process.argv.slice(2);
 const models = ["gpt2", "llama3", "qwen3", "llama2", "gemma2", "command_r_plus", "internlm2"];
+
+// Bytes of source code, and of random text.
+const codeLimit = amount === "long" ? 500_000 : 150_000;
+const textLimit = amount === "long" ? 900_000 : 250_000;
 
 // Deterministic random numbers, the same on every machine.
 let state = 20240520;
@@ -85,12 +89,12 @@ function makeDocuments() {
     .filter((name) => /\.(c|h|txt|cu)$/.test(name)).sort();
   let codeBytes = 0;
   for (const name of files) {
-    if (codeBytes > 500_000) break;
+    if (codeBytes > codeLimit) break;
     const code = readFileSync(join(repository, "src", name), "utf8");
     documents.push(random(3) === 0 ? code.replaceAll("\n", "\r\n") : code);
     codeBytes += code.length;
   }
-  for (let bytes = 0; bytes < 900_000; ) {
+  for (let bytes = 0; bytes < textLimit; ) {
     let text = "";
     for (let i = 0, n = 1 + random(200); i < n; i++) text += fragment() + pick(spaces);
     text = text.toWellFormed();

@@ -168,15 +168,18 @@ ends() {
 # what takes milliseconds elsewhere: the limit only names what hangs, before CTest ends the test.
 PATIENCE=600
 
-# await WHAT COMMAND...: waits until COMMAND succeeds; fails with WHAT when it does not.
+# await WHAT COMMAND...: waits until COMMAND succeeds; fails with WHAT when it does not. It looks after 10 ms, and less
+# often as time goes by, up to every 90 ms: scripts that look all the time take the processor from those beside them.
 await() {
     await_what=$1
     await_left=$((PATIENCE * 100))
+    await_pause=1
     shift
     until "$@"; do
-        await_left=$((await_left - 1))
+        await_left=$((await_left - await_pause))
         [ $await_left -gt 0 ] || fail "not within $PATIENCE s: $await_what"
-        sleep 0.01
+        sleep 0.0$await_pause
+        [ $await_pause -ge 9 ] || await_pause=$((await_pause + 1))
     done
 }
 
