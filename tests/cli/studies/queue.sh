@@ -72,3 +72,14 @@ rm pack/kit.tar.xz pack/data.tar.xz
 KIT=none "$tools/pack-queue" pack none ./fails ./sleeps >"$OUT" 2>"$ERR" || fail "pack-queue failed"
 calls fourth 1
 says "$OUT" "fails failed with exit code 1" "sleeps is done$" # begun again, because the jobs are others
+
+# A control that is trained again for another test text comes back, although its run is published.
+printf '# what: a control again\n# seconds: 600\n# alone: yes\nstudy files/tiny.yaml --retest dense\n' >retests
+cp train.bin data/test.bin && cp train.json data/test.json
+cp third/results.jsonl published.jsonl
+KIT=kit FILES=tiny.yaml "$tools/pack-queue" pack data ./retests ./fails >"$OUT" 2>"$ERR" || fail "pack-queue failed"
+calls fifth 1 fails # unpacks
+mkdir -p work/tree/docs/research/tiny && cp published.jsonl work/tree/docs/research/tiny/results.jsonl
+rm -r work/studies
+calls sixth 0 retests
+says "$OUT" "dense, seed 1: valid_loss [0-9.]+, test_loss [0-9.]+" "results.jsonl: 1 runs"
