@@ -27,7 +27,8 @@ target_link_options(strait_flags INTERFACE LINKER:-z,relro LINKER:-z,now LINKER:
 
 if(STRAIT_SANITIZE)
     target_compile_options(strait_flags INTERFACE
-        -fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+        -fsanitize=${STRAIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+        $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>) # which is right only from -O2 on
     target_link_options(strait_flags INTERFACE -fsanitize=${STRAIT_SANITIZE})
 endif()
 if(STRAIT_COVERAGE)
