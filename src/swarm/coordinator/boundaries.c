@@ -144,6 +144,5 @@ void strait_coordinator_settle(struct strait_coordinator *c, strait_swarm_action
     memset(c->charged, 0, sizeof c->charged);
     c->charged_boundary = -1;
     c->has_other_route = 0;
-    strait_coordinator_replace_withholders(c, out);
     strait_coordinator_separate(c, out);
 }

@@ -263,7 +263,7 @@ static int must_hand_over(struct strait_coordinator *c) {
     int is_moving = 0;
     for (int i = 0; i < c->config.n_stages; i++) {
         is_leaving |= c->workers[c->owner[i]].is_leaving;
-        is_moving |= c->workers[c->owner[i]].has_successor;
+        is_moving |= c->workers[c->owner[i]].has_successor || strait_coordinator_must_replace(c, i);
     }
     for (int i = 0; i < c->config.n_stages && is_leaving; i++)
         c->workers[c->owner[i]].has_successor = 0;

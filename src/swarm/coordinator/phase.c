@@ -99,7 +99,8 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     c->n_failures = 0; // of other owners
     if (old < 0) return;
     c->workers[old].stage = -1;
-    c->workers[old].keeps_state = c->workers[old].standing.withholds = 0;
+    c->workers[old].keeps_state = 0;
+    c->workers[old].standing.withholds = c->workers[old].standing.n_kept = 0;
     c->workers[old].served = -1; // what it has is not asked for again: it may be at fault
     if (c->workers[old].is_connected && c->workers[old].is_leaving) {
         (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
@@ -172,6 +173,7 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
     if (!c->has_started || now < c->retry_ns) return;
     strait_coordinator_settle(c, out);
     if (!fill_stages(c, now, out)) return;
+    if (strait_coordinator_replace_withholders(c, out) > 0) strait_coordinator_separate(c, out);
     const int had_replicas = strait_coordinator_has_replicas(c);
     strait_coordinator_seat_replicas(c, out);
     c->had_replicas = had_replicas || strait_coordinator_has_replicas(c);
@@ -225,16 +227,24 @@ static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_act
     strait_coordinator_assign(c, stage, successor, out);
 }
 
+static int lacks_copy(const struct strait_coordinator *c, int stage) {
+    const strait_swarm_worker *worker = &c->workers[c->owner[stage]];
+    const int moves = worker->is_leaving || worker->has_successor ||
+                      strait_coordinator_must_replace(c, stage);
+    return moves && c->config.n_stages > 1 && !has_copy(c, stage) &&
+           strait_coordinator_successor(c, stage) < 0;
+}
+
 /* Waits until every stage that moves has a copy at a neighbour, or the time for copies is over;
- * then changes the owners and begins a new generation. A run with one stage has no neighbour: its
- * stage is restored from the checkpoint. */
+ * then changes the owners and begins a new generation, before which those that give nothing to
+ * audits are replaced. A run with one stage has no neighbour: its stage is restored from the
+ * checkpoint. */
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     const int is_late = now - c->phase_began_ns > HANDOVER_NS;
     for (int i = 0; i < c->config.n_stages; i++) {
-        const strait_swarm_worker *worker = &c->workers[c->owner[i]];
-        if ((worker->is_leaving || worker->has_successor) && !is_late && c->config.n_stages > 1 &&
-            !has_copy(c, i) && strait_coordinator_successor(c, i) < 0)
-            return;
+        if (!lacks_copy(c, i)) continue;
+        if (!is_late) return;
+        if (strait_coordinator_must_replace(c, i)) strait_coordinator_end_patience(c, i);
     }
     for (int i = 0; i < c->config.n_stages; i++) {
         const int old = c->owner[i];

@@ -19,6 +19,7 @@ typedef struct strait_swarm_standing {
     int n_alone;        // times that it was left so, less those that steps since have undone
     int64_t alone_step; // the committed steps at the last of them, or when one was undone
     int withholds;      // it gives nothing to audits: it loses its stage when there is a spare
+    int n_kept;         // generations that it kept it since, because a move would have lost steps
     /* In an average: the replica of its stage that it waits for, or lacked something from when it
      * replied, from 1; 0: none. */
     int awaited_replica;

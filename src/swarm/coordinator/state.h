@@ -366,9 +366,17 @@ void strait_coordinator_count_step(struct strait_coordinator *c, strait_swarm_ac
 
 /* ---- audits.c ---- */
 
-/* Before a new generation: gives the stages of owners that give nothing to audits to spares. */
-void strait_coordinator_replace_withholders(struct strait_coordinator *c,
-                                            strait_swarm_actions *out);
+/* Returns whether the owner of the stage gives nothing to audits, and a spare can take the stage.
+ */
+int strait_coordinator_must_replace(const struct strait_coordinator *c, int stage);
+
+/* Such an owner has given no copy of its stage in time: its stage moves without. */
+void strait_coordinator_end_patience(struct strait_coordinator *c, int stage);
+
+/* Before a new generation, when all stages have owners: moves the stages of such owners to spares.
+ * Where that would lose steps, such as because a neighbour's only copy is there, the owner keeps
+ * its stage, but only for a bounded number of generations. Returns how many stages moved. */
+int strait_coordinator_replace_withholders(struct strait_coordinator *c, strait_swarm_actions *out);
 
 /* Handles the events CONFIRMED, REPLAY_DIFFERS, GUILTY, WITHHELD and DISPUTE. */
 void strait_coordinator_verified(struct strait_coordinator *c, const strait_swarm_event *e,
