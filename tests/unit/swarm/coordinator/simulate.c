@@ -1,7 +1,7 @@
 /* A whole swarm in virtual time: the real coordinator with a model of workers and links. Faults are
  * drawn from a seed. The invariants are checked after every event; a failure prints the seed, and
  * `test_swarm_simulate SEED` repeats it. `test_swarm_simulate SEED FAULTS [LAST [log]]` simulates
- * the swarm with replicas alone, with so many faults, for all seeds up to the last; `log` prints
+ * the swarms with replicas alone, with so many faults, for all seeds up to the last; `log` prints
  * the faults and what the coordinator logs. */
 #include "base/alloc.h"
 #include "simulated_faults.h"
@@ -45,6 +45,7 @@ static void arrive(const pending *h) {
     if (w->stage < 0 && h->phase != STRAIT_PHASE_ASSIGN) return; // it was released
     begin_point(w, h);
     if (!w->is_alive || !w->has_link || h->generation != world.coordinator.generation) return;
+    if (w->stage < 0 && h->phase != STRAIT_PHASE_ASSIGN) return; // it was released at that point
     pending answer = *h;
     answer.kind = ANSWER;
     answer.since = world.now;
@@ -248,20 +249,25 @@ static const uint32_t shared_faults[FAULT_KINDS] = {
     [SLOW] = 60,     [CUT_PAIR] = 80, [ISOLATE] = 50, [LEAVE] = 100, [WIPE] = 30,
     [PARTITION] = 5, [DOUBT] = 15,    [RESTART] = 20};
 
+static const uint32_t audit_faults[2][FAULT_KINDS] = {
+    {[KILL] = 100, [CUT] = 60, [LEAVE] = 100, [WITHHOLD] = 300},
+    {[KILL] = 100, [CUT] = 60, [WITHHOLD] = 300}};
+
 static void print_shared(void) {
-    static const char *const kinds[] = {"kill",      "vanish",   "cut",     "stop",  "hang",
-                                        "slow",      "cut pair", "isolate", "leave", "wipe",
-                                        "partition", "doubt",    "restart"};
+    static const char *const kinds[] = {"kill",      "vanish",   "cut",      "stop",   "hang",
+                                        "slow",      "cut pair", "isolate",  "leave",  "wipe",
+                                        "partition", "doubt",    "withhold", "restart"};
     static const char *const points[] = {"any time", "begins",   "computes",  "sums",     "updates",
                                          "applied",  "connects", "snapshots", "receives", "gives"};
-    printf("seed %llu: %d stages of %d workers, at most %d replicas in all, %.1f hours, %llu "
-           "events, generation %u, %d steps, longest pause %.1f s; %d recruited, %d handed over; "
-           "%d replays, %d rollbacks, %d without a lost step, %d stages taken\n",
-           (unsigned long long)world.seed, n_stages(), world.scenario.n_workers,
-           world.n_members_most, (double)world.now / 3.6e12, (unsigned long long)world.n_events,
-           world.coordinator.generation, world.n_commits, (double)world.longest_ns * 1e-9,
-           world.n_recruited, world.n_handed, world.n_replays, world.n_rollbacks, world.n_lossless,
-           world.n_taken);
+    printf(
+        "seed %llu: %d stages of %d workers, at most %d replicas in all, %.1f hours, %llu "
+        "events, generation %u, %d steps, longest pause %.1f s; %d recruited, %d handed over; "
+        "%d replays, %d rollbacks, %d without a lost step, %d stages taken, %d moved for audits\n",
+        (unsigned long long)world.seed, n_stages(), world.scenario.n_workers, world.n_members_most,
+        (double)world.now / 3.6e12, (unsigned long long)world.n_events,
+        world.coordinator.generation, world.n_commits, (double)world.longest_ns * 1e-9,
+        world.n_recruited, world.n_handed, world.n_replays, world.n_rollbacks, world.n_lossless,
+        world.n_taken, world.n_withheld);
     printf("    %d faults:", world.n_faults);
     for (int i = 0; i < FAULT_KINDS; i++)
         printf(" %s %d", kinds[i], world.n_struck[i]);
@@ -304,10 +310,45 @@ static void run_shared(uint64_t seed) {
         EXPECT(world.n_reached[i] > 0);
 }
 
+/* Owners that give nothing to audits lose their stages. With every second seed some stages have a
+ * further replica, but then nobody leaves: one that does cannot take its stage over. Nobody
+ * is slow: a stage that computes alone would give up for it, and all go back. */
+static void run_audited(uint64_t seed) {
+    const strait_rng rng = {seed, 19};
+    const int has_replicas = seed % 2 != 0;
+    scenario audited = {.n_workers = 60,
+                        .n_stages = 3 + (int)(strait_rng_u64(rng, 0) % 10),
+                        .pace = 1,
+                        .fault_ms = 30000,
+                        .weights = audit_faults[has_replicas],
+                        .n_spares = 10,
+                        .is_steady = 1,
+                        .is_exact = 1};
+    for (int i = 0; i < audited.n_stages; i++)
+        audited.limits[i] = 1 + (has_replicas && strait_rng_u64(rng, 1 + (uint64_t)i) % 3 == 0);
+    const strait_swarm_config config = {.n_stages = audited.n_stages,
+                                        .replicas_limit = STRAIT_SWARM_REPLICAS,
+                                        .lease_ns = 10 * S,
+                                        .stall_timeout_ns = 60 * S,
+                                        .lease_max_ns = 30 * S,
+                                        .setup_timeout_ns = 30 * S,
+                                        .owner_wait_ns = 5 * S};
+    begin(seed, &audited, &config);
+    run_until(INT64_MAX, n_faults_shared);
+    print_shared();
+    EXPECT(world.n_withheld > n_faults_shared / 10);
+}
+
 static void repeats_no_step_while_a_replica_is_left(void **state) {
     (void)state;
     for (uint64_t seed = first_seed; seed <= last_seed; seed++)
         run_shared(seed);
+}
+
+static void moves_stages_for_audits_without_repeating_a_step(void **state) {
+    (void)state;
+    for (uint64_t seed = first_seed; seed <= last_seed; seed++)
+        run_audited(seed);
 }
 
 int main(int argc, char **argv) {
@@ -317,7 +358,9 @@ int main(int argc, char **argv) {
     prints_log = argc > 4;
     const struct CMUnitTest plain[] = {cmocka_unit_test(makes_progress_through_ten_thousand_faults),
                                        cmocka_unit_test(makes_progress_for_a_day_without_growing)};
-    const struct CMUnitTest shared[] = {cmocka_unit_test(repeats_no_step_while_a_replica_is_left)};
+    const struct CMUnitTest shared[] = {
+        cmocka_unit_test(repeats_no_step_while_a_replica_is_left),
+        cmocka_unit_test(moves_stages_for_audits_without_repeating_a_step)};
     const int n_failed = argc > 2 ? 0 : cmocka_run_group_tests(plain, NULL, NULL);
     return n_failed + cmocka_run_group_tests(shared, NULL, NULL);
 }

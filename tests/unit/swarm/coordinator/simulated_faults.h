@@ -156,6 +156,10 @@ static void strike(fault kind, struct worker *w) {
             if (draw(3) == 0) cut_worker(&world.workers[i], (int64_t)draw(30000) * MS);
         break;
     case DOUBT: doubt_values(); break;
+    case WITHHOLD:
+        if (w->has_link)
+            feed(&(strait_swarm_event){.kind = STRAIT_SWARM_WITHHELD, .worker = w->slot});
+        break;
     default: restart_coordinator(); break;
     }
 }

@@ -111,7 +111,8 @@ static int is_alone(void) {
 static void trainer_continues(void) {
     if (world.coordinator.phase != STRAIT_PHASE_READY || world.is_choosing) return;
     world.is_choosing = 1; // what it feeds does not make it continue
-    if (!world.is_update && !is_alone() && draw(40) == 0) move_a_stage();
+    if (!world.is_update && !is_alone() && !world.scenario.is_steady && draw(40) == 0)
+        move_a_stage();
     if (!world.is_update && !is_alone()) recruit();
     world.is_choosing = 0;
     feed(&(strait_swarm_event){.kind = STRAIT_SWARM_GOAL,
@@ -130,7 +131,8 @@ static int is_survivor(const struct worker *w, int stage) {
 
 /* Returns whether the stage can continue with the state of a worker that had it when all stages
  * were ready last. If only one is left, the coordinator may have taken the stage from it, for
- * failures at its boundaries that are on record. */
+ * failures at its boundaries that are on record, or because it gave nothing to audits; the latter
+ * excuses no step, unless something failed since. */
 static int has_survivor(int stage) {
     const struct worker *one = NULL;
     int n = 0;
@@ -140,7 +142,8 @@ static int has_survivor(int stage) {
         n++;
     }
     const int is_taken = n == 1 && world.coordinator.owner[stage] != one->slot &&
-                         one->n_penalties > one->ready_penalties;
+                         one->n_penalties > one->ready_penalties &&
+                         one->moved_generation != world.coordinator.generation;
     world.n_taken += is_taken;
     return n > 0 && !is_taken;
 }
@@ -231,6 +234,15 @@ static void print_log(const strait_swarm_action *a) {
            (long long)world.step, line);
 }
 
+/* A move for this reason loses no step. */
+static void note_move(const strait_swarm_action *a, struct worker *w) {
+    if (a->successor < 0 ||
+        strcmp(a->reason, "did not send the evidence that audits requested") != 0)
+        return;
+    world.n_withheld++;
+    w->moved_generation = world.coordinator.generation;
+}
+
 /* The coordinator ends the link of a worker only if that was slow or silent, or hung. */
 static void check_unwell(const struct worker *w) {
     const int64_t recently = world.now - 60 * S;
@@ -263,7 +275,10 @@ static void perform(const strait_swarm_action *a) {
     case STRAIT_SWARM_BAN: EXPECT(a->kind != STRAIT_SWARM_BAN); break; // all are honest
     case STRAIT_SWARM_RESTORED: begin_again(a); break;
     case STRAIT_SWARM_DONE: end_goal(); break;
-    case STRAIT_SWARM_LOG: print_log(a); break;
+    case STRAIT_SWARM_LOG:
+        print_log(a);
+        if (is_current) note_move(a, w);
+        break;
     }
 }
 

@@ -32,6 +32,7 @@ typedef enum fault {
     WIPE,      // all replicas of a stage are killed at once
     PARTITION, // a third of all workers are cut off from the coordinator
     DOUBT,     // the values of a step are implausible
+    WITHHOLD,  // it gives nothing to audits
     RESTART,   // the coordinator is started again
     FAULT_KINDS
 } fault;
@@ -50,6 +51,7 @@ struct worker {
     int ready_life, ready_stage,
         ready_penalties; // number of its link when all stages were ready last with it
     uint32_t ready_generation;
+    uint32_t moved_generation; // in which its stage moved without loss
     uint32_t progress;
     int waits_for;
     int n_penalties; // on record
@@ -71,6 +73,7 @@ typedef struct scenario {
     const uint32_t *weights;       // of the kinds of faults
     int limits[STRAIT_RUN_STAGES]; // replicas of each stage; 0: no stage has further ones
     int n_spares;                  // that are kept
+    int is_steady;                 // no spare is faster than an owner
     int is_exact;                  // a step that is computed again has the same bits
 } scenario;
 
@@ -106,7 +109,8 @@ static struct {
         fault fault;
     } armed;
     int n_struck[FAULT_KINDS], n_reached[16]; // faults by kind, and by the point where they struck
-    int n_taken; // stages that were taken from the last worker with their state, for failures
+    int n_withheld; // stages that moved because their owners gave nothing to audits
+    int n_taken;    // stages that were taken from the last worker with their state, for failures
     int n_commits, n_moves, n_handed, n_recruited, n_members_most;
     int n_replays, n_rollbacks, n_lossless; // generations after a failure, by how they continued
     int64_t n_alone, n_spared; // stage-steps that replays computed, and that they spared
