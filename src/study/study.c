@@ -197,7 +197,7 @@ static strait_err read_time(const strait_study_parser *p, strait_study_time *out
     return strait_study_fail(p, map, "time_to_loss: expected 2 to 64 stages, and gflops above 0");
 }
 
-static strait_err read_test(const strait_study_parser *p, strait_study *study) {
+static strait_err find_test(const strait_study_parser *p, strait_study *study) {
     const strait_yaml_node *node = strait_study_pick(p, "test");
     if (node == NULL || node->kind != STRAIT_YAML_SCALAR || node->text[0] == '\0') {
         if (p->source->data == NULL) return STRAIT_OK;
@@ -208,6 +208,12 @@ static strait_err read_test(const strait_study_parser *p, strait_study *study) {
     if (node->text[0] == '/' || p->source->folder == NULL)
         return strait_file_path(study->test, "%s", node->text);
     return strait_file_path(study->test, "%s/%s", p->source->folder, node->text);
+}
+
+static strait_err read_test(const strait_study_parser *p, strait_study *study) {
+    STRAIT_TRY(find_test(p, study));
+    if (!strait_file_exists(study->test)) return STRAIT_OK;
+    return strait_hash_file(study->test, study->test_text);
 }
 
 static strait_err check_keys(const strait_study_parser *p, const strait_yaml_node *map,
@@ -295,8 +301,6 @@ static strait_err read_all(strait_study_parser *p, strait_study *study) {
     STRAIT_TRY(read_speed(p, &study->speed));
     STRAIT_TRY(read_time(p, &study->time));
     STRAIT_TRY(read_test(p, study));
-    if (strait_file_exists(study->test))
-        STRAIT_TRY(strait_hash_file(study->test, study->test_text));
     const strait_yaml_node *seeds = strait_study_pick(p, "seeds");
     study->seeds = (strait_study_seeds){{1}, 1};
     if (seeds != NULL) STRAIT_TRY(read_seeds(p, seeds, &study->seeds));
