@@ -6,7 +6,7 @@
 /* Reads the metrics of the run in `folder`. The record has the key, name, seed and settings of the
  * job, its sizes, losses with the curve of validations, bytes, ratios and times, the last and the
  * largest value of codec metrics, basis updates, and the series that the study names. test_loss is
- * NaN where there is none; with it, the record has the digest of the test text. STRAIT_EDATA: the
+ * NaN where there is none; otherwise the record names the test text too. STRAIT_EDATA: the
  * metrics are incomplete. The caller releases *out. */
 strait_err strait_harvest(const strait_study *study, const strait_job *job, const char *folder,
                           double test_loss, json_t **out);

@@ -105,9 +105,8 @@ static strait_err resolve(struct strait_queue *q, strait_job *job, const char *c
     STRAIT_TRY(err);
     STRAIT_TRY(strait_run_key(job->settings, job->key));
     set_label(job);
-    const json_t *record = strait_results_find(q->results, job->key);
-    job->record = record;
-    if (record != NULL && !is_tested(q->study, job)) job->record = NULL;
+    job->record = strait_results_find(q->results, job->key);
+    if (job->record != NULL && !is_tested(q->study, job)) job->record = NULL;
     job->was_known = job->record != NULL;
     job->state = job->record != NULL ? STRAIT_JOB_DONE : STRAIT_JOB_READY;
     return STRAIT_OK;

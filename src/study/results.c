@@ -31,24 +31,27 @@ const char *strait_results_text(const json_t *record) {
 }
 
 double strait_results_test_loss(const json_t *record, const char *text) {
-    const json_t *loss = strcmp(strait_results_text(record), text) == 0
-                             ? json_object_get(record, "test_loss")
-                             : json_object_get(json_object_get(record, other_tests), text);
+    const json_t *loss = NULL;
+    if (strcmp(strait_results_text(record), text) == 0) loss = json_object_get(record, "test_loss");
+    if (loss == NULL) loss = json_object_get(json_object_get(record, other_tests), text);
     return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
 }
 
-/* A run that was trained again for another test text keeps its losses on the earlier ones. */
+/* A run that was trained again, for another test text or without one, keeps its earlier losses. */
 static strait_err keep_tests(const json_t *old, json_t *record) {
-    json_t *tests = json_object_get(record, other_tests);
-    json_t *kept = tests != NULL ? json_incref(tests) : json_object();
-    const double loss = strait_results_test_loss(old, strait_results_text(old));
-    int failed = json_object_update_missing(kept, json_object_get(old, other_tests)) != 0 &&
-                 json_object_get(old, other_tests) != NULL;
-    if (isfinite(loss) && json_object_get(kept, strait_results_text(old)) == NULL)
-        failed |= json_object_set_new(kept, strait_results_text(old), json_real(loss)) != 0;
-    (void)json_object_del(kept, strait_results_text(record));
-    if (json_object_size(kept) > 0) failed |= json_object_set(record, other_tests, kept) != 0;
-    json_decref(kept);
+    json_t *kept = json_object_get(record, other_tests);
+    json_t *earlier = json_object_get(old, other_tests);
+    const json_t *loss = json_object_get(old, "test_loss");
+    const char *text = strait_results_text(old);
+    int failed = 0;
+    if (loss == NULL && earlier == NULL) return STRAIT_OK;
+    if (kept == NULL) {
+        kept = json_object();
+        failed |= json_object_set_new(record, other_tests, kept) != 0;
+    }
+    if (loss != NULL && json_object_get(kept, text) == NULL)
+        failed |= json_object_set_new(kept, text, json_real(json_number_value(loss))) != 0;
+    if (earlier != NULL) failed |= json_object_update_missing(kept, earlier) != 0;
     return failed ? STRAIT_FAIL(STRAIT_ENOMEM, "results of a study") : STRAIT_OK;
 }
 

@@ -336,6 +336,8 @@ static strait_err expand(expansion *e) {
     STRAIT_TRY(read_axes(e));
     STRAIT_TRY(check_names(variants, "--only", p->source->only, p->source->n_only));
     STRAIT_TRY(check_names(variants, "--retest", p->source->retest, p->source->n_retest));
+    if (p->source->n_retest > 0 && e->study->test_text[0] == '\0')
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--retest: the study has no test text");
     for (int i = 0; i < variants->n_items; i++)
         if (is_wanted(p, variants, variants->items[i].key))
             STRAIT_TRY(add_variant(e, &variants->items[i]));

@@ -173,6 +173,8 @@ grep -q '^int8,2,.*,dense,[^,]*,-,' texts/table.csv || fail "an interval from on
 
 # --retest trains the control again for the other text. It keeps its losses on the first, and every run has its pair.
 refuses 2 "the study has no such variant" study texts.yaml --out texts --retest nothing
+sed '/^test:/d' tiny.yaml >untested.yaml
+refuses 2 "the study has no test text" study untested.yaml --out texts --retest dense
 runs study texts.yaml --out texts --retest dense --dry-run
 says "$OUT" "dense, seed 1 +to run" "dense, seed 2 +to run" "int8, seed 1 +done" "int8, seed 2 +done"
 runs study texts.yaml --out texts --retest dense

@@ -277,6 +277,16 @@ static void print_shared(void) {
     printf("\n");
 }
 
+static strait_swarm_config config_with_replicas(int n_stages) {
+    return (strait_swarm_config){.n_stages = n_stages,
+                                 .replicas_limit = STRAIT_SWARM_REPLICAS,
+                                 .lease_ns = 10 * S,
+                                 .stall_timeout_ns = 60 * S,
+                                 .lease_max_ns = 30 * S,
+                                 .setup_timeout_ns = 30 * S,
+                                 .owner_wait_ns = 5 * S};
+}
+
 /* A thousand workers, of which the coordinator makes as many replicas as the stages may have; the
  * number of stages and the limits come from the seed. */
 static void run_shared(uint64_t seed) {
@@ -290,13 +300,7 @@ static void run_shared(uint64_t seed) {
                        .is_exact = 1};
     for (int i = 0; i < shared.n_stages; i++)
         shared.limits[i] = 1 + (int)(strait_rng_u64(rng, 2 + (uint64_t)i) % STRAIT_SWARM_REPLICAS);
-    const strait_swarm_config config = {.n_stages = shared.n_stages,
-                                        .replicas_limit = STRAIT_SWARM_REPLICAS,
-                                        .lease_ns = 10 * S,
-                                        .stall_timeout_ns = 60 * S,
-                                        .lease_max_ns = 30 * S,
-                                        .setup_timeout_ns = 30 * S,
-                                        .owner_wait_ns = 5 * S};
+    const strait_swarm_config config = config_with_replicas(shared.n_stages);
     const int64_t n_allocated = strait_alloc_count();
     begin(seed, &shared, &config);
     run_until(INT64_MAX, n_faults_shared);
@@ -326,13 +330,7 @@ static void run_audited(uint64_t seed) {
                         .is_exact = 1};
     for (int i = 0; i < audited.n_stages; i++)
         audited.limits[i] = 1 + (has_replicas && strait_rng_u64(rng, 1 + (uint64_t)i) % 3 == 0);
-    const strait_swarm_config config = {.n_stages = audited.n_stages,
-                                        .replicas_limit = STRAIT_SWARM_REPLICAS,
-                                        .lease_ns = 10 * S,
-                                        .stall_timeout_ns = 60 * S,
-                                        .lease_max_ns = 30 * S,
-                                        .setup_timeout_ns = 30 * S,
-                                        .owner_wait_ns = 5 * S};
+    const strait_swarm_config config = config_with_replicas(audited.n_stages);
     begin(seed, &audited, &config);
     run_until(INT64_MAX, n_faults_shared);
     print_shared();
