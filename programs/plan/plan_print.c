@@ -79,15 +79,21 @@ static void print_average(const strait_outlook *o, int stage) {
     const strait_outer_schedule *outer = &o->plan.outer.schedule;
     const strait_runner_memory *m = &o->memory[stage];
     const int n = o->plan.replicas[stage];
-    char bytes[32], warmup[64] = ""; // in which there are averages, too, and in the figures beside
+    char bytes[32], attention[32],
+        more[96] = "",
+        warmup[64] = ""; // in which there are averages, too, and in the figures beside
     if (outer->warmup > 0)
         (void)snprintf(warmup, sizeof warmup, " and after each of the first %lld",
                        (long long)outer->warmup);
-    strait_progress_bytes(m->averaged * outer->fragments, bytes);
-    printf("average stage %d: %d replicas, each sends %s every %lld steps in %d part%s%s, %.4g "
+    strait_progress_bytes(m->averaged.fragment * outer->fragments, bytes);
+    strait_progress_bytes(m->averaged.attention, attention);
+    if (outer->attention_every > 0)
+        (void)snprintf(more, sizeof more, ", %s of attention every %lld", attention,
+                       (long long)outer->attention_every);
+    printf("average stage %d: %d replicas, each sends %s every %lld steps in %d part%s%s%s, %.4g "
            "bytes per token, %.3g s per step\n",
            stage, n, bytes, (long long)outer->sync_every, outer->fragments,
-           strait_progress_plural(outer->fragments), warmup,
+           strait_progress_plural(outer->fragments), more, warmup,
            m->reduced * n / (o->pipe.microbatch_tokens * o->pipe.n_microbatches),
            strait_limits_average_s(&o->plan, stage, m->averaged, o->result.seconds - o->average_s));
     printf(

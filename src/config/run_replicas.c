@@ -85,6 +85,19 @@ static strait_err check_outer_bits(const strait_outer_params *outer) {
     return STRAIT_OK;
 }
 
+static strait_err check_attention(const strait_outer_schedule *s) {
+    if (s->attention_every > s->sync_every)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.attention_every: %lld are more than the %lld steps of "
+                           "train.outer.sync_every",
+                           (long long)s->attention_every, (long long)s->sync_every);
+    if (s->attention_every > 0 && s->overlap > 0)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "train.outer.attention_every: only with train.outer.overlap 0, since "
+                           "one part is under way at a time");
+    return STRAIT_OK;
+}
+
 /* Replicas that train on their own form pipelines of one replica of each stage. */
 static strait_err check_outer(const strait_run_plan *plan) {
     const strait_outer_schedule *s = &plan->outer.schedule;
@@ -94,6 +107,7 @@ static strait_err check_outer(const strait_run_plan *plan) {
                            "train.outer.sync_every, or train.outer.warmup to 0");
     if (s->sync_every == 0) return STRAIT_OK;
     STRAIT_TRY(check_outer_bits(&plan->outer));
+    STRAIT_TRY(check_attention(s));
     if (plan->outer.average_state == STRAIT_OUTER_MOMENTUM_ONLY &&
         strcmp(plan->optim.ops->name, "muon") != 0)
         return STRAIT_FAIL(STRAIT_ECONFIG,
@@ -139,7 +153,8 @@ static strait_outer_params make_outer(const strait_run *run) {
                                               .fragments = (int)run->train.outer.fragments,
                                               .overlap = (int)run->train.outer.overlap,
                                               .steps = run->train.steps,
-                                              .warmup = run->train.outer.warmup},
+                                              .warmup = run->train.outer.warmup,
+                                              .attention_every = run->train.outer.attention_every},
                                  .bits = (int)run->train.outer.bits,
                                  .has_feedback = run->train.outer.feedback,
                                  .keeps_norm = run->train.outer.keep_norm,

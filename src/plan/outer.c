@@ -1,5 +1,9 @@
 #include "plan/outer.h"
 
+int strait_outer_n_parts(const strait_outer_schedule *s) {
+    return s->fragments + (s->attention_every > 0);
+}
+
 int strait_outer_is_whole(const strait_outer_schedule *s, int64_t done) {
     return s->sync_every > 0 && done > 0 && (done <= s->warmup || done == s->steps);
 }
@@ -14,10 +18,22 @@ int strait_outer_sends(const strait_outer_schedule *s, int64_t done) {
     return -1;
 }
 
+int strait_outer_is_sent(const strait_outer_schedule *s, int part, int64_t done) {
+    if (strait_outer_is_whole(s, done)) return 1;
+    if (part < s->fragments) return part == strait_outer_sends(s, done);
+    return s->sync_every > 0 && done > s->warmup && (done - s->warmup) % s->attention_every == 0;
+}
+
+int strait_outer_last_sent(const strait_outer_schedule *s, int64_t done) {
+    int part = strait_outer_n_parts(s) - 1;
+    while (part >= 0 && !strait_outer_is_sent(s, part, done))
+        part--;
+    return part;
+}
+
 int strait_outer_acts(const strait_outer_schedule *s, int64_t done) {
     if (s->sync_every == 0) return 0;
-    return strait_outer_is_whole(s, done) || strait_outer_sends(s, done) >= 0 ||
-           strait_outer_sends(s, done - s->overlap) >= 0;
+    return strait_outer_last_sent(s, done) >= 0 || strait_outer_sends(s, done - s->overlap) >= 0;
 }
 
 int strait_outer_in_flight(const strait_outer_schedule *s, int64_t done, int64_t *sent_at) {
@@ -35,7 +51,14 @@ double strait_outer_warmup_share(const strait_outer_schedule *s) {
     return s->warmup > 0 ? (double)s->warmup / (double)s->steps : 0.0;
 }
 
-double strait_outer_frequency(const strait_outer_schedule *s) {
+double strait_outer_whole_bytes(const strait_outer_schedule *s, strait_outer_bytes_sent bytes) {
+    return s->fragments * bytes.fragment + bytes.attention;
+}
+
+double strait_outer_step_bytes(const strait_outer_schedule *s, strait_outer_bytes_sent bytes) {
     const double share = strait_outer_warmup_share(s);
-    return share + (1.0 - share) / (double)s->sync_every;
+    const double fragments = s->fragments * bytes.fragment / (double)s->sync_every;
+    const double attention = s->attention_every > 0 ? bytes.attention / (double)s->attention_every
+                                                    : 0.0;
+    return share * strait_outer_whole_bytes(s, bytes) + (1.0 - share) * (fragments + attention);
 }

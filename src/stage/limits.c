@@ -296,7 +296,8 @@ strait_err strait_limits_messages(const strait_run *run, const strait_run_plan *
         strait_runner_memory memory;
         STRAIT_TRY(strait_runner_plan(plan, i, 1, &memory));
         /* What it sends, and what it gets; an owner of averages keeps what rounding lost, too. */
-        out[i] = (size_t)(memory.averaged > 0 ? 3.0 * memory.averaged : 2.0 * memory.reduced);
+        const double most = fmax(memory.averaged.fragment, memory.averaged.attention);
+        out[i] = (size_t)(most > 0 ? 3.0 * most : 2.0 * memory.reduced);
     }
     if (n == 1) return STRAIT_OK;
     assume_times(plan, assumed);

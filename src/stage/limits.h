@@ -76,12 +76,14 @@ void strait_limits_members_init(const strait_run_plan *plan, const strait_pipe *
 /* Seconds that averages of weights (train.outer) add to a step of `step_s` seconds, as the mean
  * over an interval: what the steps that overlap do not hide of exchanges in which each replica
  * sends so many bytes (strait_runner_memory.averaged). */
-double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes, double step_s);
+double strait_limits_average_s(const strait_run_plan *plan, int stage,
+                               strait_outer_bytes_sent bytes, double step_s);
 
 /* Bits per second, as the mean over an interval, that two of n replicas send each other in each
  * direction for averages, where each sends so many bytes per exchange: what a relay carries of a
  * pair that meets there. */
-double strait_limits_pair_bps(const strait_run_plan *plan, double bytes, int n, double step_s);
+double strait_limits_pair_bps(const strait_run_plan *plan, strait_outer_bytes_sent bytes, int n,
+                              double step_s);
 
 /* Estimates the windows before anything was measured: from assumed compute rates of fast machines
  * and the links of the run file. */

@@ -77,17 +77,21 @@ static double exchange_s(const strait_run_plan *plan, int stage, double bytes) {
     return others < 1 ? 0.0 : fmax(link_s, home_s) + 2e-9 * (double)plan->emulate.delay_ns;
 }
 
-double strait_limits_average_s(const strait_run_plan *plan, int stage, double bytes,
-                               double step_s) {
+double strait_limits_average_s(const strait_run_plan *plan, int stage,
+                               strait_outer_bytes_sent bytes, double step_s) {
     const strait_outer_schedule *s = &plan->outer.schedule;
-    const double whole_s = exchange_s(plan, stage, bytes) * s->fragments;
-    const double shown_s = fmax(0.0, whole_s - s->overlap * s->fragments * step_s);
+    const int has_attention = s->attention_every > 0;
+    const double fragments_s = exchange_s(plan, stage, bytes.fragment) * s->fragments;
+    const double attention_s = has_attention ? exchange_s(plan, stage, bytes.attention) : 0.0;
+    const double shown_s = fmax(0.0, fragments_s - s->overlap * s->fragments * step_s);
     const double warmup = strait_outer_warmup_share(s); // nothing overlaps there
-    return warmup * whole_s + (1.0 - warmup) * shown_s / (double)s->sync_every;
+    const double later_s = shown_s / (double)s->sync_every +
+                           (has_attention ? attention_s / (double)s->attention_every : 0.0);
+    return warmup * (fragments_s + attention_s) + (1.0 - warmup) * later_s;
 }
 
-double strait_limits_pair_bps(const strait_run_plan *plan, double bytes, int n, double step_s) {
-    const strait_outer_schedule *s = &plan->outer.schedule;
+double strait_limits_pair_bps(const strait_run_plan *plan, strait_outer_bytes_sent bytes, int n,
+                              double step_s) {
     if (n < 2 || !(step_s > 0.0)) return 0.0;
-    return 8.0 * bytes * s->fragments / (n - 1) * strait_outer_frequency(s) / step_s;
+    return 8.0 * strait_outer_step_bytes(&plan->outer.schedule, bytes) / (n - 1) / step_s;
 }

@@ -32,8 +32,8 @@ typedef struct strait_runner_memory {
     size_t outer;       // anchor, momentum and residuals of the outer step, on the host
     int64_t n_values;   // of all of them
     double reduced;     // bytes that a replica sends to the others in a step; 0: it is the only one
-    double averaged;    // the same in one exchange of weights (train.outer); 0: there is none
-    double exchanged;   // most bytes that it sends and receives in one, whoever takes part
+    strait_outer_bytes_sent averaged; // the same in one exchange of weights (train.outer)
+    double exchanged; // most bytes that it sends and receives in one, whoever takes part
 } strait_runner_memory;
 
 /* Which step the state of a runner belongs to; live_state.c. */

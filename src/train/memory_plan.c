@@ -27,7 +27,7 @@ strait_err strait_memory_plan(const strait_run_plan *plan, const int *windows,
         const size_t n = (size_t)plan->replicas[i];
         stages[i].replicas = plan->replicas[i];
         stages[i].reduced = stage.reduced;
-        stages[i].averaged = stage.averaged * plan->outer.schedule.fragments;
+        stages[i].averaged = strait_outer_whole_bytes(&plan->outer.schedule, stage.averaged);
         sum.weights += n * stage.weights;
         sum.gradients += n * (stage.gradients + stage.sums);
         sum.optimizer += n * (stage.optimizer + stage.outer);

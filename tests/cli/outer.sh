@@ -106,6 +106,26 @@ for next in '--set stages.replicas=3' '--set train.outer.sync_every=0'; do
     runs train run.yaml --out other --resume $pair $every $threads $next
 done
 
+# The matrices of attention are averaged more often than the rest, and a run that is continued in between has the same
+# bits.
+often="$pair $every $momentum --set train.outer.attention_every=3"
+for transport in tls inproc; do runs train run.yaml --out often-$transport $often --set link.transport=$transport; done
+same_metrics often-tls often-inproc
+same_weights often-tls often-inproc
+[ "$(averaged often-tls | cut -d ' ' -f 1 | tr '\n' ' ')" = "3 4 6 8 9 12 " ] || fail "averages: $(averaged often-tls)"
+cp -R often-inproc resumed-often
+rm -r resumed-often/checkpoints/*12
+runs train run.yaml --out resumed-often --resume $often $threads
+same_metrics often-inproc resumed-often
+same_weights often-inproc resumed-often
+# With the intervals of the rest it is the same run as without.
+for every_attention in 0 4; do
+    runs train run.yaml --out attention-$every_attention $pair $every $threads --set train.outer.attention_every=$every_attention
+done
+for name in attention-0 attention-4; do weights_of $name | sort >$name.weights; done
+[ -s attention-0.weights ] && cmp -s attention-0.weights attention-4.weights ||
+    fail "attention averaged every 4 steps like the rest gives other weights"
+
 # The plan counts it.
 runs train run.yaml --out none --dry-run $pair $every --set train.outer.bits=4
 says "$OUT" 'stage 1 .*; 2 replicas, each sends .* per average'
@@ -115,7 +135,14 @@ says "$OUT" 'average stage 1: 2 replicas, each sends .* every 4 steps' \
 runs plan run.yaml --gflops 10 $pair $every --set train.outer.warmup=3
 says "$OUT" 'every 4 steps in 1 part and after each of the first 3, [0-9.]+ bytes per token'
 
+runs plan run.yaml --gflops 10 $pair $every --set train.outer.attention_every=2
+says "$OUT" 'every 4 steps in 1 part, .* of attention every 2, [0-9.]+ bytes per token'
+
 # What cannot be is refused before anything starts.
+refuses 2 'attention_every: 5 are more than the 4 steps' train run.yaml --out bad $pair $every \
+    --set train.outer.attention_every=5
+refuses 2 'attention_every: only with train.outer.overlap 0' train run.yaml --out bad $pair $every \
+    --set train.outer.attention_every=2 --set train.outer.overlap=1
 refuses 2 'stage 0 has 1 replicas and stage 1 has 2' train run.yaml --out bad --set stages.count=2 $every \
     --set 'stages.replicas=[1,2]'
 refuses 2 'train.outer.bits is 5' train run.yaml --out bad $pair $every --set train.outer.bits=5

@@ -32,14 +32,27 @@ int strait_outer_averages(const strait_outer_spec *spec, int weight) {
            (spec->optimizer == NULL || strait_optimizer_learns(spec->optimizer, weight));
 }
 
-void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states) {
-    *n_weights = *n_states = 0;
-    for (int i = 0; i < spec->n_weights; i++)
-        if (strait_outer_averages(spec, i)) *n_weights += values_of(spec->weights[i].value);
+/* Whether a weight is in the part of attention: its matrices, and not its gains and tables. Their
+ * momentum stays with the rest: to average it more often gained nothing. */
+static int is_attention(const strait_outer_spec *spec, const strait_param *param) {
+    return spec->params.schedule.attention_every > 0 &&
+           strstr(param->name, ".attention.") != NULL &&
+           (param->role == STRAIT_ROLE_MATRIX || param->role == STRAIT_ROLE_RESIDUAL_OUT);
+}
+
+struct strait_outer_count strait_outer_count(const strait_outer_spec *spec) {
+    struct strait_outer_count n = {0};
+    for (int i = 0; i < spec->n_weights; i++) {
+        const strait_param *param = &spec->weights[i];
+        if (!strait_outer_averages(spec, i)) continue;
+        n.weights += values_of(param->value);
+        if (is_attention(spec, param)) n.attention += values_of(param->value);
+    }
     for (int i = 0; i < n_states_of(spec); i++) {
         strait_optim_state state;
-        if (is_averaged_state(spec, i, &state)) *n_states += values_of(state.tensor);
+        if (is_averaged_state(spec, i, &state)) n.states += values_of(state.tensor);
     }
+    return n;
 }
 
 /* Fragment f has the values from its bound to that of f + 1. Bounds are at whole blocks of the
@@ -56,10 +69,20 @@ int64_t strait_outer_chunk_size(int64_t n_values, int n_members) {
     return size < STRAIT_OUTER_CHUNK ? size : STRAIT_OUTER_CHUNK;
 }
 
-/* The most chunks of a fragment, whoever takes part. */
-static int64_t chunks_in(const struct strait_outer *o, int64_t n, int f) {
+/* Where the values of a part are among all weights, or among all values of state. */
+static struct strait_outer_range range_of(const struct strait_outer *o, int is_state, int part) {
     const int fragments = o->spec.params.schedule.fragments;
-    const int64_t values = bound(n, fragments, f + 1) - bound(n, fragments, f);
+    const int64_t n = is_state ? o->n_states : o->n_weights;
+    const int64_t rest = is_state ? n : n - o->n_attention;
+    if (part == fragments) return (struct strait_outer_range){rest, n};
+    return (struct strait_outer_range){bound(rest, fragments, part),
+                                       bound(rest, fragments, part + 1)};
+}
+
+/* The most chunks of a part, whoever takes part. */
+static int64_t chunks_in(const struct strait_outer *o, int is_state, int part) {
+    const struct strait_outer_range r = range_of(o, is_state, part);
+    const int64_t values = r.end - r.first;
     const int64_t size = values > 0 ? strait_outer_chunk_size(values, o->spec.n_replicas) : 1;
     return (values + size - 1) / size;
 }
@@ -69,20 +92,29 @@ static void add_segment(struct strait_outer *o, strait_tensor tensor, int64_t fi
     o->segments[o->n_segments++] = (struct segment){tensor, first, weight};
 }
 
+/* Lists the weights that are, or are not, in the part of attention; returns where the next begins.
+ */
+static int64_t list_weights(struct strait_outer *o, int of_attention, int64_t first) {
+    const strait_outer_spec *spec = &o->spec;
+    for (int i = 0; i < spec->n_weights; i++) {
+        const strait_param *param = &spec->weights[i];
+        if (!strait_outer_averages(spec, i) || is_attention(spec, param) != of_attention) continue;
+        add_segment(o, param->value, first, i);
+        first += values_of(param->value);
+    }
+    return first;
+}
+
 static strait_err list_segments(struct strait_outer *o) {
     const strait_outer_spec *spec = &o->spec;
     const int n_states = n_states_of(spec);
-    int64_t first = 0;
     STRAIT_TRY(strait_alloc((size_t)(spec->n_weights + n_states), sizeof *o->segments,
                             "averaged weights", (void **)&o->segments));
     STRAIT_TRY(strait_alloc((size_t)spec->n_weights, sizeof *o->segment_of, "averaged weights",
                             (void **)&o->segment_of));
-    for (int i = 0; i < spec->n_weights; i++) {
+    for (int i = 0; i < spec->n_weights; i++)
         o->segment_of[i] = -1;
-        if (!strait_outer_averages(spec, i)) continue;
-        add_segment(o, spec->weights[i].value, first, i);
-        first += values_of(spec->weights[i].value);
-    }
+    int64_t first = list_weights(o, 1, list_weights(o, 0, 0));
     for (int i = 0; i < n_states; i++) {
         strait_optim_state state;
         if (!is_averaged_state(spec, i, &state)) continue;
@@ -120,17 +152,16 @@ static strait_err alloc_values(int64_t n, float **out) {
 static int64_t largest_fragment(const struct strait_outer *o) {
     int64_t most = 0;
     for (int f = 0; f < o->spec.params.schedule.fragments; f++) {
-        const int64_t n = bound(o->n_weights, o->spec.params.schedule.fragments, f + 1) -
-                          bound(o->n_weights, o->spec.params.schedule.fragments, f);
-        if (n > most) most = n;
+        const struct strait_outer_range r = range_of(o, 0, f);
+        if (r.end - r.first > most) most = r.end - r.first;
     }
     return most;
 }
 
 static strait_err open_chunks(struct strait_outer *o) {
-    const int fragments = o->spec.params.schedule.fragments;
-    for (int f = 0; f < fragments; f++) {
-        const int64_t n = chunks_in(o, o->n_weights, f) + chunks_in(o, o->n_states, f);
+    const int n_parts = strait_outer_n_parts(&o->spec.params.schedule);
+    for (int part = 0; part < n_parts; part++) {
+        const int64_t n = chunks_in(o, 0, part) + chunks_in(o, 1, part);
         if (n > UINT16_MAX) // a frame has 16 bits for the number of a chunk
             return STRAIT_FAIL(STRAIT_ECONFIG,
                                "train.outer: a fragment of stage %d has %lld chunks, more than %d; "
@@ -174,7 +205,10 @@ strait_err strait_outer_open(const strait_outer_spec *spec, struct strait_backen
     o->backend = backend;
     for (int i = 0; i < STRAIT_RUN_REPLICAS; i++)
         o->peers[i] = -1;
-    strait_outer_count(spec, &o->n_weights, &o->n_states);
+    const struct strait_outer_count n = strait_outer_count(spec);
+    o->n_weights = n.weights;
+    o->n_states = n.states;
+    o->n_attention = n.attention;
     const strait_err err = open_into(o);
     if (err != STRAIT_OK) {
         strait_outer_close(&o);
@@ -214,7 +248,7 @@ strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *st
     if (o->residual != NULL) memset(o->residual, 0, bytes);
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
-    o->n_applied = o->spec.params.schedule.fragments; // all begin with the run
+    o->n_applied = strait_outer_n_parts(&o->spec.params.schedule); // all begin with the run
     STRAIT_TRY(strait_outer_copy(o, stream, 0, o->n_weights, o->anchor, 0));
     STRAIT_TRY(o->backend->ops->wait(stream));
     memcpy(o->sent, o->anchor, bytes); // a difference of nothing
@@ -232,13 +266,10 @@ void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task) {
 
 /* ---- an exchange ---- */
 
-/* The weights, or the values of state, of the fragment that is exchanged. */
 struct strait_outer_range strait_outer_range(const struct strait_outer *o, int is_state) {
-    const int fragments = o->spec.params.schedule.fragments, f = o->exchange.fragment;
-    const int64_t n = is_state ? o->n_states : o->n_weights;
+    const struct strait_outer_range r = range_of(o, is_state, o->exchange.fragment);
     const int64_t before = is_state ? o->n_weights : 0;
-    return (struct strait_outer_range){before + bound(n, fragments, f),
-                                       before + bound(n, fragments, f + 1)};
+    return (struct strait_outer_range){before + r.first, before + r.end};
 }
 
 static void add_chunks(struct strait_outer *o, int is_state) {
@@ -261,14 +292,14 @@ void strait_outer_list_chunks(struct strait_outer *o) {
 static strait_err check_exchange(const struct strait_outer *o, const strait_outer_exchange *e) {
     const uint64_t all = o->spec.n_replicas == 64 ? UINT64_MAX
                                                   : (UINT64_C(1) << o->spec.n_replicas) - 1;
-    if (e->fragment < 0 || e->fragment >= o->spec.params.schedule.fragments || e->attempt < 0 ||
-        e->attempt > UINT8_MAX || e->members == 0 || (e->alive & ~all) != 0 ||
-        (e->members & ~e->alive) != 0 || !strait_outer_has(e->alive, o->spec.replica))
+    const int n_parts = strait_outer_n_parts(&o->spec.params.schedule);
+    if (e->fragment < 0 || e->fragment >= n_parts || e->attempt < 0 || e->attempt > UINT8_MAX ||
+        e->members == 0 || (e->alive & ~all) != 0 || (e->members & ~e->alive) != 0 ||
+        !strait_outer_has(e->alive, o->spec.replica))
         return STRAIT_FAIL(STRAIT_EPROTO,
                            "stage %d, replica %d: no exchange of fragment %d of %d, attempt %d, "
                            "with members %llx of %llx is possible",
-                           o->spec.stage, o->spec.replica, e->fragment,
-                           o->spec.params.schedule.fragments, e->attempt,
+                           o->spec.stage, o->spec.replica, e->fragment, n_parts, e->attempt,
                            (unsigned long long)e->members, (unsigned long long)e->alive);
     return STRAIT_OK;
 }

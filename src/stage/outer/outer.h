@@ -78,8 +78,8 @@ strait_err strait_outer_restart(struct strait_outer *outer, struct strait_stream
 
 /* One exchange, as the coordinator describes it to every replica alike. */
 typedef struct strait_outer_exchange {
-    int64_t step; // after which it was begun
-    int fragment;
+    int64_t step;                      // after which it was begun
+    int fragment;                      // or, behind them, the part of attention
     int attempt;                       // from 0
     uint64_t members;                  // replicas whose differences count, as bits
     uint64_t alive;                    // replicas that get the results; members among them
@@ -178,6 +178,6 @@ double strait_outer_most_bytes(const strait_outer_spec *spec);
 int64_t strait_outer_wait_ns(double bytes, int64_t deadline_ns);
 
 /* Bytes of host memory for these parameters, without messages; and bytes that a replica sends in
- * one interval of sync_every steps. Only shapes are read. */
+ * an exchange of each part. Only shapes are read. */
 size_t strait_outer_bytes(const strait_outer_spec *spec);
-double strait_outer_sent_bytes(const strait_outer_spec *spec);
+strait_outer_bytes_sent strait_outer_sent_bytes(const strait_outer_spec *spec);

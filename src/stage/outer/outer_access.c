@@ -104,34 +104,39 @@ void strait_outer_note_read(struct strait_outer *o, int has_residual) {
 /* ---- sizes ---- */
 
 size_t strait_outer_bytes(const strait_outer_spec *spec) {
-    int64_t n = 0, n_states = 0;
-    strait_outer_count(spec, &n, &n_states);
+    const struct strait_outer_count n = strait_outer_count(spec);
     const int has_others = spec->n_replicas > 1;
     const int64_t rows = 3 + has_others + (has_others && spec->params.bits < 32);
-    int64_t values = rows * n + n_states;
-    if (spec->params.schedule.overlap > 0) values += n / spec->params.schedule.fragments;
+    int64_t values = rows * n.weights + n.states;
+    if (spec->params.schedule.overlap > 0) values += n.weights / spec->params.schedule.fragments;
     return (size_t)values * sizeof(float);
 }
 
 /* Each replica owns a share of the chunks: it sends the others their parts, and its results to all
  * of them. */
-double strait_outer_sent_bytes(const strait_outer_spec *spec) {
+static double sent_bytes(const strait_outer_spec *spec, int64_t n_weights, int64_t n_states) {
     const double others = spec->n_replicas - 1;
-    int64_t n = 0, n_states = 0;
-    strait_outer_count(spec, &n, &n_states);
     return 2.0 * others / spec->n_replicas *
-           ((double)strait_quantized_bytes(spec->params.bits, n) +
+           ((double)strait_quantized_bytes(spec->params.bits, n_weights) +
             (double)strait_quantized_bytes(spec->params.state_bits, n_states));
+}
+
+strait_outer_bytes_sent strait_outer_sent_bytes(const strait_outer_spec *spec) {
+    const struct strait_outer_count n = strait_outer_count(spec);
+    const double rest = sent_bytes(spec, n.weights - n.attention, n.states);
+    return (strait_outer_bytes_sent){.fragment = rest / spec->params.schedule.fragments,
+                                     .attention = sent_bytes(spec, n.attention, 0)};
 }
 
 /* The fewer members there are, the more chunks each of them sums and sends to all others. */
 double strait_outer_most_bytes(const strait_outer_spec *spec) {
     const int n_replicas = spec->n_replicas, bits = spec->params.bits;
-    int64_t n = 0, n_states = 0; // a swarm averages no state
+    const struct strait_outer_count n = strait_outer_count(spec); // a swarm averages no state
+    const int64_t rest = n.weights - n.attention;
     double most = 0.0;
-    strait_outer_count(spec, &n, &n_states);
-    const int64_t share = n / spec->params.schedule.fragments + STRAIT_QUANTIZE_BLOCK + 1;
-    const int64_t values = share < n ? share : n; // of the largest fragment
+    const int64_t share = rest / spec->params.schedule.fragments + STRAIT_QUANTIZE_BLOCK + 1;
+    const int64_t fragment = share < rest ? share : rest; // the largest
+    const int64_t values = fragment > n.attention ? fragment : n.attention;
     for (int m = 1; m <= n_replicas && values > 0; m++) {
         const int64_t size = strait_outer_chunk_size(values, m);
         const int64_t n_chunks = (values + size - 1) / size;

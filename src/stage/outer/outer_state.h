@@ -50,6 +50,7 @@ struct strait_outer {
     int n_segments;
     int *segment_of;                   // of each weight of the spec; -1: it never learns
     int64_t n_weights, n_states;       // values
+    int64_t n_attention;               // the last ones of the weights
     float *anchor, *momentum;          // [n_weights]
     float *residual, *result_residual; // [n_weights]; NULL: one replica
     float *sent; // [n_weights + n_states], pinned: as the exchange noted them; then new weights
@@ -101,7 +102,7 @@ struct strait_outer_range {
     int64_t first, end;
 };
 
-/* The weights, or the values of state, of the fragment that is exchanged. */
+/* The weights, or the values of state, of the part that is exchanged. */
 struct strait_outer_range strait_outer_range(const struct strait_outer *o, int is_state);
 
 /* Copies values [first, end) of the row from the device to `host`, or back. Does not wait. */
@@ -144,7 +145,12 @@ void strait_outer_drop_early(struct strait_outer *o);
 int strait_outer_averages(const strait_outer_spec *spec, int weight);
 
 /* The number of averaged weights and of values of state. */
-void strait_outer_count(const strait_outer_spec *spec, int64_t *n_weights, int64_t *n_states);
+struct strait_outer_count {
+    int64_t weights, states;
+    int64_t attention; // of the weights, those in the part of attention: the last ones
+};
+
+struct strait_outer_count strait_outer_count(const strait_outer_spec *spec);
 
 /* Runs a task for each of n chunks, on all threads. */
 void strait_outer_run(struct strait_outer *o, int n, strait_pool_task task);

@@ -24,10 +24,9 @@ static void plan_outer(const strait_run_plan *plan, int stage, const struct stra
                                                             dry_run->n_params, dry_run->optimizer);
     if (!strait_run_plan_has_outer(plan)) return;
     m->outer = strait_outer_bytes(&spec);
-    const double bytes = strait_outer_sent_bytes(&spec);
-    m->averaged = bytes / plan->outer.schedule.fragments;
+    m->averaged = strait_outer_sent_bytes(&spec);
     m->exchanged = strait_outer_most_bytes(&spec);
-    m->reduced = bytes * strait_outer_frequency(&plan->outer.schedule);
+    m->reduced = strait_outer_step_bytes(&plan->outer.schedule, m->averaged);
 }
 
 /* Asks a dry run, which lists the parameters without allocating them. */

@@ -89,11 +89,10 @@ static strait_err before(void *user, const strait_stage_command *command) {
 static int ends_averages(const struct worker *w, const strait_stage_command *command) {
     const strait_outer_schedule *s = &strait_service_plan(w->service)->outer.schedule;
     if (command->kind != STRAIT_COMMAND_OUTER) return 0;
-    if (strait_outer_is_whole(s, w->step))
-        return command->outer.phase == STRAIT_OUTER_APPLY &&
-               command->outer.fragment == s->fragments - 1;
-    if (s->overlap == 0 || strait_outer_sends(s, w->step) < 0)
-        return command->outer.phase == STRAIT_OUTER_APPLY;
+    const int last = strait_outer_last_sent(s, w->step);
+    if (s->overlap == 0 || strait_outer_is_whole(s, w->step))
+        return command->outer.phase == STRAIT_OUTER_APPLY && command->outer.fragment == last;
+    if (last < 0) return command->outer.phase == STRAIT_OUTER_APPLY;
     return command->outer.phase == STRAIT_OUTER_BEGIN && command->outer.step == w->step;
 }
 

@@ -282,14 +282,13 @@ static strait_err average(struct strait_pipeline *p, int64_t done) {
     const strait_outer_schedule *schedule = &plan_of(p)->outer.schedule;
     const int is_whole = strait_outer_is_whole(schedule, done);
     const int is_due = done >= p->outer.sent_at + schedule->overlap || is_whole;
-    const int fragment = strait_outer_sends(schedule, done);
     STRAIT_TRY(resend(p, done));
     if (p->outer.fragment >= 0 && is_due && schedule->overlap > 0) STRAIT_TRY(finish(p, done));
-    for (int f = 0; is_whole && f < schedule->fragments; f++)
-        STRAIT_TRY(exchange(p, f, done));
-    if (is_whole || fragment < 0) return STRAIT_OK;
-    if (schedule->overlap == 0) return exchange(p, fragment, done);
-    return p->outer.fragment < 0 ? begin(p, fragment, done, 0) : STRAIT_OK;
+    const int is_at_once = is_whole || schedule->overlap == 0;
+    for (int part = 0; is_at_once && part < strait_outer_n_parts(schedule); part++)
+        if (strait_outer_is_sent(schedule, part, done)) STRAIT_TRY(exchange(p, part, done));
+    const int fragment = is_at_once ? -1 : strait_outer_sends(schedule, done);
+    return fragment >= 0 && p->outer.fragment < 0 ? begin(p, fragment, done, 0) : STRAIT_OK;
 }
 
 /* Says once who was lost. */

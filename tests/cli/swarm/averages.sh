@@ -30,6 +30,18 @@ cmp -s straight.weights all.weights || fail "weights differ: $(diff straight.wei
 runs inspect all
 says "$OUT" 'averaged: 1 to 12 \[0,1\]$'
 
+# So it is where attention is averaged at steps of its own: several averages may follow one step.
+set_often="$pair --set train.outer.sync_every=4 --set train.outer.bits=4 --set train.outer.attention_every=2"
+runs train run.yaml --out straight-often $set_often --set link.transport=inproc
+host_begin often run.yaml $set_often
+for i in 1 2 3 4; do join_begin often $i; done
+host_ends 0 often
+same_metrics straight-often often
+for run in straight-often often; do weights_of $run | grep -vE '^replica\.1\.' >$run.weights; done
+cmp -s straight-often.weights often.weights ||
+    fail "weights differ: $(diff straight-often.weights often.weights | head -n 6)"
+[ "$(averaged often | cut -d ' ' -f 1 | tr '\n' ' ')" = "2 4 6 8 10 12 " ] || fail "averages: $(averaged often)"
+
 # A run without averages is continued with them, from its checkpoint.
 runs train run.yaml --out plain $pair --set stages.replicas=1 --set train.steps=4
 host_begin plain run.yaml $pair --set train.outer.sync_every=4 --resume

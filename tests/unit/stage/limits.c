@@ -153,9 +153,10 @@ static void metered_time_ignores_the_emulated_links(void **state) {
 /* Of 4 replicas each sends 3 others 1.5 MB in each of 2 parts per interval of 10 steps of 2 s. */
 static void counts_what_a_pair_sends_for_averages(void **state) {
     (void)state;
+    const strait_outer_bytes_sent bytes = {.fragment = 1.5e6};
     CHECK_OK(make("train.outer.sync_every=10", "train.outer.fragments=2", NULL));
-    CHECK_NEAR(strait_limits_pair_bps(&plan, 1.5e6, 4, 2.0), 8 * 1.5e6 * 2 / 3 / 20, 1e-6);
-    assert_true(strait_limits_pair_bps(&plan, 1.5e6, 1, 2.0) == 0.0);
+    CHECK_NEAR(strait_limits_pair_bps(&plan, bytes, 4, 2.0), 8 * 1.5e6 * 2 / 3 / 20, 1e-6);
+    assert_true(strait_limits_pair_bps(&plan, bytes, 1, 2.0) == 0.0);
 }
 
 int main(void) {

@@ -1,6 +1,7 @@
 /* Two replicas that train on their own average their weights over real links: the outer step's
  * formula, error feedback, one that is late, one that is left out, and what they refuse. */
 #include "outer_rig.h"
+#include "stage/replicas/quantize.h"
 
 static void takes_the_step_of_the_formula(void **state) {
     (void)state;
@@ -48,6 +49,35 @@ static void keeps_what_was_learnt_meanwhile(void **state) {
             CHECK(fabs((double)sides[r].weights[i] - (anchor - (double)learnt(r, i))) < 1e-6);
     }
     close_both();
+}
+
+/* The first weight is a matrix of attention: it is no longer in a fragment. */
+static void averages_attention_alone(void **state) {
+    (void)state;
+    const int half = (VALUES - 1000) / 2, second = 1000 + half - half % STRAIT_QUANTIZE_BLOCK;
+    attention_every = 5;
+    open_both(32, 2, 0);
+    train(0);
+    train(1);
+    for (int part = 2; part >= 0; part--) {
+        for (int r = 0; r < 2; r++)
+            begin(r, (strait_outer_exchange){.step = 3 - part, .fragment = part, .members = BOTH});
+        exchange();
+        apply();
+        for (int i = 0; i < VALUES; i += 7) {
+            const double d = ((double)learnt(0, i) + (double)learnt(1, i)) / 2.0;
+            const double averaged = (double)initial(i) -
+                                    (double)rate * (1.0 + (double)momentum) * d;
+            const int is_done = i < 1000 || part == 0 || (part == 1 && i >= second);
+            for (int r = 0; r < 2; r++) {
+                const double own = (double)initial(i) - (double)learnt(r, i);
+                CHECK(fabs((double)sides[r].weights[i] - (is_done ? averaged : own)) < 1e-6);
+            }
+        }
+    }
+    CHECK(are_equal());
+    close_both();
+    attention_every = 0;
 }
 
 /* Distance of the sum of many averages from the exact one, relative to it. */
@@ -269,6 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_the_step_of_the_formula),
         cmocka_unit_test(keeps_what_was_learnt_meanwhile),
+        cmocka_unit_test(averages_attention_alone),
         cmocka_unit_test(feedback_returns_what_rounding_lost),
         cmocka_unit_test(a_late_replica_catches_up),
         cmocka_unit_test(an_exchange_is_begun_again_without_the_lost),

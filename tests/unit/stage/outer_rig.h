@@ -25,7 +25,7 @@ struct side {
 static struct side sides[2];
 static struct pair pair;
 static int is_wary; // what the sides check of each other
-static int keeps_norm, n_warmup;
+static int keeps_norm, n_warmup, attention_every;
 static const float rate = 0.7f, momentum = 0.9f;
 
 static inline float initial(int i) {
@@ -50,21 +50,23 @@ static inline void open_side(int r, int bits, int fragments, int overlap) {
     s->params[0].value = (strait_tensor){s->weights, STRAIT_F32, 10, 100};
     s->params[1].value = (strait_tensor){s->weights + VALUES, STRAIT_F32, 1, 5};
     s->params[1].is_idle = 1;
+    (void)snprintf(s->params[0].name, sizeof s->params[0].name, "blocks.0.attention.q");
     s->params[2].value = (strait_tensor){s->weights + 1000, STRAIT_F32, 1, VALUES - 1000};
-    const strait_outer_spec spec = {.stage = 4,
-                                    .replica = r,
-                                    .n_replicas = 2,
-                                    .n_threads = 1,
-                                    .is_wary = is_wary,
-                                    .params = {.schedule = {20, fragments, overlap, 1000, n_warmup},
-                                               .bits = bits,
-                                               .state_bits = 32,
-                                               .has_feedback = 1,
-                                               .keeps_norm = keeps_norm,
-                                               .learning_rate = rate,
-                                               .momentum = momentum},
-                                    .weights = s->params,
-                                    .n_weights = 3};
+    const strait_outer_spec spec = {
+        .stage = 4,
+        .replica = r,
+        .n_replicas = 2,
+        .n_threads = 1,
+        .is_wary = is_wary,
+        .params = {.schedule = {20, fragments, overlap, 1000, n_warmup, attention_every},
+                   .bits = bits,
+                   .state_bits = 32,
+                   .has_feedback = 1,
+                   .keeps_norm = keeps_norm,
+                   .learning_rate = rate,
+                   .momentum = momentum},
+        .weights = s->params,
+        .n_weights = 3};
     CHECK_OK(strait_outer_open(&spec, s->backend, &s->outer));
     strait_outer_connect(s->outer, pair.meshes[r], peers);
     CHECK_OK(strait_outer_restart(s->outer, &s->stream));

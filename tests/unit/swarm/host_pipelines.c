@@ -209,7 +209,8 @@ static void the_time_of_an_average_is_planned(void **state) {
         for (int i = 0; i < STAGES; i++) {
             strait_runner_memory memory;
             CHECK_OK(strait_runner_plan(&executor.plan, i, 1, &memory));
-            const double least = 2.0 * (run.link.deadline + memory.averaged / STRAIT_OUTER_SLOWEST);
+            const double least = 2.0 * (run.link.deadline +
+                                        memory.averaged.fragment / STRAIT_OUTER_SLOWEST);
             CHECK((double)h.coordinator.config.average_ns[i] >= 1e9 * least);
         }
         CHECK(h.coordinator.config.average_ns[0] > before);
