@@ -248,7 +248,7 @@ strait_err strait_outer_restart(struct strait_outer *o, struct strait_stream *st
     if (o->residual != NULL) memset(o->residual, 0, bytes);
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
     o->has_residual = 0;
-    o->n_applied = strait_outer_n_parts(&o->spec.params.schedule); // all begin with the run
+    memset(o->is_averaged, 1, sizeof o->is_averaged); // all begin with the run
     STRAIT_TRY(strait_outer_copy(o, stream, 0, o->n_weights, o->anchor, 0));
     STRAIT_TRY(o->backend->ops->wait(stream));
     memcpy(o->sent, o->anchor, bytes); // a difference of nothing

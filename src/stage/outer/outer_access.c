@@ -37,7 +37,8 @@ strait_err strait_outer_catch_up(struct strait_outer *o, struct strait_stream *s
     forget_exchange(o);
     if (o->residual != NULL) memset(o->residual, 0, bytes);
     if (o->result_residual != NULL) memset(o->result_residual, 0, bytes);
-    o->has_residual = o->n_applied = 0;
+    o->has_residual = 0;
+    memset(o->is_averaged, 0, sizeof o->is_averaged);
     memcpy(o->sent, o->anchor, bytes); // it takes part in no exchange that is under way
     for (int i = 0; i < o->n_segments; i++) {
         const struct segment *s = &o->segments[i];
@@ -97,7 +98,7 @@ strait_tensor strait_outer_get(const struct strait_outer *o, strait_outer_tensor
 
 void strait_outer_note_read(struct strait_outer *o, int has_residual) {
     forget_exchange(o);
-    o->n_applied = 0;
+    memset(o->is_averaged, 0, sizeof o->is_averaged);
     o->has_residual = has_residual;
 }
 

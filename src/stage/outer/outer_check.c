@@ -39,7 +39,7 @@ void strait_outer_measure(struct strait_outer *o) {
         before += o->chunks[i].size;
     }
     o->yardstick = isfinite(own) ? sqrt(own) : 0.0;
-    if (o->n_applied >= strait_outer_n_parts(schedule) && own > 0.0) return;
+    if (o->is_averaged[o->exchange.fragment] && own > 0.0) return;
     o->yardstick = before > 0.0 ? fmax(o->yardstick, sqrt(before))
                                 : o->yardstick * (double)schedule->sync_every;
     if (!(o->yardstick > 0.0)) o->yardstick = INFINITY;

@@ -70,7 +70,9 @@ struct strait_outer {
     struct strait_msg *early;         // of later exchanges
     int n_early[STRAIT_RUN_REPLICAS]; // of each sender
     uint64_t n_delivered, n_taken;    // messages, bytes
-    int n_applied;    // exchanges since this replica began, or came to know the others' state
+    /* Parts that were averaged since this replica began, or came to know the others' state: it has
+     * trained a whole interval since. */
+    unsigned char is_averaged[STRAIT_OUTER_FRAGMENTS + 1];
     double yardstick; // norm of a usual difference in this exchange; INFINITY: not known
     /* Squared norms of what was taken from each replica in this exchange, if wary: */
     double part_squares[STRAIT_RUN_REPLICAS], result_squares[STRAIT_RUN_REPLICAS];

@@ -104,7 +104,7 @@ strait_err strait_outer_apply(struct strait_outer *o, struct strait_stream *stre
     STRAIT_TRY(ops->wait(stream));
     strait_outer_drop(o);
     o->has_applied = 1;
-    o->n_applied++;
+    o->is_averaged[o->exchange.fragment] = 1;
     *out = result;
     return STRAIT_OK;
 }

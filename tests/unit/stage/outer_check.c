@@ -90,6 +90,34 @@ static void a_newcomer_judges_by_earlier_averages(void **state) {
     }
 }
 
+static void begin_part(int64_t step, int part) {
+    for (int r = 0; r < 2; r++)
+        begin(r, (strait_outer_exchange){.step = step, .fragment = part, .members = BOTH});
+}
+
+/* The part of attention is averaged more often: that says nothing of what is usual in the rest. */
+static void a_newcomer_judges_each_part_by_itself(void **state) {
+    (void)state;
+    attention_every = 2;
+    open_both(32, 1, 0);
+    train(0);
+    train(1);
+    average(1, BOTH);
+    CHECK_OK(strait_outer_catch_up(sides[0].outer, &sides[0].stream));
+    for (int step = 2; step <= 4; step++) {
+        for (int i = 0; i < VALUES; i++) // the first weight is attention's
+            sides[0].weights[i] -= learnt(0, i) / (i < 1000 ? 1 : SYNC_EVERY);
+        train(1);
+        begin_part(step, step == 4 ? 0 : 1);
+        settle();
+        CHECK(strait_outer_rejected(sides[0].outer) == 0);
+        exchange();
+        apply();
+    }
+    close_both();
+    attention_every = 0;
+}
+
 /* The owner of a chunk averaged it wrongly. */
 static void rejects_an_average_that_cannot_be(void **state) {
     (void)state;
@@ -332,6 +360,7 @@ int main(void) {
         cmocka_unit_test(rejects_a_difference_far_larger_than_its_own),
         cmocka_unit_test(only_a_wary_replica_checks),
         cmocka_unit_test(a_newcomer_judges_by_earlier_averages),
+        cmocka_unit_test(a_newcomer_judges_each_part_by_itself),
         cmocka_unit_test(rejects_an_average_that_cannot_be),
         cmocka_unit_test(limits_messages_ahead_of_time_by_sender),
         cmocka_unit_test(drops_messages_ahead_of_time_larger_than_a_chunk),
