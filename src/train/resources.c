@@ -134,11 +134,18 @@ static strait_err measure_checkpoint(const strait_run *run, double *out) {
 
 /* How many checkpoints the rest of the run writes, as far as that matters here: a new one is
  * complete before the oldest is removed, so there is one more at once than are kept. */
-static double count_written(const strait_run *run, int64_t step) {
-    const int64_t left = run->train.steps - step, every = run->train.save_every;
-    const int64_t most = run->train.keep_checkpoints + 1;
+static double count_written(int64_t left, int64_t every, int64_t keep) {
     const int64_t n = every > 0 ? (left + every - 1) / every : 1; // the last, or when interrupted
-    return (double)(n < most ? n : most);
+    return (double)(n < keep + 1 ? n : keep + 1);
+}
+
+/* How many more checkpoints there are at once than now. Old ones are removed as new ones come, so
+ * only the difference takes space. */
+static double count_added(int64_t left, int64_t every, int64_t keep, int n_there) {
+    const double most = (double)keep + 1.0;
+    double n = count_written(left, every, keep);
+    if ((double)n_there + n > most) n = most - (double)n_there;
+    return n < 1.0 ? 1.0 : n;
 }
 
 strait_err strait_session_check_disk(const struct strait_run *run, const char *folder,
@@ -151,12 +158,12 @@ strait_err strait_session_check_disk(const struct strait_run *run, const char *f
     STRAIT_TRY(strait_checkpoint_list(folder, &steps, &n_there));
     strait_alloc_free(steps);
     STRAIT_TRY(measure_checkpoint(run, &each));
-    /* Old ones are removed as new ones come, so only the difference takes space. */
-    const double most = (double)run->train.keep_checkpoints + 1.0;
-    double n = count_written(run, step);
-    if ((double)n_there + n > most) n = most - (double)n_there;
-    if (n < 1.0) n = 1.0;
+    const int64_t left = run->train.steps - step, every = run->train.save_every;
+    const int64_t keep = run->train.keep_checkpoints;
+    const double n = count_added(left, every, keep, n_there);
     if (n * each <= spare) return STRAIT_OK;
+    const int fits_kept = count_added(left, every, 1, n_there) * each <= spare;
+    const int fits_last = count_added(left, 0, keep, n_there) * each <= spare;
     char need[32], one[32], has[32];
     strait_fit_bytes(n * each, need);
     strait_fit_bytes(each, one);
@@ -164,7 +171,11 @@ strait_err strait_session_check_disk(const struct strait_run *run, const char *f
     return STRAIT_FAIL(
         STRAIT_EIO,
         "%s: no space for the checkpoints: they take %s (%.0f of %s at once), and %s "
-        "are free; train.keep_checkpoints=1, train.save_every=0 (only at the end), "
-        "or a folder on another disk needs less",
-        folder, need, n, one, has);
+        "are free; %s%s%sa folder on another disk",
+        folder, need, n, one, has,
+        fits_kept || fits_last ? "they would fit with " : "free some space, or choose ",
+        fits_kept ? "train.keep_checkpoints=1, " : "",
+        fits_last   ? "train.save_every=0 (only at the end), or in "
+        : fits_kept ? "or in "
+                    : "");
 }

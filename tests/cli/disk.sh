@@ -51,7 +51,7 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
     trap 'umount "$SCRATCH/mnt"; clean_up' EXIT
     # Too little space for what will be kept is found before the first step, also by a dry run.
     for how in --dry-run ''; do
-        refuses 3 'mnt/run: no space for the checkpoints: they take .* are free; train.keep_checkpoints=1' \
+        refuses 3 'mnt/run: no space for the checkpoints: they take .* are free; they would fit with train.save_every=0 ' \
             train run.yaml --out mnt/run --set train.save_every=1 --set train.keep_checkpoints=10 $how
         [ ! -e mnt/run ] || fail "a run that was refused left $(find mnt/run)"
     done
@@ -70,7 +70,8 @@ if mount -t tmpfs -o size=640k tmpfs mnt 2>/dev/null; then
         truncate -s -$free mnt/fill
         for folder in new there; do
             refuses 3 "mnt/$folder/.*[Nn]o space" train run.yaml --out mnt/$folder --force
-            refuses 3 "mnt/$folder: no space for the checkpoints" train run.yaml --out mnt/$folder
+            refuses 3 "mnt/$folder: no space for the checkpoints: .* are free; free some space, or choose a folder" \
+                train run.yaml --out mnt/$folder
         done
         [ ! -e mnt/new ] || fail "a run that could not begin left $(find mnt/new)"
         [ -z "$(ls -A mnt/there)" ] || fail "a run that could not begin left $(ls -A mnt/there)"
