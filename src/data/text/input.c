@@ -1,6 +1,8 @@
 #include "data/text/input.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
+#include "data/shard_layout.h"
 #include "data/text/decompress.h"
 
 #include <errno.h>
@@ -144,9 +146,14 @@ strait_err strait_input_refuse_parquet(const char *path) {
 
 /* Rejects formats that are not text by the first (decompressed) bytes of the file. */
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
-    const char *unsupported = input->has_started ? NULL
-                                                 : strait_decompress_find_unsupported(start, n);
-    input->has_started = input->has_started || n > 0;
+    if (input->has_started || n == 0) return STRAIT_OK;
+    const char *unsupported = strait_decompress_find_unsupported(start, n);
+    input->has_started = 1;
+    if (n >= 4 && strait_get_u32(start) == STRAIT_SHARD_MAGIC)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: this is a token shard, not text; \"strait eval --data\" and run "
+                           "files take shards",
+                           input->path);
     if (unsupported == NULL) return STRAIT_OK;
     if (strstr(unsupported, "Parquet") != NULL) return strait_input_refuse_parquet(input->path);
     return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; convert it to plain text or JSON Lines first",
