@@ -53,7 +53,7 @@ static const strait_flag flags[] = {
     {"resume", 0, STRAIT_FLAG_SWITCH, &resumes, NULL,
      "continue the run in DIR from its last checkpoint, with its own run file or another"},
     {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
-     "host even if memory or disk space seem too small"},
+     "host even if memory or disk space seem too small; never replaces a run"},
     {"max-lost-work", 0, STRAIT_FLAG_REAL, &max_lost_work_s, "SECONDS",
      "work that a failure may cost at most (default 10)"},
     {"lease", 0, STRAIT_FLAG_REAL, &lease_s, "SECONDS",

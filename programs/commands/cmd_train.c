@@ -26,7 +26,7 @@ static const strait_flag flags[] = {
     {"dry-run", 0, STRAIT_FLAG_SWITCH, &is_dry, NULL,
      "check the run, print its plan and memory, and stop"},
     {"force", 0, STRAIT_FLAG_SWITCH, &is_forced, NULL,
-     "train even if memory or disk space seem too small"},
+     "train even if memory or disk space seem too small; never replaces a run"},
     STRAIT_PROGRESS_FLAGS,
     STRAIT_PAGE_FLAGS,
     {0},
@@ -127,7 +127,9 @@ static void print_resume_command(const char *folder) {
 /* The session checks the folder too, but only the command knows the flags that choose another. */
 static strait_err check_folder(const char *folder) {
     return strait_args_hint(strait_session_check_folder(folder, resumes),
-                            "--resume continues a run, --out DIR chooses the folder");
+                            is_forced ? "--force does not replace a run; --resume continues it, "
+                                        "--out DIR chooses the folder"
+                                      : "--resume continues a run, --out DIR chooses the folder");
 }
 
 /* Memory is checked before it is taken, but another program may take it meanwhile. */

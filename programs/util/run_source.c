@@ -18,10 +18,9 @@ static strait_err resume_folder(const char *folder, int resumes, strait_run_sour
     STRAIT_TRY(strait_files_path(source->folder, "%.*s", (int)n, folder));
     STRAIT_TRY(strait_files_path(source->file, "%s/run.yaml", source->folder));
     if (!resumes)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "%s is a folder: give a run file, or --resume to "
-                           "continue the run in it",
-                           source->folder);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s is a folder: give a run file%s", source->folder,
+                           holds_run(source->folder) ? ", or --resume to continue the run in it"
+                                                     : "");
     if (!strait_files_exists(source->file))
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s contains no run: there is no run.yaml in it",
                            source->folder);
@@ -50,12 +49,18 @@ strait_err strait_run_source_find(const char *argument, int resumes, const char 
                            "--resume %s continues in that folder, and --out names another one: %s",
                            source->folder, out);
     }
+    if (!strait_files_exists(argument))
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: no such %s", argument,
+                           resumes ? "folder of a run or run file" : "run file");
     STRAIT_TRY(strait_files_path(source->file, "%s", argument));
     if (out != NULL) return strait_files_path(source->folder, "%s", out);
     return folder_of_file(source);
 }
 
 strait_err strait_run_source_name(strait_run_source *source, const char *name) {
-    if (source->folder[0] != '\0') return STRAIT_OK;
-    return strait_files_path(source->folder, "runs/%s", name);
+    if (source->folder[0] == '\0') STRAIT_TRY(strait_files_path(source->folder, "runs/%s", name));
+    if (!strait_files_exists(source->folder) || strait_files_is_folder(source->folder))
+        return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_ECONFIG, "%s is a file: --out DIR names the folder of the run",
+                       source->folder);
 }

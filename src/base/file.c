@@ -35,10 +35,12 @@ strait_err strait_file_open(const char *path, int *out_fd, int64_t *out_bytes) {
     int fd = open(path, flags);
     if (fd < 0 && errno == EMFILE && strait_file_raise_limit()) fd = open(path, flags);
     if (fd < 0) return FAIL_ON(path, "open");
-    struct stat info;
+    struct stat info = {0};
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        const int is_folder = S_ISDIR(info.st_mode);
         (void)close(fd);
-        return STRAIT_FAIL(STRAIT_EIO, "%s: not a regular file", path);
+        return STRAIT_FAIL(STRAIT_EIO, "%s: %s", path,
+                           is_folder ? "is a folder; name a file" : "not a regular file");
     }
     *out_fd = fd;
     *out_bytes = info.st_size;

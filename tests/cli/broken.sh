@@ -101,7 +101,10 @@ refuses 2 'train.bin already exists: .*--force' tokenize --tokenizer tokenizer.j
     text.txt
 
 # The run file: errors name line and column, the mistake, and a suggestion.
-refuses 2 'nowhere.yaml' train nowhere.yaml
+refuses 2 'nowhere.yaml: no such run file' train nowhere.yaml
+refuses 2 'nowhere: no such folder of a run or run file' train --resume nowhere
+refuses 2 'train.bin: not valid YAML: byte 0' train train.bin --out fresh
+refuses 2 'good: is a folder; name a file' plan good
 rejects_run_file 'wrong.yaml:7:[0-9]+: .*modle' 'modle: {width: 3}'
 rejects_run_file 'wrong.yaml:[0-9]+:[0-9]+: .*model' 'model: {width: 64}'
 printf 'model: {width: 32, widht: 3}\n' >wrong.yaml
@@ -140,6 +143,8 @@ refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh 
 
 # The output folder.
 refuses 2 'good already contains a run: .*--resume' train run.yaml --out good
+refuses 2 'good already contains a run: .*--force does not replace a run' train run.yaml --out good --force
+for how in '' --dry-run; do refuses 2 'text.txt is a file: --out DIR' train run.yaml --out text.txt $how; done
 begin train run.yaml --out busy --set train.steps=100000 --set train.save_every=0
 wait_lines busy 3
 ERR=$SCRATCH/second refuses 3 'busy/.lock: another process' train run.yaml --out busy --resume

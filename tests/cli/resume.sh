@@ -91,6 +91,7 @@ says "$ERR" 'resuming after step'
 same_metrics straight inside
 refuses 2 'inside is a folder: give a run file, or --resume' train inside
 mkdir empty
+refuses 2 'empty is a folder: give a run file$' train empty
 refuses 2 'empty contains no run: there is no run.yaml in it' train --resume empty
 refuses 2 '--out names another one' train --resume inside --out elsewhere
 

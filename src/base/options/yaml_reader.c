@@ -27,8 +27,8 @@ static strait_err parser_failed(const strait_yaml_reader *r) {
         return STRAIT_FAIL(STRAIT_ENOMEM, "%s: parsing YAML", r->name);
     const char *problem = r->parser.problem != NULL ? r->parser.problem : "syntax error";
     if (r->parser.error == YAML_READER_ERROR)
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: byte %zu: %s", r->name, r->parser.problem_offset,
-                           problem);
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s: not valid YAML: byte %zu: %s", r->name,
+                           r->parser.problem_offset, problem);
     if (is_tab_indented(r, r->parser.problem_mark.line))
         return STRAIT_YAML_FAIL(r, r->parser.problem_mark,
                                 "not valid YAML: a tab; indent with spaces");

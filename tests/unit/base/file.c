@@ -76,7 +76,7 @@ static void maps_the_whole_file(void **state) {
     CHECK_OK(strait_file_write(scratch_at(&folder, "map"), "", 0));
     CHECK_OK(strait_file_map_open(scratch_at(&folder, "map"), &map));
     assert_null(map.data);
-    CHECK_FAILS(strait_file_map_open(folder.path, &map), STRAIT_EIO, "not a regular file");
+    CHECK_FAILS(strait_file_map_open(folder.path, &map), STRAIT_EIO, "is a folder; name a file");
     CHECK_FAILS(strait_file_map_open(scratch_at(&folder, "gone"), &map), STRAIT_EIO,
                 "gone: cannot open: No such file");
 }

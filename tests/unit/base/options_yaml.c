@@ -156,7 +156,7 @@ static void test_rejects_anchors_aliases_and_tags(void **state) {
     REFUSES("title: x\nbox:\n  size: 3\n \tcolour: red", "T.yaml:4:2: not valid YAML: a tab");
     REFUSES("box: {size: 3]", "T.yaml:1:14: not valid YAML: did not find expected");
     REFUSES("box:\n\tsize: 3", "T.yaml:2:1: not valid YAML: a tab; indent with spaces");
-    REFUSES("title: \"\xff\"", "T.yaml: byte 8: invalid leading UTF-8 octet");
+    REFUSES("title: \"\xff\"", "T.yaml: not valid YAML: byte 8: invalid leading UTF-8 octet");
 }
 
 static void test_rejects_large_and_deep_files(void **state) {

@@ -261,7 +261,7 @@ static void test_file_gives_name_and_folder(void **state) {
     CHECK_FAILS(strait_run_init_file(scratch_at(&dir, "none.yaml"), NULL, 0, &run), STRAIT_ECONFIG,
                 "none.yaml: cannot open: No such file");
     CHECK_FAILS(strait_run_init_file(dir.path, NULL, 0, &run), STRAIT_ECONFIG,
-                "not a regular file");
+                "is a folder; name a file");
     CHECK_FAILS(
         strait_run_init_text("a123456789b123456789c123456789d123456789e123456789f1234567890123"
                              ".yaml",

@@ -235,7 +235,7 @@ static void test_names_the_file_that_cannot_be_written(void **state) {
     struct strait_metrics *m = NULL;
     CHECK_FAILS(strait_metrics_open(scratch_at(&dir, "none/metrics.jsonl"), 0, &m), STRAIT_EIO,
                 "none/metrics.jsonl");
-    CHECK_FAILS(strait_metrics_open(dir.path, 3, &m), STRAIT_EIO, "not a regular file");
+    CHECK_FAILS(strait_metrics_open(dir.path, 3, &m), STRAIT_EIO, "is a folder; name a file");
     CHECK_OK(strait_metrics_open(scratch_at(&dir, "metrics.jsonl"), 0, &m));
     (void)signal(SIGXFSZ, SIG_IGN);
     struct rlimit before;
