@@ -71,6 +71,11 @@ static void on_opened(void *user, const strait_trainer_info *info, int64_t step)
                             "updates of stages 0 to %d are one step late (train.staleness)",
                             info->n_late - 1);
     if (step > 0) strait_progress_say(&log->progress, "resuming after step %lld", (long long)step);
+    if (step >= log->n_steps)
+        strait_progress_say(&log->progress,
+                            "nothing is left to train: train.steps is %lld; a larger value "
+                            "(--set train.steps=N) continues the run",
+                            (long long)log->n_steps);
     log->began = strait_files_seconds();
     log->first_step = step;
     if (log->is_json)

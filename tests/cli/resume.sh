@@ -139,6 +139,7 @@ ls both/checkpoints | grep -q . || fail "no checkpoint was written after two sig
 # Resuming a finished run changes nothing.
 before=$(metrics_of killed)
 runs train run.yaml --out killed --resume
+says "$ERR" '^nothing is left to train: train.steps is [0-9]+;'
 [ "$before" = "$(metrics_of killed)" ] || fail "a finished run changed its metrics"
 
 # No checkpoint is written after a step with a non-finite gradient: the earlier ones remain usable.
