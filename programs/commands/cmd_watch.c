@@ -68,8 +68,9 @@ static void show_swarm(const strait_watch *w) {
     strait_progress_bytes(s->ids_bytes, ids);
     printf("%s: %s, generation %lld, %d stages, %lld steps committed; %s of token ids sent, %lld "
            "connections refused\n",
-           w->folder != NULL ? w->folder : w->name, s->phase, (long long)s->generation, s->n_stages,
-           (long long)s->committed, ids, (long long)s->refused);
+           w->folder != NULL ? w->folder : w->name, w->is_over ? w->phase : s->phase,
+           (long long)s->generation, s->n_stages, (long long)s->committed, ids,
+           (long long)s->refused);
     if (s->has_audits)
         printf("  audits: %lld intervals right, %lld wrong (their workers are banned), %lld "
                "unsettled\n",

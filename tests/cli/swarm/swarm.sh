@@ -52,7 +52,7 @@ jq -e -s 'map(select(.loss) | .forward_bytes_per_token - .backward_bytes_per_tok
 # watch reports that the run has ended.
 touch -d '1 minute ago' plain/swarm.json
 runs watch plain --once
-says "$OUT" '60 steps committed' 'Z done$' '^no update for 1m[0-9]*s: the run has ended'
+says "$OUT" '^plain: done, generation [0-9]+, .* 60 steps committed' 'Z done$' '^no update for 1m[0-9]*s: the run has ended'
 
 # A worker that cannot reach the coordinator prints the address that it dials.
 refuses 4 'has been unreachable for 1 s' join "$(cat plain.invite)" --keys keys-1 --give-up 1
