@@ -135,7 +135,7 @@ static strait_err run_doctor(int n_args, const char **args) {
     if (n_args > 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "doctor needs one invite at most, but also got \"%s\"",
                            args[1]);
-    if (device != NULL) STRAIT_TRY(strait_args_check_device(device));
+    if (device != NULL) STRAIT_TRY(strait_args_check_device(device, 0));
     doctor.device = device;
     doctor.invite = n_args == 1 ? args[0] : NULL;
     if (n_args == 1 && strcmp(args[0], "-") == 0) {

@@ -118,7 +118,6 @@ static strait_err evaluate_as_run(const char *folder) {
     double loss = 0.0;
     if (data_path == NULL || tokenizer_path != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "--as-run needs --data FILE.bin, and no --tokenizer");
-    if (strcmp(device, "auto") != 0) STRAIT_TRY(strait_args_check_device(device));
     STRAIT_TRY(strait_files_path(file, "%s/run.yaml", folder));
     STRAIT_TRY(strait_files_path(valid, "data.valid=%s", data_path));
     STRAIT_TRY(strait_files_path(kind, "device.kind=%s", device));
@@ -150,6 +149,7 @@ static strait_err run_eval(int n_args, const char **args) {
         return STRAIT_FAIL(
             STRAIT_ECONFIG,
             "eval needs either --text FILE or --data FILE.bin or --tasks FILE.jsonl");
+    STRAIT_TRY(strait_args_check_device(device, 1));
     STRAIT_TRY(strait_args_check_threads(threads));
     if (as_run) return evaluate_as_run(args[0]);
     /* Zero threads mean one per core, as everywhere. */

@@ -218,6 +218,7 @@ static strait_err check_flags(void) {
                            (long long)n_at_once);
     if (prompts.n > 0 && prompts_path != NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "use either --prompt or --prompts");
+    STRAIT_TRY(strait_args_check_device(opening.device, 1));
     return strait_args_check_threads(threads);
 }
 

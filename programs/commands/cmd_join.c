@@ -180,7 +180,7 @@ static strait_err enter_sandbox(void) {
 
 /* All flags but the invite: a mistake in them is found before anything is opened. */
 static strait_err check_flags(void) {
-    if (strcmp(device, "auto") != 0) STRAIT_TRY(strait_args_check_device(device));
+    STRAIT_TRY(strait_args_check_device(device, 1));
     const strait_err reach = announced != NULL ? strait_reachability_check(announced, 0)
                                                : STRAIT_OK;
     if (reach != STRAIT_OK) strait_err_prefix("--announce");
@@ -255,7 +255,7 @@ static strait_err join(strait_worker_spec *spec) {
     err = strait_args_device_advice(err);
     /* Another driver may need what the sandbox refuses. */
     if (err != STRAIT_OK && !has_no_sandbox && strncmp(strait_err_detail(), "device cuda", 11) == 0)
-        strait_err_prefix("in the sandbox (--no-sandbox is without)");
+        strait_err_prefix("in the sandbox (--no-sandbox turns it off)");
     if (err != STRAIT_OK) strait_background_report(&background, err, strait_err_detail());
     strait_join_report_end(&report);
     strait_identity_close(&identity);

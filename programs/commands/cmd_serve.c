@@ -53,6 +53,7 @@ static strait_err check_flags(void) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--queue %lld: expected 1 to 100000",
                            (long long)spec.n_queued);
     if (!(spec.timeout_s > 0)) return STRAIT_FAIL(STRAIT_ECONFIG, "--timeout must be positive");
+    STRAIT_TRY(strait_args_check_device(opening.device, 1));
     return strait_args_check_threads(threads);
 }
 

@@ -177,6 +177,9 @@ strait_err strait_args_run(const strait_command *command, int n_args, const char
  * an unset variable of a shell. */
 strait_err strait_args_expect_one(const strait_command *command, const char *what, const char *hint,
                                   int n_args, const char **args) {
+    if (n_args == 0 && command->usage == NULL) // its actions have one each
+        return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s; \"strait help %s\" shows how",
+                           command->name, what, command->name);
     if (n_args == 0)
         return STRAIT_FAIL(STRAIT_ECONFIG, "%s needs one %s: strait %s %s", command->name, what,
                            command->name, command->usage);
@@ -226,10 +229,11 @@ strait_err strait_args_check_threads(int64_t n) {
     return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256", (long long)n);
 }
 
-strait_err strait_args_check_device(const char *name) {
+strait_err strait_args_check_device(const char *name, int may_be_auto) {
+    if (may_be_auto && strcmp(name, "auto") == 0) return STRAIT_OK;
     const strait_err err = strait_backend_check_name(name);
     if (err != STRAIT_OK) strait_err_prefix("--device");
-    return err;
+    return may_be_auto ? strait_args_hint(err, "or auto: a GPU if there is one") : err;
 }
 
 /* A command with actions is used in as many ways as it has actions. */

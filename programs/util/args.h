@@ -99,8 +99,8 @@ strait_err strait_args_check_output(const char *flag, const char *path);
 /* Checks the value of --threads; 0 means one per core. */
 strait_err strait_args_check_threads(int64_t n);
 
-/* STRAIT_ECONFIG if --device does not name a kind of device. */
-strait_err strait_args_check_device(const char *name);
+/* STRAIT_ECONFIG if --device does not name a kind of device, or "auto" where that is accepted. */
+strait_err strait_args_check_device(const char *name, int may_be_auto);
 
 /* For commands that choose the device by a flag: an error that advises to change device.kind
  * advises to use --device instead. Returns err. */

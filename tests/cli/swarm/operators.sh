@@ -34,6 +34,7 @@ await_status() {
 }
 
 refuses 4 'no "strait host" of this user runs there' swarm status .
+refuses 2 'swarm needs one folder of a run; "strait help swarm" shows how' swarm status
 host_begin swarm run.yaml $sets
 [ "$(stat -c %a swarm/operator.sock)" = 600 ] || fail "the socket has mode $(stat -c %a swarm/operator.sock)"
 

@@ -73,7 +73,7 @@ join_begin on 3 --device cuda --give-up 0.1
 wait_for_text join-3.err '^sandbox: no new privileges, seccomp filter [(]starts no program[)]'
 kill_join 3
 if [ ! -e /dev/nvidiactl ]; then
-    refuses 2 'in the sandbox [(]--no-sandbox is without[)]: device cuda' join "$(cat on.invite)" --keys keys-4 --device cuda
+    refuses 2 'in the sandbox [(]--no-sandbox turns it off[)]: device cuda' join "$(cat on.invite)" --keys keys-4 --device cuda
 fi
 
 # What names the refused calls of a driver finds a socket that seccomp refuses, and a file that landlock
