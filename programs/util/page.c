@@ -154,6 +154,9 @@ strait_err strait_page_open(const struct strait_run *run, strait_progress_log *l
         (void)snprintf(address, sizeof address, "%s", strait_page_chosen.address);
     else
         STRAIT_TRY(strait_run_get_text(run, "metrics.page", address, sizeof address));
+    if (address[0] == '\0' && strait_page_chosen.token_file != NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "--page-token is for a page: --page HOST:PORT, or metrics.page");
     if (address[0] == '\0') return STRAIT_OK;
     STRAIT_TRY(strait_alloc(1, sizeof *page, "page", (void **)&page));
     page->log = log;

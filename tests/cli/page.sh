@@ -174,6 +174,7 @@ for address in 7777 127.0.0.1 127.0.0.1: :7777 example.org:80 127.0.0.1:99999 '[
     refuses 2 "--page: ('.*' is not an address|cannot listen on)" train run.yaml --out none --page "$address"
 done
 refuses 2 'metrics.page: .* is not an address' train run.yaml --out none --set metrics.page=x
+refuses 2 '--page-token is for a page: --page HOST:PORT' train run.yaml --out none --page-token token
 refuses 3 '--page-token: .*none' train run.yaml --out none --page 127.0.0.1:0 --page-token none
 printf 'a b\n' >token
 refuses 2 'the token may have letters' train run.yaml --out none --page 127.0.0.1:0 --page-token token
