@@ -23,7 +23,7 @@ static strait_generate_params params = {
 
 static const strait_flag flags[] = {
     {"prompt", 'p', STRAIT_FLAG_LIST, &prompts, "TEXT",
-     "the text to continue; may be given several times"},
+     "the text to continue (default: none); may be given several times"},
     {"prompts", 0, STRAIT_FLAG_TEXT, &prompts_path, "FILE",
      "a prompt per line, or JSON Lines (.jsonl) with the key \"prompt\""},
     {"tokens", 'n', STRAIT_FLAG_INT, &params.n_tokens, "N", "how many tokens to add (default 100)"},

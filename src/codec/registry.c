@@ -62,6 +62,6 @@ strait_err strait_codec_check_name(const char *name, const char *variant) {
         (void)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
                        strait_codecs[i]->name);
     }
-    return STRAIT_FAIL(STRAIT_ECONFIG, "there is no codec '%.*s'; choose one of %s",
+    return STRAIT_FAIL(STRAIT_ECONFIG, "there is no codec '%.*s'; choose one of %s, or auto",
                        STRAIT_CODEC_NAME - 1, name, known);
 }

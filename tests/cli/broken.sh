@@ -136,7 +136,7 @@ refuses 2 'fp8 needs a GPU of sm_90 or later' train run.yaml --out fp8 --set dev
 refuses 2 'abacus.*expected cpu or cuda' train run.yaml --dry-run --set device.kind=abacus
 refuses 2 '--device: "gpu" is not a device kind; expected cpu or cuda \(or auto' generate good --device gpu
 refuses 2 '--device: "abacus" is not a device kind; expected cpu or cuda \(or auto' join strait1:AQ --device abacus
-refuses 2 'codec .morse.*choose one of none' train run.yaml --dry-run --set link.codec.name=morse
+refuses 2 'codec .morse.*choose one of none, .*, or auto' train run.yaml --dry-run --set link.codec.name=morse
 refuses 2 'morse' train run.yaml --out fresh --set stages.count=2 --set link.codec.name=morse
 refuses 2 'variant "code" of subspace needs a model' train run.yaml --out fresh \
     --set stages.count=2 --set link.codec.name=subspace --set link.codec.keep=8 \

@@ -204,7 +204,8 @@ static strait_err read_line(struct strait_text *t, const char *line, size_t n,
                                    json_string_length(value));
     else
         err = STRAIT_FAIL(STRAIT_EDATA,
-                          "%s: line %lld has no text under \"%s\"; choose the field that holds it",
+                          "%s: line %lld has no text under \"%s\"; name the key that holds it "
+                          "(--field KEY)",
                           t->path, (long long)t->line, field);
     json_decref(object);
     piece->ends_document = 1;

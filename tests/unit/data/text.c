@@ -70,7 +70,8 @@ static void test_reads_plain_text_and_json_lines(void **state) {
     CHECK_OK(err);
     assert_memory_equal(all, "one\ntwo\n!x\0y!z!one\ntwo\n!", 25);
     assert_string_equal(read_one(in_folder("c.ndjson"), "body"), "q!");
-    check_fails(in_folder("c.ndjson"), STRAIT_EDATA, "c.ndjson: line 1 has no text under \"text\"");
+    check_fails(in_folder("c.ndjson"), STRAIT_EDATA,
+                "c.ndjson: line 1 has no text under \"text\"; name the key");
     put_text("e.json", "{\"body\":\"r\"}\n");
     assert_string_equal(read_one(in_folder("e.json"), "body"), "r!"); // --field implies JSON Lines
     put_text("f.jsonlines.JSONL", "{\"text\":\"s\"}\n");
