@@ -202,11 +202,23 @@ static void print_jobs(const struct strait_queue *queue) {
     printf("to do: %.3g TFLOP\n", work / 1e12);
 }
 
-static int count_failed(const struct strait_queue *queue) {
+static int count_jobs(const struct strait_queue *queue, strait_job_state state) {
     int n = 0;
     for (int i = 0; i < strait_queue_count(queue); i++)
-        n += strait_queue_at(queue, i)->state == STRAIT_JOB_FAILED;
+        n += strait_queue_at(queue, i)->state == state;
     return n;
+}
+
+/* Keys of runs depend on the data and on --small or --full. With others every row would be "not
+ * run", in place of a table that may have taken days. */
+static strait_err check_report(const struct strait_queue *queue,
+                               const struct strait_results *results, const char *path) {
+    const int n = strait_results_count(results);
+    if (!only_reports || n == 0 || count_jobs(queue, STRAIT_JOB_DONE) > 0) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: has results of %d run%s, none of them of this study with this --data, "
+                       "%s and --set; nothing was written",
+                       path, n, strait_progress_plural(n), is_full ? "--full" : "--small");
 }
 
 static strait_err merge_results(struct strait_results *results) {
@@ -247,7 +259,7 @@ static strait_err train(const strait_study *study, struct strait_queue *queue,
         return STRAIT_FAIL(err, "interrupted: run the same command again to continue");
     print_rows(study, queue);
     strait_progress_say(&m.progress, "report: %s/report.html", folder);
-    const int n_failed = count_failed(queue);
+    const int n_failed = count_jobs(queue, STRAIT_JOB_FAILED);
     if (n_failed == 0) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_EDATA, "%d run%s failed; the same command tries again", n_failed,
                        strait_progress_plural(n_failed));
@@ -261,6 +273,7 @@ static strait_err run_in(const strait_study *study, const char *folder) {
     STRAIT_TRY(strait_results_open(path, &results));
     strait_err err = merge_results(results);
     if (err == STRAIT_OK) err = strait_queue_open(study, results, &queue);
+    if (err == STRAIT_OK) err = check_report(queue, results, path);
     if (err == STRAIT_OK && is_dry)
         print_jobs(queue);
     else if (err == STRAIT_OK)

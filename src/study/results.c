@@ -112,6 +112,10 @@ void strait_results_close(struct strait_results **results) {
     *results = NULL;
 }
 
+int strait_results_count(const struct strait_results *results) {
+    return (int)json_object_size(results->by_key);
+}
+
 const json_t *strait_results_find(const struct strait_results *results, const char *key) {
     return json_object_get(results->by_key, key);
 }

@@ -15,6 +15,9 @@ struct strait_results;
 strait_err strait_results_open(const char *path, struct strait_results **out);
 void strait_results_close(struct strait_results **results); // accepts NULL
 
+/* How many runs have a record. */
+int strait_results_count(const struct strait_results *results);
+
 /* The result of a run, or NULL: there is none, or the run failed. Borrowed until close. */
 const json_t *strait_results_find(const struct strait_results *results, const char *key);
 

@@ -86,6 +86,12 @@ says "$ERR" "int8, seed 2: loss [0-9.]+, test [0-9.]+" "report: out/report.html"
 ls out/runs/*/checkpoints >/dev/null 2>&1 && fail "weights were not removed"
 [ "$(ls -d out/runs/*/metrics.jsonl | wc -l)" -eq 8 ] || fail "expected 8 runs with raw metrics"
 
+# A report with other data or options, which would have no row, leaves the table of these results as it is.
+before=$(sum_of out)
+refuses 3 'out/results.jsonl: has results of 8 runs, none of them of this study' study tiny.yaml --out out --report \
+    --set train.batch_tokens=256
+[ "$before" = "$(sum_of out)" ] || fail "a report that was refused changed the folder"
+
 # The best choice of the trials was taken.
 says out/results.jsonl '"name":"int8, seed 2".*"learning_rate":0.005'
 
