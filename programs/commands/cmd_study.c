@@ -252,6 +252,7 @@ static strait_err train(const strait_study *study, struct strait_queue *queue,
     if (err == STRAIT_OK && strait_study_has(study, "stable-rank") && !only_reports)
         err = strait_vision_results(results, is_full ? 800 : 160, must_stop, NULL, &more);
     if (err != STRAIT_OK && err != STRAIT_EINTERRUPTED) return err;
+    strait_summary_choose(study, queue);
     const strait_err written = strait_summary_write(study, queue, more, folder);
     json_decref(more);
     STRAIT_TRY(written);

@@ -107,6 +107,7 @@ static strait_err resolve(struct strait_queue *q, strait_job *job, const char *c
     set_label(job);
     job->record = strait_results_find(q->results, job->key);
     if (job->record != NULL && !is_tested(q->study, job)) job->record = NULL;
+    job->figures = job->record;
     job->was_known = job->record != NULL;
     job->state = job->record != NULL ? STRAIT_JOB_DONE : STRAIT_JOB_READY;
     return STRAIT_OK;
@@ -349,12 +350,19 @@ strait_job *strait_queue_next(struct strait_queue *queue) {
     return job;
 }
 
+void strait_queue_show(struct strait_queue *queue, const char *text) {
+    for (int i = 0; i < queue->n_jobs; i++) {
+        strait_job *job = queue->jobs[i];
+        if (job->record != NULL) job->figures = strait_results_on(job->record, text);
+    }
+}
+
 strait_err strait_queue_finish(struct strait_queue *queue, strait_job *job, json_t *record) {
     STRAIT_TRY(strait_results_add(queue->results, record));
     for (int i = 0; i < queue->n_jobs; i++) {
         strait_job *same = queue->jobs[i];
         if (strcmp(same->key, job->key) != 0 || same->state == STRAIT_JOB_WAITING) continue;
-        same->record = strait_results_find(queue->results, job->key);
+        same->record = same->figures = strait_results_find(queue->results, job->key);
         same->state = STRAIT_JOB_DONE;
     }
     return settle(queue);

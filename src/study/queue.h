@@ -50,6 +50,7 @@ typedef struct strait_job {
     double flops_per_token;
     double memory_bytes, codec_bytes; // of all stages together, as planned
     const json_t *record;             // when DONE; borrowed from the results
+    const json_t *figures;            // the same, or the run of this key on the text that is shown
     char error[STRAIT_JOB_ERROR];
 } strait_job;
 
@@ -60,6 +61,9 @@ struct strait_queue;
 strait_err strait_queue_open(const strait_study *study, struct strait_results *results,
                              struct strait_queue **out);
 void strait_queue_close(struct strait_queue **queue); // accepts NULL
+
+/* Shows of each run that is DONE what the one on this test text had, where there were several. */
+void strait_queue_show(struct strait_queue *queue, const char *text);
 
 /* The next job that may start, which is then RUNNING; NULL: none at the moment. */
 strait_job *strait_queue_next(struct strait_queue *queue);

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char other_tests[] = "other_tests"; // test losses by the digests of other texts
+/* Runs of the same key on other test texts, by the digests of these; of some only the loss. */
+static const char other_tests[] = "other_tests";
 
 enum {
     FILE_MAX = 256 << 20
@@ -34,11 +35,17 @@ double strait_results_test_loss(const json_t *record, const char *text) {
     const json_t *loss = NULL;
     if (strcmp(strait_results_text(record), text) == 0) loss = json_object_get(record, "test_loss");
     if (loss == NULL) loss = json_object_get(json_object_get(record, other_tests), text);
+    if (json_is_object(loss)) loss = json_object_get(loss, "test_loss");
     return json_is_number(loss) ? json_number_value(loss) : (double)NAN;
 }
 
-/* A run that was trained again, for another test text or without one, keeps its earlier losses. */
-static strait_err keep_tests(const json_t *old, json_t *record) {
+const json_t *strait_results_on(const json_t *record, const char *text) {
+    const json_t *other = json_object_get(json_object_get(record, other_tests), text);
+    return strcmp(strait_results_text(record), text) != 0 && json_is_object(other) ? other : record;
+}
+
+/* A run that was trained again, for another test text or without one, keeps its earlier records. */
+static strait_err keep_tests(json_t *old, json_t *record) {
     json_t *kept = json_object_get(record, other_tests);
     json_t *earlier = json_object_get(old, other_tests);
     const json_t *loss = json_object_get(old, "test_loss");
@@ -49,8 +56,11 @@ static strait_err keep_tests(const json_t *old, json_t *record) {
         kept = json_object();
         failed |= json_object_set_new(record, other_tests, kept) != 0;
     }
-    if (loss != NULL && json_object_get(kept, text) == NULL)
-        failed |= json_object_set_new(kept, text, json_real(json_number_value(loss))) != 0;
+    if (loss != NULL && !json_is_object(json_object_get(kept, text))) {
+        json_t *copy = json_copy(old);
+        if (copy != NULL) (void)json_object_del(copy, other_tests);
+        failed |= json_object_set_new(kept, text, copy) != 0;
+    }
     if (earlier != NULL) failed |= json_object_update_missing(kept, earlier) != 0;
     return failed ? STRAIT_FAIL(STRAIT_ENOMEM, "results of a study") : STRAIT_OK;
 }
@@ -60,7 +70,7 @@ static strait_err remember(json_t *by_key, json_t *record) {
     const char *key = NULL;
     STRAIT_TRY(strait_json_string(record, "key", &key));
     if (has_failed(record)) return STRAIT_OK;
-    const json_t *old = json_object_get(by_key, key);
+    json_t *old = json_object_get(by_key, key);
     if (old != NULL && old != record) STRAIT_TRY(keep_tests(old, record));
     if (json_object_set(by_key, key, record) != 0)
         return STRAIT_FAIL(STRAIT_ENOMEM, "results of a study");

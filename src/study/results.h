@@ -27,6 +27,10 @@ const char *strait_results_text(const json_t *record);
 /* The test loss of a record on the text with this digest; NaN: none. */
 double strait_results_test_loss(const json_t *record, const char *text);
 
+/* The record of the run with the same key that was evaluated on this text; the record itself where
+ * none is known. Borrowed. */
+const json_t *strait_results_on(const json_t *record, const char *text);
+
 /* Appends a record, which has a member "key", as one synced line. Takes its own reference. */
 strait_err strait_results_add(struct strait_results *results, json_t *record);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 double strait_summary_value(const strait_job *job, const char *key) {
-    const json_t *value = job->record != NULL ? json_object_get(job->record, key) : NULL;
+    const json_t *value = job->figures != NULL ? json_object_get(job->figures, key) : NULL;
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
@@ -41,6 +41,10 @@ static const char *common_text(const struct strait_queue *queue) {
         if (n > most) most = n;
     }
     return best;
+}
+
+void strait_summary_choose(const strait_study *study, struct strait_queue *queue) {
+    if (study->test[0] != '\0') strait_queue_show(queue, common_text(queue));
 }
 
 /* The finished run of a row and a seed, or NULL. */

@@ -20,7 +20,11 @@ typedef struct strait_summary {
 void strait_summary_of(const strait_study *study, const struct strait_queue *queue, int row,
                        strait_summary *out);
 
-/* A number of a job's record; NaN if it has none. */
+/* Chooses of runs that were repeated for another test text those on the common one, so that all
+ * columns of a row are of one run. */
+void strait_summary_choose(const strait_study *study, struct strait_queue *queue);
+
+/* A number of what a job shows; NaN if there is none. */
 double strait_summary_value(const strait_job *job, const char *key);
 
 /* Writes table.md, table.csv, further CSV files, plots and report.html into the folder. `more` are

@@ -267,7 +267,7 @@ typedef struct canvas {
 } canvas;
 
 static void add_curve(canvas *c, const char *name, const strait_job *job, double scale) {
-    const json_t *curve = json_object_get(job->record, "curve");
+    const json_t *curve = json_object_get(job->figures, "curve");
     const int total = (int)json_array_size(curve);
     const int n = total < POINTS_MAX ? total : POINTS_MAX;
     for (int i = 0; i < n; i++) { // thinned evenly; the last point always
@@ -318,7 +318,7 @@ static strait_err put_series(const writer *w, const char *key) {
         strait_summary s;
         strait_summary_of(w->study, w->queue, row, &s);
         if (s.first == NULL) continue;
-        const json_t *all = json_object_get(s.first->record, "series");
+        const json_t *all = json_object_get(s.first->figures, "series");
         const json_t *points = json_object_get(all, key);
         int n = 0;
         for (size_t i = 0; i < json_array_size(points) && n < POINTS_MAX; i++, n++) {

@@ -68,7 +68,7 @@ static strait_err put_plot(const sweep *s, int delay, int rate, struct strait_do
     STRAIT_TRY(strait_alloc(1, sizeof(points), "plot", &memory));
     points *p = memory;
     for (int i = 0; i < s->n; i++) {
-        const int n = strait_planned_curve(s->jobs[i]->record, s->seconds[i][delay][rate],
+        const int n = strait_planned_curve(s->jobs[i]->figures, s->seconds[i][delay][rate],
                                            POINTS_MAX, p->x[i], p->y[i]);
         p->lines[i] = (strait_plot_line){s->study->rows[s->jobs[i]->row].name, p->x[i], p->y[i], n};
     }

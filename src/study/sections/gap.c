@@ -31,9 +31,9 @@ typedef struct gaps {
 static void join_curves(gaps *g, pair *p) {
     const strait_job *ours = p->ours.first;
     const strait_job *control = p->control.first;
-    const int n = strait_planned_curve(ours->record, (double)ours->run->train.batch_tokens,
+    const int n = strait_planned_curve(ours->figures, (double)ours->run->train.batch_tokens,
                                        POINTS_MAX, p->tokens, p->gap);
-    const int m = strait_planned_curve(control->record, (double)control->run->train.batch_tokens,
+    const int m = strait_planned_curve(control->figures, (double)control->run->train.batch_tokens,
                                        POINTS_MAX, g->theirs_x, g->theirs_y);
     for (int i = 0, k = 0; i < n; i++) {
         while (k < m && g->theirs_x[k] < p->tokens[i])

@@ -72,7 +72,7 @@ static void fill(const section *s, const struct strait_queue *queue, int row, en
         if (strait_queue_at(queue, i)->row == row) out->run = strait_queue_at(queue, i)->run;
     out->is_drawn = s->study->rows[row].curve[0] != '\0' && !s->study->rows[row].has_one_seed;
     if (out->job == NULL) return;
-    const json_t *curve = json_object_get(out->job->record, "curve");
+    const json_t *curve = json_object_get(out->job->figures, "curve");
     const json_t *last = json_array_get(curve, json_array_size(curve) - 1);
     out->steps = json_number_value(json_array_get(last, 0));
     out->loss = json_number_value(json_array_get(last, 1));
@@ -132,7 +132,7 @@ static double steps_of(const entry *other, const entry *row, const char **why, i
     *is_bound = 0;
     if (other->job == NULL || row->job == NULL) return (double)NAN;
     *why = "not reached";
-    return strait_time_steps_to(json_object_get(other->job->record, "curve"), row->loss, is_bound);
+    return strait_time_steps_to(json_object_get(other->job->figures, "curve"), row->loss, is_bound);
 }
 
 /* A number with its format, or why there is none. */
@@ -219,7 +219,7 @@ static strait_err put_plot(const section *s, int cell, link_kind kind) {
     points *p = memory;
     for (int i = 0; i < s->n_rows; i++) {
         if (!s->rows[i].is_drawn || s->rows[i].job == NULL) continue;
-        const int n = strait_planned_curve(s->rows[i].job->record,
+        const int n = strait_planned_curve(s->rows[i].job->figures,
                                            s->rows[i].seconds[cell][kind] / 60.0, POINTS_MAX,
                                            p->x[p->n], p->y[p->n]);
         p->lines[p->n] = (strait_plot_line){s->rows[i].name, p->x[p->n], p->y[p->n], n};

@@ -89,6 +89,10 @@ static void test_a_run_keeps_its_losses_on_earlier_texts(void **state) {
         CHECK_NEAR(test_loss(results, "two"), 3.0, 0);
         CHECK_NEAR(test_loss(results, "three"), 5.0, 0);
         CHECK(isnan(test_loss(results, "")));
+        const json_t *newest = strait_results_find(results, "a");
+        CHECK(strcmp(strait_results_text(strait_results_on(newest, "two")), "two") == 0);
+        CHECK(strait_results_on(newest, "four") == newest &&
+              strait_results_on(newest, "") == newest);
         strait_results_close(&results);
         CHECK_OK(strait_results_open(path, &results));
     }
