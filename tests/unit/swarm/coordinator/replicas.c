@@ -1,36 +1,5 @@
 /* Further replicas of stages: how they come and go, and that no applied step is repeated. */
-#include "replicas_rig.h"
-
-static void help(int slot, int stage) {
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_HELP, .worker = slot, .stage = stage});
-}
-
-/* Two stages, of which each has two replicas after the first steps. */
-static void begin_replicated(void) {
-    begin_with_stages(STAGES, 4);
-    c.config.replicas_limit = 8;
-    applied = 0;
-    for (int i = 0; i < 3; i++)
-        step_once();
-    help(2, 0);
-    help(3, 1);
-    step_once();
-    assert_int_equal(strait_coordinator_n_replicas(&c, 0), 2);
-    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 2);
-}
-
-static void lose(int slot) {
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
-}
-
-/* The step that was begun is computed again, and none before it. */
-static void expect_no_step_back(void) {
-    settle();
-    assert_int_equal(c.replay.n_late, 0);
-    assert_int_equal(c.step, applied);
-    assert_int_equal(c.replay.n_stage_steps, 0);
-    step_once();
-}
+#include "replicated_rig.h"
 
 static void newcomers_get_the_owners_snapshot(void **state) {
     (void)state;
@@ -245,84 +214,6 @@ static void a_suspected_owner_is_replaced_by_one_that_was_a_replica(void **state
     expect_no_step_back();
 }
 
-/* Its sums are missing, and it waits for no neighbour: the one that is silent has to go. */
-static void who_waits_for_another_replica_is_not_disconnected(void **state) {
-    (void)state;
-    begin_replicated();
-    const int owner = c.owner[1];
-    goal(applied, 0);
-    for (int slot = 0; slot < 4; slot++)
-        if (slot != owner && slot != 3) reply(slot, STRAIT_OK);
-    for (int i = 0; i < 200 && c.workers[3].is_connected; i++) {
-        now += S;
-        for (int slot = 0; slot < 4; slot++)
-            heartbeat(slot, c.workers[slot].inventory, 1,
-                      slot == owner ? STRAIT_SWARM_SAME_STAGE : 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    assert_false(c.workers[3].is_connected);
-    assert_true(c.workers[owner].is_connected && c.owner[1] == owner);
-    expect_no_step_back();
-}
-
-/* Both say that they wait for the other: nobody is disconnected, and it does not last for ever. */
-static void replicas_that_wait_for_each_other_are_sent_away(void **state) {
-    (void)state;
-    begin_replicated();
-    const uint32_t generation = c.generation;
-    goal(applied, 0);
-    reply(c.owner[0], STRAIT_OK);
-    reply(2, STRAIT_OK);
-    for (int i = 0; i < 200 && c.generation == generation; i++) {
-        now += S;
-        for (int slot = 0; slot < 4; slot++)
-            heartbeat(slot, c.workers[slot].inventory, 1,
-                      strait_coordinator_stage_of(&c, slot) == 1 ? STRAIT_SWARM_SAME_STAGE : 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    assert_true(c.generation > generation);
-    assert_int_equal(strait_coordinator_n_replicas(&c, 1), 1);
-    for (int slot = 0; slot < 4; slot++)
-        assert_true(c.workers[slot].is_connected);
-}
-
-/* Others are lost every few seconds, so that no phase lasts as long as its limit. */
-static void a_worker_that_replies_to_nothing_is_found_in_a_storm(void **state) {
-    (void)state;
-    begin_replicated();
-    const int silent = c.owner[0];
-    int i = 0;
-    for (; i < 20 && c.workers[silent].is_connected; i++) {
-        for (int n = 0; n < 4; n++) {
-            now += S;
-            for (int slot = 0; slot < 12; slot++)
-                if (c.workers[slot].is_known && c.workers[slot].is_connected)
-                    heartbeat(slot, c.workers[slot].inventory, (uint32_t)(8 * i + n), 0);
-            for (int slot = 0; slot < 12; slot++)
-                if (slot != silent && c.workers[slot].is_known &&
-                    strait_coordinator_awaits(&c, slot))
-                    reply(slot, STRAIT_OK);
-            feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-        }
-        lose(c.owner[1]);
-        join(10 + i, strait_snapshot_inventory_empty());
-    }
-    assert_true(i > 1 && i < 8);
-}
-
-static void a_late_reply_makes_nobody_overdue(void **state) {
-    (void)state;
-    begin_replicated();
-    const uint32_t generation = c.generation;
-    lose(3);
-    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
-    feed((strait_swarm_event){
-        .kind = STRAIT_SWARM_REPLY, .worker = 2, .generation = generation, .err = STRAIT_OK});
-    now += S;
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    assert_true(c.workers[2].is_connected);
-}
-
 static void all_that_have_their_state_continue_whatever_the_driver_has_kept(void **state) {
     (void)state;
     begin_replicated();
@@ -387,10 +278,6 @@ int main(void) {
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
         cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
         cmocka_unit_test(a_suspected_owner_is_replaced_by_one_that_was_a_replica),
-        cmocka_unit_test(who_waits_for_another_replica_is_not_disconnected),
-        cmocka_unit_test(replicas_that_wait_for_each_other_are_sent_away),
-        cmocka_unit_test(a_worker_that_replies_to_nothing_is_found_in_a_storm),
-        cmocka_unit_test(a_late_reply_makes_nobody_overdue),
         cmocka_unit_test(all_that_have_their_state_continue_whatever_the_driver_has_kept),
         cmocka_unit_test(nobody_helps_while_values_are_in_doubt),
         cmocka_unit_test(an_heir_reports_the_snapshot_that_the_owner_did_not),
