@@ -198,21 +198,22 @@ static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *
 static int is_other_awaited(const struct strait_coordinator *c, int slot, int stage) {
     for (int k = 0; k < strait_coordinator_n_replicas(c, stage); k++) {
         const int other = strait_coordinator_replica(c, stage, k);
-        if (other != slot && strait_coordinator_awaits(c, other)) return 1;
+        if (other >= 0 && other != slot && strait_coordinator_awaits(c, other)) return 1;
     }
     return 0;
 }
 
-/* A worker can only wait for a neighbouring stage, or for another replica of its own, that has not
- * replied either. Any other claim to wait is ignored, since it would exempt the worker from the
- * stall timeout. */
+/* A worker can only wait for a replica of a neighbouring stage, or for another one of its own, that
+ * has not replied either. Any other claim to wait is ignored, since it would exempt the worker from
+ * the stall timeout. The owner of a stage may have replied while another replica of it is stopped
+ * that has data for a neighbour. Pipelines that train on their own have links of their own. */
 static int may_wait(const struct strait_coordinator *c, int slot, int stage, int side) {
-    if (stage >= 0 && c->owner[stage] >= 0 && side == STRAIT_SWARM_SAME_STAGE)
-        return is_other_awaited(c, slot, stage);
+    if (stage >= 0 && side == STRAIT_SWARM_SAME_STAGE) return is_other_awaited(c, slot, stage);
     if (stage < 0 || (side != -1 && side != 1)) return 0;
     const int other = stage + side;
-    return other >= 0 && other < c->config.n_stages &&
-           (c->is_awaited[other] || strait_coordinator_is_replaying(c));
+    if (other < 0 || other >= c->config.n_stages) return 0;
+    if (strait_coordinator_is_replaying(c)) return 1;
+    return c->config.has_pipelines ? c->is_awaited[other] : is_other_awaited(c, slot, other);
 }
 
 static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e, int64_t now,

@@ -21,6 +21,26 @@ static void who_waits_for_another_replica_is_not_disconnected(void **state) {
     expect_no_step_back();
 }
 
+/* The owner of stage 1 has all sums and has replied. The other replica of the stage is stopped
+ * before it has sent its last gradients to the stage before, whose workers wait for it. */
+static void who_waits_for_a_replica_of_a_neighbour_is_not_disconnected(void **state) {
+    (void)state;
+    begin_replicated();
+    const int stopped = 3;
+    goal(applied, 0);
+    reply(c.owner[1], STRAIT_OK);
+    for (int i = 0; i < 200 && c.workers[stopped].is_connected; i++) {
+        now += S;
+        for (int slot = 0; slot < 4; slot++)
+            heartbeat(slot, c.workers[slot].inventory, 1,
+                      strait_coordinator_stage_of(&c, slot) == 0 ? 1 : 0);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    for (int slot = 0; slot < 4; slot++)
+        assert_int_equal(c.workers[slot].is_connected, slot != stopped);
+    expect_no_step_back();
+}
+
 /* Both say that they wait for the other: nobody is disconnected, and it does not last for ever. */
 static void replicas_that_wait_for_each_other_are_sent_away(void **state) {
     (void)state;
@@ -82,6 +102,7 @@ static void a_late_reply_makes_nobody_overdue(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_another_replica_is_not_disconnected),
+        cmocka_unit_test(who_waits_for_a_replica_of_a_neighbour_is_not_disconnected),
         cmocka_unit_test(replicas_that_wait_for_each_other_are_sent_away),
         cmocka_unit_test(a_worker_that_replies_to_nothing_is_found_in_a_storm),
         cmocka_unit_test(a_late_reply_makes_nobody_overdue),
