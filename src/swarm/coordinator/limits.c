@@ -3,6 +3,7 @@
  * A worker that sends heartbeats with changing progress looks alive for ever. So every phase also
  * has a limit that counts from its beginning and that nothing a worker sends extends. It grows with
  * what the coordinator itself knows: the size of the stage and how long recent steps took. */
+#include "stage/outer/outer.h"
 #include "swarm/coordinator/state.h"
 
 #define SECOND_NS     INT64_C(1000000000)
@@ -14,6 +15,7 @@
 #define WORK_FACTOR   8                 // recent durations that a goal may take
 #define LAST_NS       (30 * SECOND_NS)  // for the last one to reply, after all others
 #define SLOWER_NS     (600 * SECOND_NS) // that an average may take more than recent ones
+#define COPY_NS       (60 * SECOND_NS)  // for the copy of a stage that moves, whatever its size
 #define LEASE_FACTOR  8                 // leases cover this many times the longest gap seen
 #define SHIFT_MAX     3                 // limits double with failures in a row, up to 8 times
 #define SAVE_MAX      8                 // those of snapshots for a checkpoint up to 256 times
@@ -65,6 +67,33 @@ static int64_t for_snapshot(const struct strait_coordinator *c, int stage) {
     const double bytes = c->config.snapshot_bytes[stage];
     if (bytes <= 0.0) return for_bytes(c, stage, slowest_link);
     return (int64_t)(bytes / slowest_link * (double)SECOND_NS);
+}
+
+/* Returns the newest step at which others have the stage: a neighbour, or the driver. */
+static int64_t newest_copy(const struct strait_coordinator *c, int stage) {
+    int64_t newest = longer(c->checkpoint, 0);
+    for (int i = stage - 1; i <= stage + 1; i += 2) {
+        if (i < 0 || i >= c->config.n_stages || c->owner[i] < 0) continue;
+        const strait_snapshot_inventory *inventory = &c->workers[c->owner[i]].inventory;
+        const strait_snapshot_set *copies = i < stage ? &inventory->next : &inventory->prev;
+        for (int k = 0; k < copies->n; k++)
+            if (strait_coordinator_can_give(c, i, stage, copies->steps[k]))
+                newest = longer(newest, copies->steps[k]);
+    }
+    return newest;
+}
+
+/* Returns the time for a neighbour to get the copy of a stage that moves: what its bytes take on
+ * the slowest link that a swarm waits for, but no more than the steps took that are computed again
+ * without it. In the background copies get a fifth of a link, so an honest owner, which sends this
+ * one at the full rate, has five times the time that it needs. One that sends nothing, or a byte
+ * now and then, at most doubles what leaving at once costs the others. */
+static int64_t for_copy(const struct strait_coordinator *c, int stage) {
+    const double bytes = c->config.snapshot_bytes[stage];
+    const double sending_ns = bytes / STRAIT_OUTER_SLOWEST * (double)SECOND_NS;
+    const double repeating_ns = (double)(c->step - newest_copy(c, stage)) *
+                                (double)(c->goal_ns[0] + c->goal_ns[1]);
+    return COPY_NS + (int64_t)(sending_ns < repeating_ns ? sending_ns : repeating_ns);
 }
 
 /* A worker replies between two actions of its stage, so the last command may still occupy it. */
@@ -134,6 +163,7 @@ static int64_t limit_of(const struct strait_coordinator *c, int stage) {
     case STRAIT_PHASE_OPEN: return for_setup(c) + for_bytes(c, stage, slowest_fill);
     case STRAIT_PHASE_RESTORE:
     case STRAIT_PHASE_SNAPSHOT: return for_reply(c) + for_snapshot(c, stage);
+    case STRAIT_PHASE_HANDOVER: return for_copy(c, stage);
     case STRAIT_PHASE_WORK: return for_goal(c, stage) << doublings(c, 0);
     default: return for_reply(c);
     }

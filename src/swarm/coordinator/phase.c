@@ -4,7 +4,6 @@
 
 #define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
 #define BACKOFF_MAX_NS INT64_C(5000000000)
-#define HANDOVER_NS    INT64_C(60000000000) // for copies to arrive
 
 void strait_coordinator_forget(struct strait_coordinator *c, int worker) {
     const strait_swarm_worker *gone = &c->workers[worker];
@@ -235,17 +234,25 @@ static int lacks_copy(const struct strait_coordinator *c, int stage) {
            strait_coordinator_successor(c, stage) < 0;
 }
 
+/* The stages that move have no more time for copies. Who restores them computes steps again. */
+static void move_without(struct strait_coordinator *c, strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (!lacks_copy(c, i)) continue;
+        strait_coordinator_log(c, out, c->owner[i],
+                               "no neighbour received a copy of its stage within the limit")
+            ->stage = i;
+        if (strait_coordinator_must_replace(c, i)) strait_coordinator_end_patience(c, i);
+    }
+}
+
 /* Waits until every stage that moves has a copy at a neighbour, or the time for copies is over;
  * then changes the owners and begins a new generation, before which those that give nothing to
  * audits are replaced. A run with one stage has no neighbour: its stage is restored from the
  * checkpoint. */
 static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    const int is_late = now - c->phase_began_ns > HANDOVER_NS;
-    for (int i = 0; i < c->config.n_stages; i++) {
-        if (!lacks_copy(c, i)) continue;
-        if (!is_late) return;
-        if (strait_coordinator_must_replace(c, i)) strait_coordinator_end_patience(c, i);
-    }
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (lacks_copy(c, i) && !strait_coordinator_is_late(c, c->owner[i], i, now)) return;
+    move_without(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
         const int old = c->owner[i];
         strait_swarm_worker *worker = &c->workers[old];
