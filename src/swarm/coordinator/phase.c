@@ -135,13 +135,22 @@ static int must_promote(const struct strait_coordinator *c) {
     return 0;
 }
 
+/* Returns who takes a stage over with the state that it has; -1: nobody. One that asked to leave
+ * does so if there is a spare that it can hand the stage over to once the stages are ready. */
+static int heir_of(const struct strait_coordinator *c, int stage) {
+    const int successor = c->is_replay_blocked ? -1 : strait_coordinator_successor(c, stage);
+    if (successor >= 0 || c->is_replay_blocked || strait_coordinator_spare_for(c, stage) < 0)
+        return successor;
+    return strait_coordinator_leaver(c, stage);
+}
+
 /* Assigns vacant stages to their other replicas or to spares; returns whether every stage has a
  * connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     if (must_promote(c)) strait_coordinator_promote_pipeline(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
-        const int successor = c->is_replay_blocked ? -1 : strait_coordinator_successor(c, i);
+        const int successor = heir_of(c, i);
         if (can_stay(c, i) && !(successor >= 0 && has_lost_state(c, i))) continue;
         const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
         const int spare = successor >= 0 ? successor

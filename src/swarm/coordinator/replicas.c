@@ -192,21 +192,36 @@ void strait_coordinator_note_served(struct strait_coordinator *c) {
         c->workers[slot].served = strait_coordinator_stage_of(c, slot);
 }
 
+static int has_state(const strait_swarm_worker *worker, int stage) {
+    const strait_live_state *live = &worker->inventory.live;
+    return !worker->is_suspect && live->stage == stage && live->step >= 0;
+}
+
 int strait_coordinator_holds(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
     const strait_live_state *live = &worker->inventory.live;
     /* Pipelines that train on their own have other weights. */
     return !c->config.has_pipelines && worker->stage < 0 && worker->served == stage &&
-           !worker->is_suspect && live->stage == stage && live->step >= 0 &&
-           live->step + live->is_pending >= c->step;
+           has_state(worker, stage) && live->step + live->is_pending >= c->step;
 }
 
 /* Whether what a further replica has is the newest state is known when it is restored. */
 static int may_inherit(const struct strait_coordinator *c, int slot, int stage) {
     const strait_swarm_worker *worker = &c->workers[slot];
-    if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0 || worker->is_suspect) return 0;
-    if (worker->helps != stage) return strait_coordinator_holds(c, slot, stage);
-    return worker->inventory.live.stage == stage && worker->inventory.live.step >= 0;
+    if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0) return 0;
+    return worker->helps == stage ? has_state(worker, stage)
+                                  : strait_coordinator_holds(c, slot, stage);
+}
+
+int strait_coordinator_leaver(const struct strait_coordinator *c, int stage) {
+    if (c->config.has_pipelines) return -1;
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
+        const strait_swarm_worker *worker = &c->workers[slot];
+        if (worker->is_known && worker->is_connected && worker->is_leaving && !worker->is_unfit &&
+            worker->helps == stage && has_state(worker, stage))
+            return slot;
+    }
+    return -1;
 }
 
 int strait_coordinator_successor(const struct strait_coordinator *c, int stage) {

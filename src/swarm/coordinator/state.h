@@ -221,6 +221,8 @@ int strait_coordinator_holds(const struct strait_coordinator *c, int slot, int s
 /* Returns a further replica of the stage that can take it over with the state that it has, or a
  * spare that was one; -1: there is none. */
 int strait_coordinator_successor(const struct strait_coordinator *c, int stage);
+/* Returns a further replica of the stage that has its state, but asked to leave; -1: none. */
+int strait_coordinator_leaver(const struct strait_coordinator *c, int stage);
 
 /* Returns whether a spare becomes a replica, or one leaves, before the next step; and does that. */
 int strait_coordinator_replicas_change(const struct strait_coordinator *c);

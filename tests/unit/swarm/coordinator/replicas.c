@@ -166,6 +166,36 @@ static void a_replica_that_leaves_does_so_before_a_step(void **state) {
     }
 }
 
+/* It is the only one left with the stage's state: it keeps the stage until a spare has a copy. */
+static void a_replica_that_leaves_takes_over_first(void **state) {
+    (void)state;
+    begin_replicated();
+    join(4, strait_snapshot_inventory_empty());
+    const int leaver = 2;
+    goal(applied, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
+    lose(c.owner[0]);
+    settle();
+    assert_int_equal(c.owner[0], leaver);
+    assert_int_equal(c.step, applied);
+    assert_int_equal(c.replay.n_stage_steps, 0);
+    goal(applied, 0);
+    assert_int_equal(c.phase, STRAIT_PHASE_SNAPSHOT);
+    for (int slot = 0; slot < 5; slot++) {
+        if (!c.workers[slot].is_connected || strait_coordinator_stage_of(&c, slot) < 0) continue;
+        beat(slot, 1);
+        reply(slot, STRAIT_OK);
+    }
+    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
+    strait_snapshot_inventory inventory = c.workers[c.owner[1]].inventory;
+    inventory.prev = c.workers[leaver].inventory.own;
+    heartbeat(c.owner[1], inventory, 0, 0);
+    assert_non_null(find(STRAIT_SWARM_DISCONNECT, leaver));
+    settle();
+    assert_int_equal(c.step, applied);
+    step_once();
+}
+
 static void the_last_replica_lost_is_recovered_as_before(void **state) {
     (void)state;
     begin_replicated();
@@ -275,6 +305,7 @@ int main(void) {
         cmocka_unit_test(replicas_with_another_snapshot_are_found),
         cmocka_unit_test(who_contradicts_two_replicas_loses_its_stage),
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
+        cmocka_unit_test(a_replica_that_leaves_takes_over_first),
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
         cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
         cmocka_unit_test(a_suspected_owner_is_replaced_by_one_that_was_a_replica),
