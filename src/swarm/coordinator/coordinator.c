@@ -47,6 +47,7 @@ static int take_slot(struct strait_coordinator *c, const strait_fingerprint *key
     if (slot < 0) return -1;
     c->workers[slot] = (strait_swarm_worker){
         .key = *key, .is_known = 1, .stage = -1, .helps = -1, .will_help = -1, .served = -1};
+    c->workers[slot].moved_from = -1;
     c->workers[slot].inventory = strait_snapshot_inventory_empty();
     return slot;
 }

@@ -90,6 +90,7 @@ typedef struct strait_swarm_worker {
     int helps, will_help;
     /* The stage it had when all stages were ready last; -1: none, or it owned and lost it. */
     int served;
+    int moved_from;  // a spare: the stage that moved from it, not ready yet elsewhere; -1: none
     int pipeline;    // of a further replica that trains on its own: which pipeline it belongs to
     int keeps_state; // with pipelines: its state is that of the pipeline it is still part of
     int replica;     // its number in this generation; 0: it takes no part, or owns its stage
@@ -106,9 +107,7 @@ typedef struct strait_swarm_worker {
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
     uint32_t progress;                 // counter of its computing thread
     int64_t asked_ns; // since when it was assigned a stage and has replied to nothing; 0: it has
-    /* Data of the previous stage (-1), of the next (1) or of another replica of its stage
-     * (STRAIT_SWARM_SAME_STAGE); 0: it does not wait. */
-    int waits_for;
+    int waits_for;    // data of the stage before (-1), behind (1) or its own; 0: it does not wait
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {

@@ -144,11 +144,35 @@ static int heir_of(const struct strait_coordinator *c, int stage) {
     return strait_coordinator_leaver(c, stage);
 }
 
+static int has_copy(const struct strait_coordinator *c, int stage) {
+    return strait_coordinator_can_give(c, stage + 1, stage, c->step) ||
+           strait_coordinator_can_give(c, stage - 1, stage, c->step);
+}
+
+/* A stage has moved to a faster spare, and the neighbour that had the copy for it is gone: the
+ * worker that it moved from still has the state, and takes the stage back before it is chosen for
+ * another. */
+static void take_back(struct strait_coordinator *c, strait_swarm_actions *out) {
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS && !c->is_replay_blocked; slot++) {
+        const strait_swarm_worker *worker = &c->workers[slot];
+        const int stage = worker->is_known ? worker->moved_from : -1;
+        if (stage < 0 || worker->stage >= 0 || !strait_coordinator_can_own(c, slot) ||
+            !strait_coordinator_is_live(c, slot, stage, c->step) || c->owner[stage] < 0 ||
+            !has_lost_state(c, stage) || has_copy(c, stage))
+            continue;
+        (void)strait_coordinator_log(c, out, slot,
+                                     "takes its stage back: the copy for its successor is lost");
+        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, c->owner[stage]);
+        strait_coordinator_assign(c, stage, slot, out);
+    }
+}
+
 /* Assigns vacant stages to their other replicas or to spares; returns whether every stage has a
  * connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     if (must_promote(c)) strait_coordinator_promote_pipeline(c, out);
+    take_back(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
         const int successor = heir_of(c, i);
         if (can_stay(c, i) && !(successor >= 0 && has_lost_state(c, i))) continue;
@@ -218,11 +242,6 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
 }
 
-static int has_copy(const struct strait_coordinator *c, int stage) {
-    return strait_coordinator_can_give(c, stage + 1, stage, c->step) ||
-           strait_coordinator_can_give(c, stage - 1, stage, c->step);
-}
-
 /* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
  * no neighbour holds a copy, the stage stays where it is. */
 static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
@@ -233,6 +252,7 @@ static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_act
         return;
     (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
     strait_coordinator_assign(c, stage, successor, out);
+    c->workers[old].moved_from = stage;
 }
 
 static int lacks_copy(const struct strait_coordinator *c, int stage) {

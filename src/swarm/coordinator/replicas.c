@@ -188,8 +188,10 @@ int strait_coordinator_given_replicas(const struct strait_coordinator *c, int st
 }
 
 void strait_coordinator_note_served(struct strait_coordinator *c) {
-    for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         c->workers[slot].served = strait_coordinator_stage_of(c, slot);
+        c->workers[slot].moved_from = -1;
+    }
 }
 
 static int has_state(const strait_swarm_worker *worker, int stage) {

@@ -87,7 +87,8 @@ int strait_coordinator_can_give(const struct strait_coordinator *c, int giver, i
                                 int64_t step) {
     const int slot = giver >= 0 && giver < c->config.n_stages ? c->owner[giver] : -1;
     const strait_snapshot_record *record = strait_snapshot_records_find(&c->records[stage], step);
-    return slot >= 0 && record != NULL && is_usable(c, slot, &record->digest) &&
+    return slot >= 0 && c->workers[slot].is_connected && record != NULL &&
+           is_usable(c, slot, &record->digest) &&
            strait_snapshot_inventory_has_copy(&c->workers[slot].inventory, stage, step,
                                               &record->digest);
 }

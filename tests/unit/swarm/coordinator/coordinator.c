@@ -1,5 +1,6 @@
 /* The coordinator, event by event: assigning, committing, restoring, handing over. */
 #include "coordinator_rig.h"
+#include "swarm/coordinator/state.h"
 
 static void waits_until_every_stage_has_a_worker(void **state) {
     (void)state;
@@ -261,6 +262,32 @@ static void keeps_the_previous_owner_as_a_spare(void **state) {
     assert_int_equal(c.step, 1);
 }
 
+/* The neighbour with the copy for the successor is lost before that has it. */
+static void takes_a_stage_back_when_the_copy_is_lost(void **state) {
+    (void)state;
+    begin_with_stages(3, 5);
+    run_step(0, 0);
+    const int slow = c.owner[0], holder = c.owner[1];
+    const int successor = strait_coordinator_spare_for(&c, 0);
+    feed((strait_swarm_event){
+        .kind = STRAIT_SWARM_REASSIGN, .worker = slow, .successor = successor});
+    goal(1, 0);
+    for (int i = 0; i < 3; i++) { // each holds a copy of the stage before
+        strait_snapshot_inventory inventory = own_snapshot(i, 1);
+        inventory.live = (strait_live_state){i, 1, c.generation, 0, 0};
+        if (i > 0) inventory.prev = own_snapshot(i - 1, 1).own;
+        heartbeat(c.owner[i], inventory, 0, 0);
+    }
+    for (int i = 2; i >= 0; i--)
+        reply(c.owner[i], STRAIT_OK);
+    assert_int_equal(c.owner[0], successor);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = holder});
+    get_ready();
+    assert_int_equal(c.owner[0], slow);
+    assert_int_equal(c.step, 1);
+    assert_int_equal(c.replay.n_stage_steps, 0);
+}
+
 /* The successor has left, or the copy does not arrive: the stage stays where it is. */
 static void keeps_the_owner_when_a_move_is_not_possible(void **state) {
     (void)state;
@@ -359,6 +386,7 @@ int main(void) {
         cmocka_unit_test(failed_generations_keep_snapshots_valid),
         cmocka_unit_test(does_not_choose_an_unfit_worker_again),
         cmocka_unit_test(keeps_the_previous_owner_as_a_spare),
+        cmocka_unit_test(takes_a_stage_back_when_the_copy_is_lost),
         cmocka_unit_test(keeps_the_owner_when_a_move_is_not_possible),
         cmocka_unit_test(handles_leaving_before_moving),
         cmocka_unit_test(gives_stages_to_the_preferred_workers),
