@@ -15,7 +15,7 @@ typedef struct strait_outer_schedule {
     int64_t sync_every;      // steps of an interval; 0: replicas do not train on their own
     int fragments;           // at most sync_every
     int overlap;             // steps between sending and applying; at most sync_every / fragments
-    int64_t steps;           // of the run: after the last one every fragment is averaged at once
+    int64_t steps;           // of the run: after the last one every part is averaged at once
     int64_t warmup;          // first steps, after each of which every part is averaged at once
     int64_t attention_every; // steps between averages of attention's matrices; 0: with the rest
 } strait_outer_schedule;
@@ -44,8 +44,8 @@ int strait_outer_in_flight(const strait_outer_schedule *schedule, int64_t done, 
 /* The share of the run's steps that the warmup has. */
 double strait_outer_warmup_share(const strait_outer_schedule *schedule);
 
-/* Bytes that a replica sends in one exchange of a fragment, and of attention's matrices where they
- * are a part of their own; 0: there is none. */
+/* Bytes that a replica sends in one exchange of a fragment, and of attention's matrices; 0: these
+ * are in the fragments. */
 typedef struct strait_outer_bytes_sent {
     double fragment, attention;
 } strait_outer_bytes_sent;

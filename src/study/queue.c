@@ -156,7 +156,7 @@ static strait_err add_job(struct strait_queue *q, int row, int64_t seed, int tri
     STRAIT_TRY(resolve(q, job, is_tuned ? r->tune.choices.items[trial >= 0 ? trial : 0] : NULL));
     if (is_tuned && trial < 0) { // only checked: the choice is not known yet
         job->state = STRAIT_JOB_WAITING;
-        job->record = NULL;
+        job->record = job->figures = NULL;
         job->was_known = 0;
     }
     return check_speed(q, job);

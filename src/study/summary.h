@@ -24,7 +24,7 @@ void strait_summary_of(const strait_study *study, const struct strait_queue *que
  * columns of a row are of one run. */
 void strait_summary_choose(const strait_study *study, struct strait_queue *queue);
 
-/* A number of what a job shows; NaN if there is none. */
+/* A number of what a job shows; NaN where its record lacks it. */
 double strait_summary_value(const strait_job *job, const char *key);
 
 /* Writes table.md, table.csv, further CSV files, plots and report.html into the folder. `more` are

@@ -79,7 +79,7 @@ static struct strait_outer_range range_of(const struct strait_outer *o, int is_s
                                        bound(rest, fragments, part + 1)};
 }
 
-/* The most chunks of a part, whoever takes part. */
+/* The most chunks of a part, for any number of members. */
 static int64_t chunks_in(const struct strait_outer *o, int is_state, int part) {
     const struct strait_outer_range r = range_of(o, is_state, part);
     const int64_t values = r.end - r.first;
