@@ -4,7 +4,9 @@ enum {
     /* Large enough for matrix products to run at full speed, small enough to stay in the last-level
      * cache of a cpu. */
     LOGIT_BYTES = 16 << 20,
-    CHUNK_MIN = 64
+    /* Every chunk reads the head's matrix and adds to its gradient: with fewer tokens, memory
+     * limits the products of a large vocabulary. */
+    CHUNK_MIN = 256
 };
 
 /* Tokens whose logits are computed at a time. */
