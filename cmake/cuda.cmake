@@ -18,19 +18,34 @@ set(STRAIT_CUDA_ARCHS "90" CACHE STRING
     "Compute capabilities to build kernels for, the last also as PTX: 75;80;86;89;90 for all")
 set(STRAIT_CUDA_MODULE ${CMAKE_BINARY_DIR}/strait.cuda)
 
+# Sets `out` to nvcc's targets for a source file: machine code for every architecture, and PTX of the last, from one
+# compilation for both. sm_90a adds warp-group instructions that every 9.0 device has and PTX for later devices must not
+# use: it takes a compilation of its own, which only files that ask for these instructions need.
+function(strait_cuda_targets out source)
+    file(STRINGS ${source} features REGEX "__CUDA_ARCH_FEAT_SM90_ALL")
+    list(GET STRAIT_CUDA_ARCHS -1 last)
+    set(targets "")
+    foreach(arch ${STRAIT_CUDA_ARCHS})
+        set(code sm_${arch})
+        if(arch EQUAL 90 AND features)
+            list(APPEND targets -gencode=arch=compute_90a,code=sm_90a)
+            set(code "")
+        endif()
+        if(arch EQUAL last)
+            list(APPEND code compute_${arch})
+        endif()
+        if(code)
+            list(JOIN code , codes)
+            list(APPEND targets "-gencode=arch=compute_${arch},code=[${codes}]")
+        endif()
+    endforeach()
+    set(${out} ${targets} PARENT_SCOPE)
+endfunction()
+
 # strait_cuda_module(a.cu b.cu ...): builds ${STRAIT_CUDA_MODULE}, an ar archive. Its first member is
 # the stamp, a digest of the sources, which stamp.h holds too, so that a program can refuse kernels of
 # another build; then one fatbin per source file.
 function(strait_cuda_module)
-    set(targets "")
-    foreach(arch ${STRAIT_CUDA_ARCHS})
-        if(arch EQUAL 90) # sm_90a adds warp-group instructions that every 9.0 device has
-            set(arch 90a)
-        endif()
-        list(APPEND targets -gencode=arch=compute_${arch},code=sm_${arch})
-    endforeach()
-    list(GET STRAIT_CUDA_ARCHS -1 last)
-    list(APPEND targets -gencode=arch=compute_${last},code=compute_${last})
     set(strict "")
     if(STRAIT_WERROR)
         # 177, unreferenced function: code for one architecture is unused on the others.
@@ -40,6 +55,7 @@ function(strait_cuda_module)
     foreach(source ${ARGN})
         get_filename_component(name ${source} NAME_WE)
         set(member ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
+        strait_cuda_targets(targets ${CMAKE_CURRENT_SOURCE_DIR}/${source})
         add_custom_command(OUTPUT ${member}
             COMMAND ${STRAIT_NVCC} -fatbin -std=c++17 -O3 ${strict}
                 -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include ${targets}
