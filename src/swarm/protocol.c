@@ -56,8 +56,11 @@ static const strait_field join_fields[] = {JOIN(BYTES, token),
                                            SNAPSHOTS(JOIN, next),
                                            LIVE(JOIN)};
 static const strait_field heartbeat_fields[] = {
-    SNAPSHOTS(HEARTBEAT, own), SNAPSHOTS(HEARTBEAT, prev), SNAPSHOTS(HEARTBEAT, next),
-    LIVE(HEARTBEAT),           HEARTBEAT(U32, progress),   HEARTBEAT(INT, waits_for)};
+    SNAPSHOTS(HEARTBEAT, own),   SNAPSHOTS(HEARTBEAT, prev),
+    SNAPSHOTS(HEARTBEAT, next),  LIVE(HEARTBEAT),
+    HEARTBEAT(U32, progress),    HEARTBEAT(INT, waits_for),
+    HEARTBEAT(U64, arrived.own), HEARTBEAT(U64, arrived.prev),
+    HEARTBEAT(U64, arrived.next)};
 static const strait_field piece_fields[] = {PIECE(INT, stage), PIECE(I64, step),
                                             PIECE(U32, generation), PIECE(U64, offset),
                                             PIECE(U64, total)};

@@ -164,6 +164,7 @@ typedef struct strait_task_reply {
 
 typedef struct strait_heartbeat {
     strait_snapshot_inventory inventory;
+    strait_snapshot_arrivals arrived;
     uint32_t progress; // rises while the worker computes or sends
     int waits_for;     // as in strait_swarm_worker; above SAME_STAGE: 1 + the replica more
 } strait_heartbeat;

@@ -10,7 +10,7 @@ enum {
     STRAIT_FRAME_HEADER = 32,
     /* Of the whole protocol: rises with every change of what any message means or how it is laid
      * out, here, in stage/commands.c or in swarm/protocol.c. */
-    STRAIT_FRAME_VERSION = 12,
+    STRAIT_FRAME_VERSION = 13,
     STRAIT_FRAME_BODY_MAX = 1 << 28 // upper bound of what a peer can make us allocate for a message
 };
 

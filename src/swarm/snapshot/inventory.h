@@ -35,6 +35,12 @@ typedef struct strait_snapshot_inventory {
     strait_live_state live;
 } strait_snapshot_inventory;
 
+/* Bytes that a worker has received so far of snapshots that are still to come: of the one that it
+ * restores, and of the copies of the stages before and after, of the step that it is at. */
+typedef struct strait_snapshot_arrivals {
+    uint64_t own, prev, next;
+} strait_snapshot_arrivals;
+
 typedef enum strait_swarm_source {
     STRAIT_SWARM_FROM_SEED,    // step 0: initial weights, no snapshot needed
     STRAIT_SWARM_FROM_SELF,    // the worker's own snapshot

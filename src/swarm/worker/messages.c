@@ -61,6 +61,7 @@ void strait_worker_send_heartbeat(struct worker *w) {
     else if (runner != NULL && runner->is_waiting)
         heartbeat.waits_for = runner->side != 0 ? runner->side : STRAIT_SWARM_SAME_STAGE;
     strait_worker_inventory(w, &heartbeat.inventory);
+    heartbeat.arrived = strait_worker_arrived(w);
     if (!w->control.is_joined) return;
     if (strait_heartbeat_pack(strait_mesh_pool(w->control.mesh), &heartbeat, &msg) == STRAIT_OK)
         strait_worker_send(w, &msg);

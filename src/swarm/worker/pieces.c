@@ -107,6 +107,20 @@ static void receive_copy(struct worker *w, const strait_piece *piece, int is_nex
     }
 }
 
+/* Of a copy that its sender gave up for a newer one nothing more comes. */
+static uint64_t count_copied(const struct worker *w, const struct strait_snapshot *copies) {
+    for (int i = 0; i < STRAIT_WORKER_COPIES; i++)
+        if (!strait_snapshot_is_complete(&copies[i]) && copies[i].step == w->step)
+            return copies[i].filled;
+    return 0;
+}
+
+strait_snapshot_arrivals strait_worker_arrived(const struct worker *w) {
+    return (strait_snapshot_arrivals){.own = w->snapshots.incoming.filled,
+                                      .prev = count_copied(w, w->snapshots.copies[0]),
+                                      .next = count_copied(w, w->snapshots.copies[1])};
+}
+
 strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
                                        int is_from_host) {
     strait_piece piece;

@@ -214,6 +214,9 @@ void strait_worker_expect_snapshot(struct worker *w, int giver, int64_t step);
  * expected is ignored. */
 strait_err strait_worker_receive_piece(struct worker *w, const struct strait_msg *msg,
                                        int is_from_host);
+/* Counts the bytes of incomplete snapshots, for heartbeats: the coordinator waits for a snapshot as
+ * long as it goes on arriving. */
+strait_snapshot_arrivals strait_worker_arrived(const struct worker *w);
 
 /* ---- interval.c: commitments ---- */
 /* The stage is at `step`, and an interval begins. */

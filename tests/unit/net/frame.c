@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 /* The example of docs/wire.md. */
-static const unsigned char golden[] = {0x53, 0x74, 0x0c, 0x14, 0x01, 0x80, 0x03, 0x00, 0x0d, 0x0c,
+static const unsigned char golden[] = {0x53, 0x74, 0x0d, 0x14, 0x01, 0x80, 0x03, 0x00, 0x0d, 0x0c,
                                        0x0b, 0x0a, 0x07, 0x00, 0x01, 0x00, 0x05, 0x00, 0x02, 0x00,
-                                       0x06, 0x00, 0x00, 0x00, 0x09, 0x00, 0x00, 0x00, 0xcb, 0x11,
-                                       0xfe, 0x47, 's',  't',  'r',  'a',  'i',  't'};
+                                       0x06, 0x00, 0x00, 0x00, 0x09, 0x00, 0x00, 0x00, 0xa2, 0x05,
+                                       0xfc, 0x0d, 's',  't',  'r',  'a',  'i',  't'};
 
 static struct strait_msg *golden_message(void) {
     struct strait_msg *msg = NULL;
@@ -107,8 +107,8 @@ static void refuses_invalid_headers(void **state) {
     expect_refusal(0, 'G', "frame starts with 4774, expected 5374");
     expect_refusal(
         2, 0,
-        "the peer uses protocol version 0, this program version 12: install the same release");
-    expect_refusal(2, 1, "the peer uses protocol version 1, this program version 12");
+        "the peer uses protocol version 0, this program version 13: install the same release");
+    expect_refusal(2, 1, "the peer uses protocol version 1, this program version 13");
     expect_refusal(4, 3, "priority 3, expected 0 to 2");
     expect_refusal(8, 0x0e, "frame of run 0a0b0c0e, expected run 0a0b0c0d");
     const int64_t before = strait_alloc_count();

@@ -132,15 +132,15 @@ static void refuses_another_version_and_names_both(void **state) {
     hostile_send(&h, bytes, n);
     CHECK(h.is_over && r.b.n_opened == 0 && r.b.n_refused == 1);
     CHECK(r.b.why_refused == STRAIT_EPROTO);
-    CHECK(strstr(r.b.reason_refused, "the peer uses protocol version 0, this program version 12: "
+    CHECK(strstr(r.b.reason_refused, "the peer uses protocol version 0, this program version 13: "
                                      "install the same release") != NULL);
     CHECK(strncmp(r.b.reason_refused, "127.0.0.1:", 10) == 0); // names its address and key
     CHECK(strstr(r.b.reason_refused, " (key ") != NULL);
-    CHECK(was_sent(&h, "the peer uses protocol version 0, this program version 12"));
+    CHECK(was_sent(&h, "the peer uses protocol version 0, this program version 13"));
     hostile_close(&h);
 }
 
-/* The other side of a mismatch: a server of version 13 answers our HELLO with its BYE. */
+/* The other side of a mismatch: a server of version 14 answers our HELLO with its BYE. */
 static void names_both_versions_when_refused(void **state) {
     (void)state;
     struct hostile h = {0};
@@ -161,11 +161,11 @@ static void names_both_versions_when_refused(void **state) {
         rig_rest(&r, 1);
     }
     struct strait_msg *msg = NULL;
-    const strait_bye bye = {.why = STRAIT_EPROTO, .reason = "written by version 13"};
+    const strait_bye bye = {.why = STRAIT_EPROTO, .reason = "written by version 14"};
     CHECK_OK(strait_bye_pack(r.pool, &bye, &msg));
     unsigned char bytes[256];
     const size_t n = frame_of(&msg, 0, bytes);
-    bytes[2] = 13;
+    bytes[2] = 14;
     const uint32_t sum = (uint32_t)XXH3_64bits_withSeed(
         bytes + STRAIT_FRAME_HEADER, n - STRAIT_FRAME_HEADER, XXH3_64bits(bytes, 28));
     memcpy(bytes + 28, &sum, sizeof sum);
@@ -175,7 +175,7 @@ static void names_both_versions_when_refused(void **state) {
         rig_rest(&r, 1);
     }
     CHECK(r.a.why == STRAIT_EPROTO && r.a.n_opened == 0);
-    CHECK(strstr(r.a.reason, "the peer uses protocol version 13, this program version 12: install "
+    CHECK(strstr(r.a.reason, "the peer uses protocol version 14, this program version 13: install "
                              "the same release") != NULL);
     hostile_close(&h);
     (void)close(listener);

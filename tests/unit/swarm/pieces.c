@@ -127,6 +127,31 @@ static void allocates_copies_of_exactly_the_planned_size(void **state) {
     assert_int_equal(w.snapshots.rejected_next, 0);
 }
 
+static void expect_arrived(uint64_t own, uint64_t prev, uint64_t next) {
+    const strait_snapshot_arrivals arrived = strait_worker_arrived(&w);
+    assert_int_equal(arrived.own, own);
+    assert_int_equal(arrived.prev, prev);
+    assert_int_equal(arrived.next, next);
+}
+
+/* An older copy that was given up counts no more than none. */
+static void counts_what_has_arrived_of_each_snapshot(void **state) {
+    (void)state;
+    w.step = 4;
+    expect_arrived(0, 0, 0);
+    strait_worker_expect_snapshot(&w, PREV, 4);
+    for (size_t at = 0; at < 3; at++)
+        (void)receive(PREV, 1, 4, 0, bytes[1], at);
+    (void)receive(PREV, 0, 4, 1, bytes[0], 0);
+    (void)receive(NEXT, 2, 3, 1, bytes[2], 0);
+    expect_arrived(3, 1, 0);
+    (void)receive(NEXT, 2, 4, 1, bytes[2], 0);
+    (void)receive(NEXT, 2, 4, 1, bytes[2], 1);
+    expect_arrived(3, 1, 2);
+    strait_worker_expect_snapshot(&w, PREV, 4);
+    expect_arrived(0, 1, 2);
+}
+
 /* Only the last stage sends its copies backwards. */
 static void keeps_no_copies_of_a_next_stage_in_the_middle(void **state) {
     (void)state;
@@ -158,6 +183,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(allocates_copies_of_exactly_the_planned_size, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(keeps_no_copies_of_a_next_stage_in_the_middle, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(counts_what_has_arrived_of_each_snapshot, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(survives_a_lack_of_memory, set_up, tear_down)};
     return cmocka_run_group_tests(tests, NULL, NULL);

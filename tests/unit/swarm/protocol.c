@@ -219,7 +219,8 @@ static void unpacks_heartbeat(void **state) {
     struct strait_msg *msg = NULL;
     const strait_heartbeat heartbeat = {.inventory = {.own = none, .prev = own, .next = none},
                                         .progress = 4000000000u,
-                                        .waits_for = 1};
+                                        .waits_for = 1,
+                                        .arrived = {UINT64_C(1) << 40, 2, 3}};
     strait_heartbeat back;
     CHECK_OK(strait_heartbeat_pack(pool, &heartbeat, &msg));
     CHECK_OK(strait_heartbeat_unpack(msg, &back));
@@ -228,6 +229,7 @@ static void unpacks_heartbeat(void **state) {
     check_same_set(&back.inventory.next, &none);
     assert_true(back.progress == heartbeat.progress);
     assert_int_equal(back.waits_for, 1);
+    assert_memory_equal(&back.arrived, &heartbeat.arrived, sizeof back.arrived);
     REJECTS_TRUNCATION(msg, strait_heartbeat_unpack(msg, &back));
     strait_msg_close(&msg);
 }

@@ -135,6 +135,7 @@ static const struct {
     {"report.device", SHOWN},
     {"progress", COORDINATED},
     {"waits_for", COORDINATED},
+    {"arrived.", COORDINATED},
     {"inventory.", COORDINATED}, // all fields that begin so
 };
 
