@@ -240,6 +240,7 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     worker->progress = e->progress;
     worker->waits_for = waits_for;
     update_inventory(c, worker, e);
+    strait_coordinator_note_arrived(c, e->worker, &e->arrived);
     strait_coordinator_record(c, e->worker, &e->inventory.own, now, out);
     strait_coordinator_compare_replica(c, e->worker, &e->inventory.own, now, out);
 }

@@ -26,6 +26,7 @@
 #include "config/run.h"
 #include "net/core/handshake.h"
 #include "net/core/identity.h"
+#include "swarm/coordinator/copies.h"
 #include "swarm/coordinator/standing.h"
 #include "swarm/snapshot/inventory.h"
 #include "swarm/snapshot/records.h"
@@ -102,12 +103,13 @@ typedef struct strait_swarm_worker {
     int64_t lost_ns;     // when it was lost last; 0: never
     int is_loss_counted; // as a time that it was sent away
     strait_snapshot_inventory inventory;
+    strait_swarm_receiving receiving;
     int64_t tokens;                    // that it has computed a stage for, since it has this slot
     int64_t seen_ns, max_gap_ns;       // the latest heartbeat, and the longest gap between two
     int64_t progress_ns, max_pause_ns; // the latest progress, and the longest pause in it
     uint32_t progress;                 // counter of its computing thread
     int64_t asked_ns; // since when it was assigned a stage and has replied to nothing; 0: it has
-    int waits_for;    // data of the stage before (-1), behind (1) or its own; 0: it does not wait
+    int waits_for; // data of the previous stage (-1), the next (1) or its own; 0: it does not wait
 } strait_swarm_worker;
 
 typedef enum strait_swarm_phase {
@@ -128,7 +130,7 @@ typedef enum strait_swarm_event_kind {
     STRAIT_SWARM_JOIN,      // key, report, inventory, generation: an admitted worker's link opened
     STRAIT_SWARM_LOST,      // worker: its link closed
     STRAIT_SWARM_LEAVE,     // worker: asked to leave
-    STRAIT_SWARM_HEARTBEAT, // worker, inventory, progress, waits_for
+    STRAIT_SWARM_HEARTBEAT, // worker, inventory, arrived, progress, waits_for
     STRAIT_SWARM_REPLY,     // worker, generation, sequence, err, failed_side, has_other_route,
                             // is_blaming, blamed, is_source_bad, waits_for
     STRAIT_SWARM_INVALID_DATA,   // worker: the driver itself found that it sent invalid data
@@ -175,6 +177,7 @@ typedef struct strait_swarm_event {
     const strait_swarm_report *report; // borrowed during the call
     const int *owners; // preferred worker of each stage, borrowed; NULL: the coordinator chooses
     strait_snapshot_inventory inventory;
+    strait_snapshot_arrivals arrived;
     uint32_t progress;
     int waits_for;
     uint32_t generation, sequence; // of the command that this replies to; JOIN: the worker's newest
@@ -266,12 +269,6 @@ typedef struct strait_swarm_durable {
     int64_t start_steps[STRAIT_SWARM_GENERATIONS]; // step that generation g restored, at g % 64
     strait_snapshot_records records[STRAIT_RUN_STAGES];
 } strait_swarm_durable;
-
-/* A snapshot that was rejected: what `holder` gave as the one with this digest was another. */
-typedef struct strait_swarm_unusable {
-    strait_fingerprint holder;
-    strait_digest digest;
-} strait_swarm_unusable;
 
 /* Plain data. Anyone may read it; only the functions below change it, except `checkpoint`,
  * `has_first`, the `tokens` of a worker and the `flops` of its report, which the driver sets, and

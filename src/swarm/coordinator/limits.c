@@ -1,8 +1,9 @@
 /* limits.c - how long a worker may be silent, and how long a phase may take.
  *
  * A worker that sends heartbeats with changing progress looks alive for ever. So every phase also
- * has a limit that counts from its beginning and that nothing a worker sends extends. It grows with
- * what the coordinator itself knows: the size of the stage and how long recent steps took. */
+ * has a limit that counts from its beginning. It grows with what the coordinator itself knows: the
+ * size of the stage and how long recent steps took. Nothing that a worker sends extends it, but
+ * snapshots that arrive at no less than a certain rate (arrivals.c). */
 #include "stage/outer/outer.h"
 #include "swarm/coordinator/state.h"
 
@@ -177,6 +178,7 @@ int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int
     const int64_t asked_ns = c->workers[slot].asked_ns;
     const int owes = c->phase == STRAIT_PHASE_ASSIGN && asked_ns != 0;
     const int64_t since = owes ? shorter(asked_ns, c->phase_began_ns) : c->phase_began_ns;
+    if (c->phase == STRAIT_PHASE_RESTORE && strait_coordinator_is_restoring(c, now_ns)) return 0;
     return now_ns - since > limit_of(c, stage);
 }
 

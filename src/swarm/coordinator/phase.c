@@ -319,6 +319,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
     c->replied_ns = -1;
     c->sequence++;
     if (phase == STRAIT_PHASE_ASSIGN) note_asked(c);
+    strait_coordinator_forget_arrivals(c);
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
         c->workers[i].standing.awaited_replica = 0;
     for (int i = 0; i < c->config.n_stages; i++) {

@@ -3,7 +3,8 @@
  * are restored from, boundaries.c who is replaced after failures, pairs.c
  * who may be placed side by side, limits.c how long everything may take,
  * replies.c and suspects.c handle replies and invalid values, and replay.c decides which stages
- * keep their state. standing.c says whose word counts. */
+ * keep their state. standing.c says whose word counts, arrivals.c which snapshots go on arriving.
+ */
 #pragma once
 
 #include "swarm/coordinator/coordinator.h"
@@ -134,9 +135,21 @@ int strait_coordinator_is_saving(const struct strait_coordinator *c);
 int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int stage,
                                int64_t now_ns);
 
-/* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. No
- * heartbeat extends it. */
+/* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. */
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns);
+
+/* ---- arrivals.c ---- */
+
+/* A worker has received so many bytes of snapshots. */
+void strait_coordinator_note_arrived(struct strait_coordinator *c, int slot,
+                                     const strait_snapshot_arrivals *arrived);
+
+/* A phase begins, in which nothing has arrived yet. */
+void strait_coordinator_forget_arrivals(struct strait_coordinator *c);
+
+/* Returns whether any stage still receives the snapshot that it restores. Stages that wait for one
+ * sender get theirs one after the other. */
+int strait_coordinator_is_restoring(const struct strait_coordinator *c, int64_t now_ns);
 
 /* ---- restore.c ---- */
 

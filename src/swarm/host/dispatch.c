@@ -67,6 +67,7 @@ static strait_err on_heartbeat(struct host *h, struct connection *connection,
     strait_host_feed_coordinator(h, &(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                                           .worker = connection->worker,
                                                           .inventory = heartbeat.inventory,
+                                                          .arrived = heartbeat.arrived,
                                                           .progress = heartbeat.progress,
                                                           .waits_for = heartbeat.waits_for});
     return STRAIT_OK;

@@ -62,6 +62,7 @@ static void heartbeat(const pending *h, int is_first) {
         feed(&(strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                                    .worker = w->slot,
                                    .inventory = w->inventory,
+                                   .arrived = {.own = w->arrived},
                                    .progress = w->progress,
                                    .waits_for = w->waits_for});
     if (is_first)
@@ -242,6 +243,33 @@ static void makes_progress_for_a_day_without_growing(void **state) {
     EXPECT(world.now >= HOURS * 3600 * S && strait_alloc_count() == n_allocated);
 }
 
+/* What a stage restores takes ten times as long as the coordinator expects, but it arrives. */
+static void restores_stages_over_slow_links(void **state) {
+    (void)state;
+    enum {
+        HOURS = 12
+    };
+    strait_swarm_config config = plain_config;
+    const scenario slow = {.n_workers = 16,
+                           .n_stages = 4,
+                           .pace = 4,
+                           .fault_ms = 2000000,
+                           .weights = plain_faults,
+                           .send_ns = 250 * S};
+    config.n_stages = slow.n_stages;
+    for (int i = 0; i < slow.n_stages; i++)
+        config.snapshot_bytes[i] = 25e6;
+    begin(first_seed, &slow, &config);
+    for (int hour = 2; hour <= HOURS; hour += 2) {
+        const int64_t prev = world.committed;
+        run_until(hour * 3600 * S, INT32_MAX);
+        EXPECT(world.committed > prev + 1000);
+    }
+    printf("seed %llu: %d hours of slow links, %d faults, generation %u, %d steps\n",
+           (unsigned long long)world.seed, HOURS, world.n_faults, world.coordinator.generation,
+           world.n_commits);
+}
+
 /* ---- replicas ---- */
 
 static const uint32_t shared_faults[FAULT_KINDS] = {
@@ -354,7 +382,8 @@ int main(int argc, char **argv) {
     if (argc > 3) last_seed = strtoull(argv[3], NULL, 10);
     prints_log = argc > 4;
     const struct CMUnitTest plain[] = {cmocka_unit_test(makes_progress_through_ten_thousand_faults),
-                                       cmocka_unit_test(makes_progress_for_a_day_without_growing)};
+                                       cmocka_unit_test(makes_progress_for_a_day_without_growing),
+                                       cmocka_unit_test(restores_stages_over_slow_links)};
     const struct CMUnitTest shared[] = {
         cmocka_unit_test(repeats_no_step_while_a_replica_is_left),
         cmocka_unit_test(moves_stages_for_audits_without_repeating_a_step)};

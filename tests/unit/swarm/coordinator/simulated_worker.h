@@ -132,8 +132,21 @@ static inline void begin_restore(struct worker *w, const strait_swarm_action *a)
     if (a->source == STRAIT_SWARM_FROM_HOST) EXPECT(a->step == world.saved);
 }
 
+/* Returns whether the snapshot has arrived that a worker is to restore. */
+static inline int has_arrived(struct worker *w, const pending *h) {
+    const int64_t taken = world.now - h->since;
+    const double bytes = world.coordinator.config.snapshot_bytes[w->stage];
+    const int is_sent = h->action.source != STRAIT_SWARM_FROM_LIVE &&
+                        h->action.source != STRAIT_SWARM_FROM_SELF &&
+                        h->action.source != STRAIT_SWARM_FROM_SEED;
+    if (!is_sent || taken >= world.scenario.send_ns) return 1;
+    w->arrived = (uint64_t)(bytes * (double)taken / (double)world.scenario.send_ns);
+    return 0;
+}
+
 /* All bytes have arrived. Checkpoints are written only when every stage has the right weights. */
-static inline strait_err finish_restore(struct worker *w, const strait_swarm_action *a, int *side) {
+static inline strait_err finish_restore(struct worker *w, const pending *h, int *side) {
+    const strait_swarm_action *a = &h->action;
     const struct worker *giver = giver_of(w, a->source);
     if (a->source == STRAIT_SWARM_FROM_LIVE) return STRAIT_OK;
     *side = a->source == STRAIT_SWARM_FROM_PREV ? -1 : a->source == STRAIT_SWARM_FROM_NEXT;
@@ -141,6 +154,7 @@ static inline strait_err finish_restore(struct worker *w, const strait_swarm_act
         if (is_closed(w, giver, w->stage + *side)) return STRAIT_ECLOSED;
         if (!is_running(giver)) return STRAIT_EAGAIN;
     }
+    if (!has_arrived(w, h)) return STRAIT_EAGAIN;
     live_restore(&w->inventory.live, w->stage, a->step, w->generation);
     strait_snapshot_inventory_trim(&w->inventory, a->step);
     w->weights = a->source == STRAIT_SWARM_FROM_SEED || a->source == STRAIT_SWARM_FROM_HOST
@@ -222,6 +236,7 @@ static inline void apply(struct worker *w, const pending *h) {
 
 static inline strait_err begin_command(struct worker *w, const pending *h) {
     w->waits_for = 0;
+    w->arrived = 0;
     switch (h->phase) {
     case STRAIT_PHASE_ASSIGN:
         w->generation = h->generation;
@@ -254,7 +269,10 @@ static inline strait_err finish_command(struct worker *w, const pending *h, int 
         err = look(w, 1, 0, side);
         if (err == STRAIT_ECLOSED) err = STRAIT_EAGAIN; // it dials until the time is over
     }
-    if (h->phase == STRAIT_PHASE_RESTORE) err = finish_restore(w, &h->action, side);
+    if (h->phase == STRAIT_PHASE_RESTORE) {
+        limit += world.scenario.send_ns;
+        err = finish_restore(w, h, side);
+    }
     if (is_gradients) err = finish_gradients(w, h, side);
     w->waits_for = 0;
     if (err == STRAIT_EAGAIN && is_gradients)

@@ -52,6 +52,7 @@ struct worker {
         ready_penalties; // number of its link when all stages were ready last with it
     uint32_t ready_generation;
     uint32_t moved_generation; // in which its stage moved without loss
+    uint64_t arrived;          // bytes of the snapshot that it restores
     uint32_t progress;
     int waits_for;
     int n_penalties; // on record
@@ -75,6 +76,7 @@ typedef struct scenario {
     int n_spares;                  // that are kept
     int is_steady;                 // no spare is faster than an owner
     int is_exact;                  // a step that is computed again has the same bits
+    int64_t send_ns;               // for a snapshot to arrive where it is restored
 } scenario;
 
 static struct {
