@@ -60,3 +60,10 @@ int strait_coordinator_is_restoring(const struct strait_coordinator *c, int64_t 
         }
     return 0;
 }
+
+int strait_coordinator_is_copied(const struct strait_coordinator *c, int stage, int64_t now_ns) {
+    const int next = stage + 1 < c->config.n_stages ? c->owner[stage + 1] : -1;
+    const int prev = stage > 0 ? c->owner[stage - 1] : -1;
+    return (next >= 0 && is_arriving(c, &c->workers[next].receiving.prev, stage, now_ns)) ||
+           (prev >= 0 && is_arriving(c, &c->workers[prev].receiving.next, stage, now_ns));
+}

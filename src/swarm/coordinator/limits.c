@@ -84,16 +84,16 @@ static int64_t newest_copy(const struct strait_coordinator *c, int stage) {
     return newest;
 }
 
-/* Returns the time for a neighbour to get the copy of a stage that moves: what its bytes take on
- * the slowest link that a swarm waits for, but no more than the steps took that are computed again
- * without it. In the background copies get a fifth of a link, so an honest owner, which sends this
- * one at the full rate, has five times the time that it needs. One that sends nothing, or a byte
- * now and then, at most doubles what leaving at once costs the others. */
-static int64_t for_copy(const struct strait_coordinator *c, int stage) {
+/* Returns the time for a neighbour to get the copy of a stage that moves: a minute if it does not
+ * arrive, else what its bytes take on the slowest link that a swarm waits for, but no more than the
+ * steps took that are computed again without it. In the background copies get a fifth of a link, so
+ * an honest owner, which sends this one at the full rate, has five times the time that it needs. */
+static int64_t for_copy(const struct strait_coordinator *c, int stage, int64_t now_ns) {
     const double bytes = c->config.snapshot_bytes[stage];
     const double sending_ns = bytes / STRAIT_OUTER_SLOWEST * (double)SECOND_NS;
     const double repeating_ns = (double)(c->step - newest_copy(c, stage)) *
                                 (double)(c->goal_ns[0] + c->goal_ns[1]);
+    if (!strait_coordinator_is_copied(c, stage, now_ns)) return COPY_NS;
     return COPY_NS + (int64_t)(sending_ns < repeating_ns ? sending_ns : repeating_ns);
 }
 
@@ -158,13 +158,13 @@ static int64_t for_goal(const struct strait_coordinator *c, int stage) {
     return for_setup(c) + (c->replied_ns < 0 ? for_bytes(c, stage, slowest_link) : 0);
 }
 
-static int64_t limit_of(const struct strait_coordinator *c, int stage) {
+static int64_t limit_of(const struct strait_coordinator *c, int stage, int64_t now_ns) {
     switch (c->phase) {
     case STRAIT_PHASE_CONNECT: return for_reply(c) + strait_coordinator_connect_ns(c);
     case STRAIT_PHASE_OPEN: return for_setup(c) + for_bytes(c, stage, slowest_fill);
     case STRAIT_PHASE_RESTORE:
     case STRAIT_PHASE_SNAPSHOT: return for_reply(c) + for_snapshot(c, stage);
-    case STRAIT_PHASE_HANDOVER: return for_copy(c, stage);
+    case STRAIT_PHASE_HANDOVER: return for_copy(c, stage, now_ns);
     case STRAIT_PHASE_WORK: return for_goal(c, stage) << doublings(c, 0);
     default: return for_reply(c);
     }
@@ -179,7 +179,7 @@ int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int
     const int owes = c->phase == STRAIT_PHASE_ASSIGN && asked_ns != 0;
     const int64_t since = owes ? shorter(asked_ns, c->phase_began_ns) : c->phase_began_ns;
     if (c->phase == STRAIT_PHASE_RESTORE && strait_coordinator_is_restoring(c, now_ns)) return 0;
-    return now_ns - since > limit_of(c, stage);
+    return now_ns - since > limit_of(c, stage, now_ns);
 }
 
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns) {

@@ -151,6 +151,9 @@ void strait_coordinator_forget_arrivals(struct strait_coordinator *c);
  * sender get theirs one after the other. */
 int strait_coordinator_is_restoring(const struct strait_coordinator *c, int64_t now_ns);
 
+/* Returns whether a neighbour goes on receiving the copy of a stage. */
+int strait_coordinator_is_copied(const struct strait_coordinator *c, int stage, int64_t now_ns);
+
 /* ---- restore.c ---- */
 
 /* Records the digests of snapshots that the owner of a stage took in this generation. A second

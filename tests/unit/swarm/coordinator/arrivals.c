@@ -19,6 +19,11 @@ static uint64_t in_bytes(int64_t s) {
     return (uint64_t)s;
 }
 
+/* As slowly, but the link is cut after 200 s. */
+static uint64_t a_part(int64_t s) {
+    return slowly(s < 200 ? s : 200);
+}
+
 /* Half of it at once, and then almost nothing. */
 static uint64_t in_a_burst(int64_t s) {
     return s < 100 ? 0 : BYTES / 2 + (uint64_t)(s - 100) * 1000;
@@ -28,11 +33,11 @@ static uint64_t more_than_there_is(int64_t s) {
     return (uint64_t)s * BYTES + 1;
 }
 
-static void beat(int worker, uint64_t own, uint32_t progress) {
+static void beat(int worker, strait_snapshot_arrivals arrived, uint32_t progress) {
     feed((strait_swarm_event){.kind = STRAIT_SWARM_HEARTBEAT,
                               .worker = worker,
                               .inventory = c.workers[worker].inventory,
-                              .arrived = {.own = own},
+                              .arrived = arrived,
                               .progress = progress});
 }
 
@@ -48,7 +53,10 @@ static int64_t wait_for(int stage, arrive_fn *arrived) {
         now += S;
         for (int slot = 0; slot < 4; slot++)
             if (c.workers[slot].is_connected)
-                beat(slot, slot == c.owner[stage] ? arrived((now - began) / S) : 0, i);
+                beat(slot,
+                     (strait_snapshot_arrivals){
+                         .own = slot == c.owner[stage] ? arrived((now - began) / S) : 0},
+                     i);
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
         if (arrived((now - began) / S) == BYTES) reply(c.owner[stage], STRAIT_OK);
     }
@@ -114,7 +122,7 @@ static void waits_for_its_turn(void **state) {
         now += S;
         for (int i = 0; i < 2; i++) {
             const int64_t got = s <= 500 ? (i == 0 ? s : 0) : (i == 0 ? 500 : s - 500);
-            beat(c.owner[i], (uint64_t)got * (BYTES / 500), s);
+            beat(c.owner[i], (strait_snapshot_arrivals){.own = (uint64_t)got * (BYTES / 500)}, s);
             if (got == 500 && c.is_awaited[i]) reply(c.owner[i], STRAIT_OK);
         }
         feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
@@ -124,9 +132,75 @@ static void waits_for_its_turn(void **state) {
     assert_int_equal(c.step, 1);
 }
 
+/* ---- handing over ---- */
+
+/* The owner of stage 0 asks to leave after `n_steps` of 20 s each, and the copy of its stage
+ * arrives at its neighbour. Returns how long the others wait for that. */
+static int64_t leave_with_large_snapshot(int n_steps, arrive_fn *arrived) {
+    begin(3);
+    c.config.snapshot_bytes[0] = BYTES;
+    for (int i = 0; i < n_steps; i++)
+        for (int is_update = 0; is_update < 2; is_update++) {
+            goal(i, is_update);
+            now += 10 * S;
+            get_ready();
+        }
+    const int leaver = c.owner[0], other = c.owner[1], spare = 3 - leaver - other;
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
+    goal(n_steps, 0);
+    heartbeat(leaver, own_snapshot(0, n_steps), 0, 0);
+    strait_snapshot_inventory held = own_snapshot(1, n_steps);
+    heartbeat(other, held, 0, 0);
+    reply(leaver, STRAIT_OK);
+    reply(other, STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
+    const int64_t began = now;
+    for (uint32_t i = 1; c.workers[leaver].is_connected && now - began < 7200 * S; i++) {
+        now += S;
+        const uint64_t bytes = arrived((now - began) / S);
+        if (bytes == BYTES) {
+            held.prev = own_snapshot(0, n_steps).own;
+            heartbeat(other, held, i, 0);
+        }
+        beat(leaver, (strait_snapshot_arrivals){0}, i);
+        beat(spare, (strait_snapshot_arrivals){0}, i);
+        beat(other, (strait_snapshot_arrivals){.prev = bytes < BYTES ? bytes : 0}, i);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    const int64_t waited = (now - began) / S;
+    get_ready();
+    return waited;
+}
+
+static void waits_for_a_large_copy_on_a_slow_link(void **state) {
+    (void)state;
+    assert_int_equal(leave_with_large_snapshot(100, slowly), 1600);
+    assert_int_equal(c.step, 100);
+}
+
+/* Nor longer than what is computed again without it takes. */
+static void waits_for_no_copy_longer_than_it_is_worth(void **state) {
+    (void)state;
+    assert_in_range(leave_with_large_snapshot(10, slowly), 260, 262);
+    assert_int_equal(c.step, 0);
+    assert_in_range(leave_with_large_snapshot(0, slowly), 60, 62);
+}
+
+static void leaves_without_a_copy_that_does_not_arrive(void **state) {
+    (void)state;
+    assert_in_range(leave_with_large_snapshot(100, nothing), 60, 62);
+    assert_in_range(leave_with_large_snapshot(100, in_bytes), 60, 62);
+    assert_in_range(leave_with_large_snapshot(100, a_part), 210, 234);
+    assert_int_equal(c.step, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits_for_a_copy_while_it_arrives),
-                                       cmocka_unit_test(gives_up_on_what_does_not_arrive),
-                                       cmocka_unit_test(waits_for_its_turn)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_for_a_copy_while_it_arrives),
+        cmocka_unit_test(gives_up_on_what_does_not_arrive),
+        cmocka_unit_test(waits_for_its_turn),
+        cmocka_unit_test(waits_for_a_large_copy_on_a_slow_link),
+        cmocka_unit_test(waits_for_no_copy_longer_than_it_is_worth),
+        cmocka_unit_test(leaves_without_a_copy_that_does_not_arrive)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,59 +276,6 @@ static void gives_slow_workers_time_to_set_up(void **state) {
     assert_in_range(c.generation, 3, 6); // one slow worker timed out first
 }
 
-/* The owner of stage 0, whose snapshot takes 1,600 s at the slowest rate, asks to leave after
- * `n_steps` of 20 s each. Returns how long the others wait for a neighbour to have the copy, which
- * it has after `arrives` seconds. */
-static int64_t leave_with_large_snapshot(int n_steps, int64_t arrives) {
-    begin(3);
-    c.config.snapshot_bytes[0] = 1e8;
-    for (int i = 0; i < n_steps; i++)
-        for (int is_update = 0; is_update < 2; is_update++) {
-            goal(i, is_update);
-            now += 10 * S;
-            get_ready();
-        }
-    const int leaver = c.owner[0], other = c.owner[1], spare = 3 - leaver - other;
-    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
-    goal(n_steps, 0);
-    heartbeat(leaver, own_snapshot(0, n_steps), 0, 0);
-    strait_snapshot_inventory held = own_snapshot(1, n_steps);
-    heartbeat(other, held, 0, 0);
-    reply(leaver, STRAIT_OK);
-    reply(other, STRAIT_OK);
-    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
-    const int64_t began = now;
-    for (uint32_t i = 1; c.workers[leaver].is_connected && now - began < 7200 * S; i++) {
-        now += S;
-        if (now - began >= arrives * S)
-            held.prev = (strait_snapshot_set){
-                .stage = 0, .n = 1, .steps = {n_steps}, .generations = {c.generation}};
-        heartbeat(leaver, c.workers[leaver].inventory, i, 0);
-        heartbeat(spare, strait_snapshot_inventory_empty(), i, 0);
-        heartbeat(other, held, i, 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    const int64_t waited = (now - began) / S;
-    get_ready();
-    return waited;
-}
-
-static void waits_for_a_large_copy_on_a_slow_link(void **state) {
-    (void)state;
-    assert_int_equal(leave_with_large_snapshot(100, 1500), 1500);
-    assert_int_equal(c.step, 100);
-}
-
-/* A leaver that sends nothing costs no more than 60 s, and what the bytes take or what is computed
- * again, whichever is less. */
-static void waits_for_no_copy_longer_than_it_is_worth(void **state) {
-    (void)state;
-    assert_in_range(leave_with_large_snapshot(100, INT32_MAX), 1660, 1662);
-    assert_int_equal(c.step, 0);
-    assert_in_range(leave_with_large_snapshot(10, INT32_MAX), 260, 262);
-    assert_in_range(leave_with_large_snapshot(0, INT32_MAX), 60, 62);
-}
-
 /* A snapshot that needs 40 s where 1 s is expected is saved after some attempts, although the steps
  * between them succeed, and also if there is nobody else. */
 static void gives_slow_uplinks_time_to_save(void **state) {
@@ -388,8 +335,6 @@ int main(void) {
         cmocka_unit_test(replaces_an_owner_that_keeps_reconnecting),
         cmocka_unit_test(disconnects_an_owner_that_never_replies),
         cmocka_unit_test(gives_slow_workers_time_to_set_up),
-        cmocka_unit_test(waits_for_a_large_copy_on_a_slow_link),
-        cmocka_unit_test(waits_for_no_copy_longer_than_it_is_worth),
         cmocka_unit_test(gives_slow_uplinks_time_to_save),
         cmocka_unit_test(caps_leases),
     };
