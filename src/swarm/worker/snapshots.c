@@ -188,6 +188,7 @@ static strait_err send_next(struct worker *w, int peer, double bps) {
     STRAIT_TRY(err);
     w->snapshots.sent += piece.bytes;
     w->snapshots.credit -= (double)piece.bytes;
+    if (w->snapshots.is_urgent) w->served_ns = strait_clock_ns(); // others wait for it
     strait_worker_reach(w, STRAIT_WORKER_COPY, w->snapshots.sending->step);
     if (w->snapshots.sent == w->snapshots.sending->bytes) w->snapshots.sending = NULL;
     return STRAIT_OK;

@@ -130,7 +130,7 @@ struct worker {
     struct worker_stray stray[2]; // of the previous and the next stage
     uint32_t progress;            // grows with all work done; heartbeats report it
     int is_over, has_left;
-    int64_t left_ns; // when we asked to leave
+    int64_t served_ns; // when we last did something for the run, or asked to leave
 };
 
 void strait_worker_note(struct worker *w, const char *format, ...)
@@ -270,6 +270,12 @@ void strait_worker_count_traffic(struct worker *w);
 void strait_worker_note_stage(struct worker *w);
 /* A step was applied. */
 void strait_worker_count_step(struct worker *w);
+
+/* ---- leaving.c ---- */
+/* Asks the coordinator to let us leave if the person who lends this machine wants that. */
+void strait_worker_leave_if_asked(struct worker *w);
+/* STRAIT_EINTERRUPTED once a worker that asked to leave may, or has waited in vain for long. */
+strait_err strait_worker_check_leaving(const struct worker *w);
 
 /* ---- worker.c ---- */
 /* Handles received messages and sends a heartbeat when one is due. STRAIT_EINTERRUPTED when the

@@ -13,8 +13,7 @@ enum {
     IDLE_MS = 10, // between two polls of the neighbours' links while idle
     HEARTBEAT_MS = 1000,
     SILENCE_MS = 15000, // after which the link to the coordinator counts as lost
-    DIAL_MS = 5000,     // for each of its addresses
-    LEAVE_MS = 120000   // for a stage to be handed over
+    DIAL_MS = 5000      // for each of its addresses
 };
 
 /* ---- receiving ---- */
@@ -99,23 +98,9 @@ static strait_err receive_neighbours(struct worker *w) {
     return STRAIT_OK;
 }
 
-/* Leaving takes until another worker has the stage, so the worker keeps serving meanwhile. */
-static void leave_if_asked(struct worker *w) {
-    struct strait_msg *msg = NULL;
-    if (w->has_left || w->spec->events.must_stop(w->spec->events.user) == 0) return;
-    w->has_left = 1;
-    w->left_ns = strait_clock_ns();
-    strait_worker_note(w, w->has_stage
-                              ? "leaving: handing the stage over first (interrupt again to "
-                                "leave at once)"
-                              : "leaving");
-    if (strait_msg_open(strait_mesh_pool(w->control.mesh), STRAIT_MSG_LEAVE, 0, &msg) == STRAIT_OK)
-        strait_worker_send(w, &msg);
-}
-
 /* Part of every poll, whether a command is being executed or not. */
 static strait_err keep_alive(struct worker *w) {
-    leave_if_asked(w);
+    strait_worker_leave_if_asked(w);
     if (strait_clock_ns() - w->control.heartbeat_ns > HEARTBEAT_MS * INT64_C(1000000))
         strait_worker_send_heartbeat(w);
     strait_worker_send_copy(w);
@@ -255,6 +240,7 @@ static strait_err execute_next(struct worker *w) {
     w->next = NULL;
     const strait_err err = msg->type == STRAIT_MSG_TASK ? on_task(w, msg) : on_command(w, msg);
     strait_msg_close(&msg);
+    w->served_ns = strait_clock_ns();
     return err;
 }
 
@@ -264,12 +250,7 @@ static strait_err check_link(struct worker *w) {
     const struct worker_control *c = &w->control;
     const int64_t limit = w->spec->give_up_ms;
     if (c->refusal != STRAIT_OK) return STRAIT_FAIL(c->refusal, "%s", c->refusal_reason);
-    /* The stage was handed over, or there is no coordinator to hand it over to. */
-    if (w->has_left && (!w->has_stage || c->down_ns != 0))
-        return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left the run");
-    if (w->has_left && strait_clock_ns() - w->left_ns > LEAVE_MS * INT64_C(1000000))
-        return STRAIT_FAIL(STRAIT_EINTERRUPTED,
-                           "left the run: no other worker took the stage over in time");
+    STRAIT_TRY(strait_worker_check_leaving(w));
     if (c->down_ns == 0 || limit == 0 || strait_clock_ns() - c->down_ns < limit * 1000000)
         return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT, "the coordinator at %s has been unreachable for %lld s",
