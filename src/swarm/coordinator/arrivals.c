@@ -1,11 +1,12 @@
-/* arrivals.c - how far the snapshots have arrived that workers restore or copy.
+/* arrivals.c - see arrivals.h.
  *
  * A slow link takes hours for what a fast one sends in seconds, so what arrives is waited for. Who
  * receives it says how much that is, and may lie, as may the sender, who can send a byte now and
  * then. So only whole parts of a snapshot extend the time that it may take: each by a fixed time,
  * which follows from a rate, and no more parts than the snapshot has. */
+#include "swarm/coordinator/arrivals.h"
+
 #include "stage/outer/outer.h"
-#include "swarm/coordinator/state.h"
 
 #define SECOND_NS  INT64_C(1000000000)
 #define ARRIVAL_NS (30 * SECOND_NS) // for the next part to arrive

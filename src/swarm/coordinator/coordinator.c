@@ -1,6 +1,7 @@
 #include "swarm/coordinator/coordinator.h"
 
-#include "swarm/coordinator/state.h"
+#include "swarm/coordinator/arrivals.h"
+#include "swarm/coordinator/handover.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -92,7 +93,7 @@ void strait_coordinator_durable(const struct strait_coordinator *c, strait_swarm
     }
 }
 
-/* ---- joining and leaving ---- */
+/* ---- joining and losing ---- */
 
 /* Steps that were rolled back after a state was taken are computed again, and their values may
  * differ. A state of generation g is valid only up to the earliest step that a later generation
@@ -178,22 +179,6 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     strait_coordinator_abandon(c, now, 0);
 }
 
-static void leave(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
-    strait_swarm_worker *worker = &c->workers[slot];
-    if (!worker->is_connected || worker->is_leaving) return;
-    worker->is_leaving = 1;
-    if (worker->stage >= 0 || worker->replica > 0) { // the handover is before the next step
-        (void)strait_coordinator_log(c, out, slot,
-                                     "asked to leave; its stage is handed over before the next "
-                                     "step");
-        return;
-    }
-    (void)strait_coordinator_log(c, out, slot, "left");
-    (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot);
-    worker->is_connected = 0;
-    strait_coordinator_forget(c, slot);
-}
-
 /* ---- heartbeats ---- */
 
 static int is_other_awaited(const struct strait_coordinator *c, int slot, int stage) {
@@ -247,32 +232,6 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
 
 /* ---- goals and time ---- */
 
-static void reassign(struct strait_coordinator *c, int slot, int successor,
-                     strait_swarm_actions *out) {
-    strait_swarm_worker *worker = &c->workers[slot];
-    if (c->phase != STRAIT_PHASE_READY || c->config.n_stages < 2 || worker->stage < 0) return;
-    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
-        strait_coordinator_count_bad(c, successor, worker->stage) > 0)
-        return;
-    worker->has_successor = 1;
-    worker->successor = successor;
-    strait_coordinator_log(c, out, slot, "a faster spare is available")->successor = successor;
-}
-
-/* Returns whether stages change owners before the step begins. If a worker leaves, moves to faster
- * spares wait: a successor may need a copy that only the leaving neighbour holds. */
-static int must_hand_over(struct strait_coordinator *c) {
-    int is_leaving = 0;
-    int is_moving = 0;
-    for (int i = 0; i < c->config.n_stages; i++) {
-        is_leaving |= c->workers[c->owner[i]].is_leaving;
-        is_moving |= c->workers[c->owner[i]].has_successor || strait_coordinator_must_replace(c, i);
-    }
-    for (int i = 0; i < c->config.n_stages && is_leaving; i++)
-        c->workers[c->owner[i]].has_successor = 0;
-    return is_leaving || is_moving || strait_coordinator_replicas_change(c);
-}
-
 /* A step is settled once the next one begins, because validation and checkpoint come in between. */
 static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *goal, int64_t now,
                        strait_swarm_actions *out) {
@@ -280,7 +239,8 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     c->goal = *goal;
     if (goal->is_begin && goal->step > c->settled) c->settled = goal->step;
     if (goal->is_update && goal->step > c->updating) c->updating = goal->step;
-    const int hands_over = goal->is_begin && !goal->is_replay && must_hand_over(c);
+    const int hands_over = goal->is_begin && !goal->is_replay &&
+                           strait_coordinator_must_hand_over(c);
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 
@@ -368,7 +328,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     switch (e->kind) {
     case STRAIT_SWARM_JOIN: join(c, e, now_ns, out); break;
     case STRAIT_SWARM_LOST: lose(c, e->worker, now_ns, out, "connection lost"); break;
-    case STRAIT_SWARM_LEAVE: leave(c, e->worker, out); break;
+    case STRAIT_SWARM_LEAVE: strait_coordinator_leave(c, e->worker, out); break;
     case STRAIT_SWARM_HEARTBEAT: heartbeat(c, e, now_ns, out); break;
     case STRAIT_SWARM_REPLY: strait_coordinator_reply(c, e, now_ns, out); break;
     case STRAIT_SWARM_INVALID_DATA:
@@ -378,7 +338,7 @@ void strait_coordinator_step(struct strait_coordinator *c, const strait_swarm_ev
     case STRAIT_SWARM_CONTRADICTED:
         strait_coordinator_contradicted(c, e->worker, e->stage, now_ns, out);
         break;
-    case STRAIT_SWARM_REASSIGN: reassign(c, e->worker, e->successor, out); break;
+    case STRAIT_SWARM_REASSIGN: strait_coordinator_reassign(c, e->worker, e->successor, out); break;
     case STRAIT_SWARM_HELP:
         strait_coordinator_help(c, e->worker, e->stage, e->pipeline, out);
         break;

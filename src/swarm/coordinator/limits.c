@@ -5,6 +5,7 @@
  * size of the stage and how long recent steps took. Nothing that a worker sends extends it, but
  * snapshots that arrive at no less than a certain rate (arrivals.c). */
 #include "stage/outer/outer.h"
+#include "swarm/coordinator/arrivals.h"
 #include "swarm/coordinator/state.h"
 
 #define SECOND_NS     INT64_C(1000000000)

@@ -1,6 +1,6 @@
-/* phase.c - moves from phase to phase: chooses owners, commits steps and hands stages
- * over. */
-#include "swarm/coordinator/state.h"
+/* phase.c - moves from phase to phase: chooses owners and commits steps. */
+#include "swarm/coordinator/arrivals.h"
+#include "swarm/coordinator/handover.h"
 
 #define BACKOFF_NS     INT64_C(100000000) // after the second failure in a row, doubling
 #define BACKOFF_MAX_NS INT64_C(5000000000)
@@ -117,8 +117,7 @@ static int can_stay(const struct strait_coordinator *c, int stage) {
                                             strait_coordinator_spare_for(c, stage) >= 0);
 }
 
-/* An owner that was away has lost the stage's state, which its replicas have. */
-static int has_lost_state(const struct strait_coordinator *c, int stage) {
+int strait_coordinator_has_lost_state(const struct strait_coordinator *c, int stage) {
     const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
     const strait_live_state *live = &owner->inventory.live;
     return live->stage != stage || live->step < 0 ||
@@ -131,7 +130,7 @@ static int must_promote(const struct strait_coordinator *c) {
         strait_coordinator_pipeline_successor(c, 0) < 0)
         return 0;
     for (int i = 0; i < c->config.n_stages; i++)
-        if (!can_stay(c, i) || has_lost_state(c, i)) return 1;
+        if (!can_stay(c, i) || strait_coordinator_has_lost_state(c, i)) return 1;
     return 0;
 }
 
@@ -144,38 +143,16 @@ static int heir_of(const struct strait_coordinator *c, int stage) {
     return strait_coordinator_leaver(c, stage);
 }
 
-static int has_copy(const struct strait_coordinator *c, int stage) {
-    return strait_coordinator_can_give(c, stage + 1, stage, c->step) ||
-           strait_coordinator_can_give(c, stage - 1, stage, c->step);
-}
-
-/* A stage has moved to a faster spare, and the neighbour that had the copy for it is gone: the
- * worker that it moved from still has the state, and takes the stage back before it is chosen for
- * another. */
-static void take_back(struct strait_coordinator *c, strait_swarm_actions *out) {
-    for (int slot = 0; slot < STRAIT_SWARM_WORKERS && !c->is_replay_blocked; slot++) {
-        const strait_swarm_worker *worker = &c->workers[slot];
-        const int stage = worker->is_known ? worker->moved_from : -1;
-        if (stage < 0 || worker->stage >= 0 || !strait_coordinator_can_own(c, slot) ||
-            !strait_coordinator_is_live(c, slot, stage, c->step) || c->owner[stage] < 0 ||
-            !has_lost_state(c, stage) || has_copy(c, stage))
-            continue;
-        (void)strait_coordinator_log(c, out, slot,
-                                     "takes its stage back: the copy for its successor is lost");
-        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, c->owner[stage]);
-        strait_coordinator_assign(c, stage, slot, out);
-    }
-}
-
 /* Assigns vacant stages to their other replicas or to spares; returns whether every stage has a
  * connected owner. */
 static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     int is_full = 1;
     if (must_promote(c)) strait_coordinator_promote_pipeline(c, out);
-    take_back(c, out);
+    strait_coordinator_take_back(c, out);
     for (int i = 0; i < c->config.n_stages; i++) {
         const int successor = heir_of(c, i);
-        if (can_stay(c, i) && !(successor >= 0 && has_lost_state(c, i))) continue;
+        if (can_stay(c, i) && !(successor >= 0 && strait_coordinator_has_lost_state(c, i)))
+            continue;
         const int may_return = c->owner[i] >= 0 && now < c->owners_until_ns;
         const int spare = successor >= 0 ? successor
                           : may_return   ? -1
@@ -216,7 +193,7 @@ static void begin_generation(struct strait_coordinator *c, int64_t now, strait_s
     strait_coordinator_enter(c, STRAIT_PHASE_ASSIGN, now, out);
 }
 
-/* ---- working and handing over ---- */
+/* ---- working ---- */
 
 static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
     strait_coordinator_note_goal(c, now);
@@ -240,61 +217,6 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
         c->has_new_records = 0;
     }
     (void)strait_coordinator_act(out, STRAIT_SWARM_DONE, -1);
-}
-
-/* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
- * no neighbour holds a copy, the stage stays where it is. */
-static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
-    const int old = c->owner[stage];
-    const int successor = c->workers[old].successor;
-    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
-        !has_copy(c, stage))
-        return;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
-    strait_coordinator_assign(c, stage, successor, out);
-    c->workers[old].moved_from = stage;
-}
-
-static int lacks_copy(const struct strait_coordinator *c, int stage) {
-    const strait_swarm_worker *worker = &c->workers[c->owner[stage]];
-    const int moves = worker->is_leaving || worker->has_successor ||
-                      strait_coordinator_must_replace(c, stage);
-    return moves && c->config.n_stages > 1 && !has_copy(c, stage) &&
-           strait_coordinator_successor(c, stage) < 0;
-}
-
-/* The stages that move have no more time for copies. Who restores them computes steps again. */
-static void move_without(struct strait_coordinator *c, strait_swarm_actions *out) {
-    for (int i = 0; i < c->config.n_stages; i++) {
-        if (!lacks_copy(c, i)) continue;
-        strait_coordinator_log(c, out, c->owner[i],
-                               "no neighbour received a copy of its stage within the limit")
-            ->stage = i;
-        if (strait_coordinator_must_replace(c, i)) strait_coordinator_end_patience(c, i);
-    }
-}
-
-/* Waits until every stage that moves has a copy at a neighbour, or the time for copies is over;
- * then changes the owners and begins a new generation, before which those that give nothing to
- * audits are replaced. A run with one stage has no neighbour: its stage is restored from the
- * checkpoint. */
-static void hand_over(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
-    for (int i = 0; i < c->config.n_stages; i++)
-        if (lacks_copy(c, i) && !strait_coordinator_is_late(c, c->owner[i], i, now)) return;
-    move_without(c, out);
-    for (int i = 0; i < c->config.n_stages; i++) {
-        const int old = c->owner[i];
-        strait_swarm_worker *worker = &c->workers[old];
-        if (worker->has_successor) move_stage(c, i, out);
-        if (!worker->is_leaving || c->owner[i] != old) continue; // its successor has the stage
-        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
-        strait_coordinator_forget(c, old);
-        worker->is_connected = 0;
-        worker->stage = -1;
-        c->owner[i] = -1;
-    }
-    strait_coordinator_change_replicas(c, out);
-    strait_coordinator_abandon(c, now, 0);
 }
 
 /* ---- barriers ---- */
@@ -342,7 +264,7 @@ static int is_barrier_passed(const struct strait_coordinator *c) {
 
 void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
                                 strait_swarm_actions *out) {
-    if (c->phase == STRAIT_PHASE_HANDOVER) hand_over(c, now_ns, out);
+    if (c->phase == STRAIT_PHASE_HANDOVER) strait_coordinator_hand_over(c, now_ns, out);
     if (c->phase == STRAIT_PHASE_WAITING) begin_generation(c, now_ns, out);
     if (c->phase == STRAIT_PHASE_WAITING || c->phase == STRAIT_PHASE_READY ||
         c->phase == STRAIT_PHASE_HANDOVER || !is_barrier_passed(c))
@@ -357,7 +279,7 @@ void strait_coordinator_advance(struct strait_coordinator *c, int64_t now_ns,
     case STRAIT_PHASE_SNAPSHOT:
         c->phase = STRAIT_PHASE_HANDOVER;
         c->phase_began_ns = now_ns;
-        hand_over(c, now_ns, out);
+        strait_coordinator_hand_over(c, now_ns, out);
         if (c->phase == STRAIT_PHASE_WAITING) begin_generation(c, now_ns, out);
         break;
     default: break;

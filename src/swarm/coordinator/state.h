@@ -33,6 +33,10 @@ strait_swarm_action *strait_coordinator_log(const struct strait_coordinator *c,
 /* Returns whether a stage may be assigned to the worker. */
 int strait_coordinator_can_own(const struct strait_coordinator *c, int slot);
 
+/* Returns whether the owner of a stage lacks its state, which others may have: it was away, or is
+ * new. */
+int strait_coordinator_has_lost_state(const struct strait_coordinator *c, int stage);
+
 /* Returns the best spare for a stage; -1: there is none. */
 int strait_coordinator_spare_for(const struct strait_coordinator *c, int stage);
 
@@ -137,22 +141,6 @@ int strait_coordinator_is_late(const struct strait_coordinator *c, int slot, int
 
 /* Returns whether the owner of `stage` has had all the time that the phase allows for a reply. */
 int strait_coordinator_is_overdue(const struct strait_coordinator *c, int stage, int64_t now_ns);
-
-/* ---- arrivals.c ---- */
-
-/* A worker has received so many bytes of snapshots. */
-void strait_coordinator_note_arrived(struct strait_coordinator *c, int slot,
-                                     const strait_snapshot_arrivals *arrived);
-
-/* A phase begins, in which nothing has arrived yet. */
-void strait_coordinator_forget_arrivals(struct strait_coordinator *c);
-
-/* Returns whether any stage still receives the snapshot that it restores. Stages that wait for one
- * sender get theirs one after the other. */
-int strait_coordinator_is_restoring(const struct strait_coordinator *c, int64_t now_ns);
-
-/* Returns whether a neighbour goes on receiving the copy of a stage. */
-int strait_coordinator_is_copied(const struct strait_coordinator *c, int stage, int64_t now_ns);
 
 /* ---- restore.c ---- */
 

@@ -1,0 +1,118 @@
+/* handover.c - see handover.h. */
+#include "swarm/coordinator/handover.h"
+
+/* ---- who goes ---- */
+
+void strait_coordinator_leave(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    if (!worker->is_connected || worker->is_leaving) return;
+    worker->is_leaving = 1;
+    if (worker->stage >= 0 || worker->replica > 0) { // the handover is before the next step
+        (void)strait_coordinator_log(c, out, slot,
+                                     "asked to leave; its stage is handed over before the next "
+                                     "step");
+        return;
+    }
+    (void)strait_coordinator_log(c, out, slot, "left");
+    (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot);
+    worker->is_connected = 0;
+    strait_coordinator_forget(c, slot);
+}
+
+void strait_coordinator_reassign(struct strait_coordinator *c, int slot, int successor,
+                                 strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    if (c->phase != STRAIT_PHASE_READY || c->config.n_stages < 2 || worker->stage < 0) return;
+    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
+        strait_coordinator_count_bad(c, successor, worker->stage) > 0)
+        return;
+    worker->has_successor = 1;
+    worker->successor = successor;
+    strait_coordinator_log(c, out, slot, "a faster spare is available")->successor = successor;
+}
+
+int strait_coordinator_must_hand_over(struct strait_coordinator *c) {
+    int is_leaving = 0;
+    int is_moving = 0;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        is_leaving |= c->workers[c->owner[i]].is_leaving;
+        is_moving |= c->workers[c->owner[i]].has_successor || strait_coordinator_must_replace(c, i);
+    }
+    for (int i = 0; i < c->config.n_stages && is_leaving; i++)
+        c->workers[c->owner[i]].has_successor = 0;
+    return is_leaving || is_moving || strait_coordinator_replicas_change(c);
+}
+
+/* ---- copies ---- */
+
+static int has_copy(const struct strait_coordinator *c, int stage) {
+    return strait_coordinator_can_give(c, stage + 1, stage, c->step) ||
+           strait_coordinator_can_give(c, stage - 1, stage, c->step);
+}
+
+/* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
+ * no neighbour holds a copy, the stage stays where it is. */
+static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+    const int old = c->owner[stage];
+    const int successor = c->workers[old].successor;
+    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
+        !has_copy(c, stage))
+        return;
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
+    strait_coordinator_assign(c, stage, successor, out);
+    c->workers[old].moved_from = stage;
+}
+
+static int lacks_copy(const struct strait_coordinator *c, int stage) {
+    const strait_swarm_worker *worker = &c->workers[c->owner[stage]];
+    const int moves = worker->is_leaving || worker->has_successor ||
+                      strait_coordinator_must_replace(c, stage);
+    return moves && c->config.n_stages > 1 && !has_copy(c, stage) &&
+           strait_coordinator_successor(c, stage) < 0;
+}
+
+/* The stages that move have no more time for copies. Who restores them computes steps again. */
+static void move_without(struct strait_coordinator *c, strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (!lacks_copy(c, i)) continue;
+        strait_coordinator_log(c, out, c->owner[i],
+                               "no neighbour received a copy of its stage within the limit")
+            ->stage = i;
+        if (strait_coordinator_must_replace(c, i)) strait_coordinator_end_patience(c, i);
+    }
+}
+
+void strait_coordinator_hand_over(struct strait_coordinator *c, int64_t now,
+                                  strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (lacks_copy(c, i) && !strait_coordinator_is_late(c, c->owner[i], i, now)) return;
+    move_without(c, out);
+    for (int i = 0; i < c->config.n_stages; i++) {
+        const int old = c->owner[i];
+        strait_swarm_worker *worker = &c->workers[old];
+        if (worker->has_successor) move_stage(c, i, out);
+        if (!worker->is_leaving || c->owner[i] != old) continue; // its successor has the stage
+        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
+        strait_coordinator_forget(c, old);
+        worker->is_connected = 0;
+        worker->stage = -1;
+        c->owner[i] = -1;
+    }
+    strait_coordinator_change_replicas(c, out);
+    strait_coordinator_abandon(c, now, 0);
+}
+
+void strait_coordinator_take_back(struct strait_coordinator *c, strait_swarm_actions *out) {
+    for (int slot = 0; slot < STRAIT_SWARM_WORKERS && !c->is_replay_blocked; slot++) {
+        const strait_swarm_worker *worker = &c->workers[slot];
+        const int stage = worker->is_known ? worker->moved_from : -1;
+        if (stage < 0 || worker->stage >= 0 || !strait_coordinator_can_own(c, slot) ||
+            !strait_coordinator_is_live(c, slot, stage, c->step) || c->owner[stage] < 0 ||
+            !strait_coordinator_has_lost_state(c, stage) || has_copy(c, stage))
+            continue;
+        (void)strait_coordinator_log(c, out, slot,
+                                     "takes its stage back: the copy for its successor is lost");
+        (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, c->owner[stage]);
+        strait_coordinator_assign(c, stage, slot, out);
+    }
+}
