@@ -143,7 +143,7 @@ static void join(struct strait_coordinator *c, const strait_swarm_event *e, int6
         c->newest_reported = e->generation;
     worker->is_connected = 1;
     worker->served = -1;
-    worker->is_leaving = worker->is_unfit = 0;
+    worker->is_leaving = worker->is_kept = worker->is_unfit = 0;
     worker->seen_ns = worker->progress_ns = now;
     worker->max_gap_ns = worker->max_pause_ns = worker->asked_ns = 0;
     update_inventory(c, worker, e);

@@ -67,6 +67,7 @@ typedef struct strait_swarm_worker {
     int is_known;     // the slot is in use
     int is_connected; // its link to the coordinator is up
     int is_leaving;   // it asked to leave
+    int is_kept;      // it stays for one more generation: a neighbour needs the copy that it has
     int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
     int n_penalties;  // times that it lost its stage for a failure: spares with fewer go first
     int n_violations; // invalid data that the coordinator itself found, or false reports

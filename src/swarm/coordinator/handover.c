@@ -50,19 +50,6 @@ static int has_copy(const struct strait_coordinator *c, int stage) {
            strait_coordinator_can_give(c, stage - 1, stage, c->step);
 }
 
-/* Moves a stage to the successor of its owner, which stays as a spare. If the successor is gone or
- * no neighbour holds a copy, the stage stays where it is. */
-static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
-    const int old = c->owner[stage];
-    const int successor = c->workers[old].successor;
-    if (!strait_coordinator_can_own(c, successor) || c->workers[successor].stage >= 0 ||
-        !has_copy(c, stage))
-        return;
-    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
-    strait_coordinator_assign(c, stage, successor, out);
-    c->workers[old].moved_from = stage;
-}
-
 static int lacks_copy(const struct strait_coordinator *c, int stage) {
     const strait_swarm_worker *worker = &c->workers[c->owner[stage]];
     const int moves = worker->is_leaving || worker->has_successor ||
@@ -82,21 +69,77 @@ static void move_without(struct strait_coordinator *c, strait_swarm_actions *out
     }
 }
 
+/* ---- moving ---- */
+
+/* Returns whether a stage can move to the successor of its owner, which stays as a spare. If the
+ * successor is gone or no neighbour holds a copy, the stage stays where it is. */
+static int can_move(const struct strait_coordinator *c, int stage) {
+    const strait_swarm_worker *owner = &c->workers[c->owner[stage]];
+    return owner->has_successor && strait_coordinator_can_own(c, owner->successor) &&
+           c->workers[owner->successor].stage < 0 && has_copy(c, stage);
+}
+
+/* Returns whether the copy of a stage that goes is lost with it: those who have one go too. What no
+ * neighbour has, or another replica of the stage has too, is not lost with a copy. */
+static int loses_copy(const struct strait_coordinator *c, const unsigned char *goes, int stage) {
+    if (!has_copy(c, stage) || strait_coordinator_successor(c, stage) >= 0) return 0;
+    for (int i = stage - 1; i <= stage + 1; i += 2)
+        if (strait_coordinator_can_give(c, i, stage, c->step) && !goes[i]) return 0;
+    return 1;
+}
+
+/* Chooses which stages change their owner now. Two neighbours often have the only copies of each
+ * other's stages: if both went, one stage could not be restored to this step. The second goes in
+ * the next handover, when the first one's successor has the state. */
+static void choose(const struct strait_coordinator *c, unsigned char *goes) {
+    for (int i = 0; i < c->config.n_stages; i++)
+        goes[i] = 0;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        goes[i] = c->workers[c->owner[i]].is_leaving || can_move(c, i);
+        for (int k = i - 1; k <= i + 1 && goes[i]; k++)
+            if (k >= 0 && k < c->config.n_stages && goes[k] && loses_copy(c, goes, k)) goes[i] = 0;
+    }
+}
+
+static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+    const int old = c->owner[stage];
+    (void)strait_coordinator_act(out, STRAIT_SWARM_RELEASE, old);
+    strait_coordinator_assign(c, stage, c->workers[old].successor, out);
+    c->workers[old].moved_from = stage;
+}
+
+static void let_owner_leave(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[c->owner[stage]];
+    (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, c->owner[stage]);
+    strait_coordinator_forget(c, c->owner[stage]);
+    worker->is_connected = 0;
+    worker->stage = -1;
+    c->owner[stage] = -1;
+}
+
+/* Without a spare it keeps the stage too: it is there for its copies. */
+static void keep_for_copies(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
+    c->workers[c->owner[stage]].is_kept = 1;
+    (void)strait_coordinator_log(c, out, c->owner[stage],
+                                 "leaves before a later step: a neighbour leaves first, and one "
+                                 "of the two has the only copy of the other's stage");
+}
+
 void strait_coordinator_hand_over(struct strait_coordinator *c, int64_t now,
                                   strait_swarm_actions *out) {
+    unsigned char goes[STRAIT_RUN_STAGES];
     for (int i = 0; i < c->config.n_stages; i++)
         if (lacks_copy(c, i) && !strait_coordinator_is_late(c, c->owner[i], i, now)) return;
     move_without(c, out);
+    choose(c, goes);
     for (int i = 0; i < c->config.n_stages; i++) {
-        const int old = c->owner[i];
-        strait_swarm_worker *worker = &c->workers[old];
-        if (worker->has_successor) move_stage(c, i, out);
-        if (!worker->is_leaving || c->owner[i] != old) continue; // its successor has the stage
-        (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, old);
-        strait_coordinator_forget(c, old);
-        worker->is_connected = 0;
-        worker->stage = -1;
-        c->owner[i] = -1;
+        const int is_leaving = c->workers[c->owner[i]].is_leaving;
+        if (goes[i] && is_leaving)
+            let_owner_leave(c, i, out);
+        else if (is_leaving)
+            keep_for_copies(c, i, out);
+        else if (goes[i] && c->workers[c->workers[c->owner[i]].successor].stage < 0)
+            move_stage(c, i, out);
     }
     strait_coordinator_change_replicas(c, out);
     strait_coordinator_abandon(c, now, 0);

@@ -2,7 +2,8 @@
  * spare, and from a slow one to a faster.
  *
  * Before the step all stages take a snapshot. When the neighbours of those that move have copies of
- * it, they lose their owners, and the next generation restores them from the copies. */
+ * it, they lose their owners, and the next generation restores them from the copies. What counts
+ * are copies at neighbours that stay: of two beside each other only one goes at a time. */
 #pragma once
 
 #include "swarm/coordinator/state.h"

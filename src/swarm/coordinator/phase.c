@@ -113,8 +113,9 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
 static int can_stay(const struct strait_coordinator *c, int stage) {
     const int slot = c->owner[stage];
     if (slot < 0 || !c->workers[slot].is_connected || c->workers[slot].is_unfit) return 0;
-    return !c->workers[slot].is_leaving || (strait_coordinator_successor(c, stage) < 0 &&
-                                            strait_coordinator_spare_for(c, stage) >= 0);
+    return !c->workers[slot].is_leaving || c->workers[slot].is_kept ||
+           (strait_coordinator_successor(c, stage) < 0 &&
+            strait_coordinator_spare_for(c, stage) >= 0);
 }
 
 int strait_coordinator_has_lost_state(const struct strait_coordinator *c, int stage) {

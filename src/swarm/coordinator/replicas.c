@@ -191,6 +191,7 @@ void strait_coordinator_note_served(struct strait_coordinator *c) {
     for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++) {
         c->workers[slot].served = strait_coordinator_stage_of(c, slot);
         c->workers[slot].moved_from = -1;
+        c->workers[slot].is_kept = 0;
     }
 }
 
