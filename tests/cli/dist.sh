@@ -2,34 +2,43 @@
 # dist.sh - checks that the program of the tarball runs on a system with nothing but libc, that builds are
 # reproducible (the same sources give the same bytes in any folder), and that a tarball whose SBOM or checksums
 # do not fit is refused.
-# Run as: dist.sh PROGRAM HELPER [twice]. With "twice" the second build is of the whole tarball, otherwise of some
-# modules, which saves a minute of `make test`.
+# Run as: dist.sh PROGRAM HELPER [twice]. With "twice" the tarball is built two times. Otherwise its objects are those of
+# PROGRAM's build where the same command compiles them, and some modules are compiled again: over a minute less.
 . "$(dirname "$0")/lib.sh"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
-# configure FOLDER: without CUDA kernels and not optimised, to build faster.
+# configure FOLDER: without CUDA kernels, to build faster.
 configure() {
     cmake -S "$source" --preset dist -B "$SCRATCH/$1" -DSTRAIT_TESTS=OFF -DSTRAIT_CUDA=OFF \
-        -DCMAKE_C_FLAGS_RELEASE=-O0 >"$OUT" 2>"$ERR" || fail "cannot configure the $1 build"
+        ${2:+-DCMAKE_C_COMPILER_LAUNCHER="$2"} >"$OUT" 2>"$ERR" || fail "cannot configure the $1 build"
 }
 # build FOLDER: the tarball.
 build() {
-    configure "$1"
     BUILD=$SCRATCH/$1 "$source/tools/make-dist" "$(uname -m)" "$SCRATCH/$1.out" >"$OUT" 2>"$ERR" ||
         fail "make-dist fails in the $1 build"
 }
-build first
-tarball=$(echo first.out/strait-*-linux.tar.gz)
 if [ "${3:-}" = twice ]; then
+    configure first
+    build first
+    configure second
     build second
+    tarball=$(echo first.out/strait-*-linux.tar.gz)
     cmp -s "$tarball" "second.out/${tarball#*/}" || fail "two builds of the same sources differ"
 else
+    REUSE_BUILD=$(dirname "$STRAIT")
+    REUSE_COMMANDS=$SCRATCH/commands
+    export REUSE_BUILD REUSE_COMMANDS
+    ninja -C "$REUSE_BUILD" -t commands program >"$OUT" || fail "cannot list the commands of the build"
+    sed 's/ -DUTF8PROC_EXPORTS//' "$OUT" >"$REUSE_COMMANDS" # only means something to compilers for Windows
+    configure first "$source/tests/cli/helpers/reuse-object.sh"
+    build first
+    tarball=$(echo first.out/strait-*-linux.tar.gz)
+    [ "$(wc -l <"$REUSE_COMMANDS.reused")" -ge 500 ] || fail "few objects of $REUSE_BUILD could be reused"
     configure second
-    for module in base codec; do
-        cmake --build second --target strait_$module >"$OUT" 2>"$ERR" || fail "cannot build $module"
-        cmp -s first/src/$module/libstrait_$module.a second/src/$module/libstrait_$module.a ||
-            fail "two builds of $module differ"
-    done
+    ninja -C second -t targets all | sed -n 's/^\(src\/\(base\|codec\)\/.*\.o\): .*/\1/p' >objects
+    [ "$(wc -l <objects)" -ge 50 ] || fail "there are hardly any objects to compile again"
+    xargs ninja -C second <objects >"$OUT" 2>"$ERR" || fail "cannot compile modules again"
+    while read -r object; do cmp -s "first/$object" "second/$object" || fail "two builds of $object differ"; done <objects
 fi
 "$source/tools/check-dist" "$tarball" >"$OUT" 2>"$ERR" || fail "check-dist refuses the tarball"
 says "$OUT" ' runs in a '
