@@ -2,7 +2,7 @@
 
     python3 tests/torch/cached.py STRAIT LOGITS
 
-LOGITS is tests/cli/helpers/logits.c. Trains small runs for 30 steps, exports them, and runs
+LOGITS is tests/cli/helpers/logits.c. Trains small runs for 10 steps, exports them, and runs
 modeling_strait.py: logits must be Strait's, and those of one token after the other, with a cache of
 keys, values and earlier rows, must be those of the whole sequence. Where transformers is missing,
 as in Debian, the few names that the file imports are defined here; with transformers itself
@@ -92,7 +92,7 @@ def make(strait, logits, folder, codec, additions):
 model: {{family: yardstick, width: 64, layers: 4, heads: 4, context: 32, vocab: 300,
         {additions}}}
 data: {{train: train.bin}}
-train: {{steps: 30, batch_tokens: 512, optimizer: muon}}
+train: {{steps: 10, batch_tokens: 512, optimizer: muon}}
 stages: {{count: 3}}
 link: {{transport: inproc, codec: {codec}}}
 device: {{kind: cpu, threads: 1, precision: fp32}}
