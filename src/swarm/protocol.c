@@ -81,6 +81,7 @@ static const strait_field restore[] = {
     TASK(FLAG, restore.gives_next),   TASK(BYTES, restore.digest), TASK(I64, restore.live_step),
     TASK(INT, restore.gives_replicas)};
 static const strait_field refuse[] = {TASK(REASON, refuse.reason)};
+static const strait_field stay[] = {TASK(REASON, stay.reason)};
 static const strait_field audit[] = {TASK(INT, audit.stage),      TASK(I64, audit.step),
                                      TASK(INT, audit.n_slots),    TASK(I64, audit.valid_windows),
                                      TASK(FLAG, audit.from_seed), TASK(INT, audit.n_replicas),
@@ -155,6 +156,7 @@ static const strait_layout tasks[STRAIT_TASK_KINDS] = {
     [STRAIT_TASK_AUDIT] = STRAIT_LAYOUT("audit", audit),
     [STRAIT_TASK_AUDIT_STEP] = STRAIT_LAYOUT("audit_step", audit_step),
     [STRAIT_TASK_AUDIT_END] = STRAIT_LAYOUT("audit_end", audit_end),
+    [STRAIT_TASK_STAY] = STRAIT_LAYOUT("stay", stay),
 };
 
 /* Kinds that are not listed answer with the header alone, or not at all. */
@@ -174,7 +176,8 @@ const strait_layout *strait_task_reply_layout(strait_task_kind kind) {
 }
 
 int strait_task_is_answered(strait_task_kind kind) {
-    return kind != STRAIT_TASK_RELEASE && kind != STRAIT_TASK_REFUSE && kind != STRAIT_TASK_END;
+    return kind != STRAIT_TASK_RELEASE && kind != STRAIT_TASK_REFUSE && kind != STRAIT_TASK_END &&
+           kind != STRAIT_TASK_STAY;
 }
 
 const strait_layout *strait_swarm_layout(int i) {

@@ -74,6 +74,7 @@ typedef enum strait_task_kind {
     STRAIT_TASK_AUDIT,       // to a spare: build a stage and restore it, to compute an interval
     STRAIT_TASK_AUDIT_STEP,  // compute one step of it from the crossings that were sent before
     STRAIT_TASK_AUDIT_END,   // reply with its result
+    STRAIT_TASK_STAY,        // why a worker that asked to leave cannot yet; not answered
     STRAIT_TASK_KINDS        // one more than the last
 } strait_task_kind;
 
@@ -118,7 +119,7 @@ typedef struct strait_task {
         } restore;
         struct {
             const char *reason;
-        } refuse;
+        } refuse, stay;
         struct {
             int stage;
             int64_t step; // that it is restored to

@@ -68,7 +68,8 @@ typedef struct strait_swarm_worker {
     int is_connected; // its link to the coordinator is up
     int is_leaving;   // it asked to leave
     int is_kept;      // it stays for one more generation: a neighbour needs the copy that it has
-    int is_unfit;     // it failed to serve a stage; not chosen again until it reconnects
+    const char *why_it_stays; // as it was told last, static text; NULL: nothing
+    int is_unfit;             // it failed to serve a stage; not chosen again until it reconnects
     int n_penalties;  // times that it lost its stage for a failure: spares with fewer go first
     int n_violations; // invalid data that the coordinator itself found, or false reports
     /* Points for failures (boundaries.c), and the committed steps when the last ones were added. */
@@ -195,6 +196,7 @@ typedef enum strait_swarm_action_kind {
     STRAIT_SWARM_PERSIST,    // write the durable state, before any later action is executed
     STRAIT_SWARM_COMMAND,    // send `worker` the command of the current phase for `stage`
     STRAIT_SWARM_RELEASE,    // tell `worker` that it owns no stage
+    STRAIT_SWARM_STAY,       // tell `worker`, which asked to leave, why it cannot yet: `reason`
     STRAIT_SWARM_DISCONNECT, // close the link of `worker`; `reason` may be empty
     STRAIT_SWARM_BAN,        // likewise, and record that it is never admitted again
     STRAIT_SWARM_RECORD,     // write the violations and penalties of `worker`, by its key

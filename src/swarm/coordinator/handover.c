@@ -1,12 +1,38 @@
 /* handover.c - see handover.h. */
 #include "swarm/coordinator/handover.h"
 
+/* What a worker that asked to leave waits for, by strait_swarm_stay. */
+static const char *const reasons[] = {
+    "stays until a neighbour has a copy of its stage",
+    "stays for one more step: a neighbour leaves first, and one of the two has the only copy of "
+    "the other's stage",
+    "stays until there are enough workers for all stages",
+    "stays until all stages are ready again: nobody else may have the newest state of its stage"};
+
+void strait_coordinator_say_why(struct strait_coordinator *c, int slot, strait_swarm_stay why,
+                                strait_swarm_actions *out) {
+    strait_swarm_worker *worker = &c->workers[slot];
+    if (worker->why_it_stays == reasons[why]) return;
+    worker->why_it_stays = reasons[why];
+    (void)strait_coordinator_log(c, out, slot, reasons[why]);
+    strait_coordinator_act(out, STRAIT_SWARM_STAY, slot)->reason = reasons[why];
+}
+
+void strait_coordinator_say_why_owners(struct strait_coordinator *c, strait_swarm_stay why,
+                                       strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++)
+        if (c->owner[i] >= 0 && c->workers[c->owner[i]].is_leaving &&
+            c->workers[c->owner[i]].is_connected && !c->workers[c->owner[i]].is_kept)
+            strait_coordinator_say_why(c, c->owner[i], why, out);
+}
+
 /* ---- who goes ---- */
 
 void strait_coordinator_leave(struct strait_coordinator *c, int slot, strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[slot];
     if (!worker->is_connected || worker->is_leaving) return;
     worker->is_leaving = 1;
+    worker->why_it_stays = NULL;
     if (worker->stage >= 0 || worker->replica > 0) { // the handover is before the next step
         (void)strait_coordinator_log(c, out, slot,
                                      "asked to leave; its stage is handed over before the next "
@@ -120,16 +146,25 @@ static void let_owner_leave(struct strait_coordinator *c, int stage, strait_swar
 /* Without a spare it keeps the stage too: it is there for its copies. */
 static void keep_for_copies(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     c->workers[c->owner[stage]].is_kept = 1;
-    (void)strait_coordinator_log(c, out, c->owner[stage],
-                                 "leaves before a later step: a neighbour leaves first, and one "
-                                 "of the two has the only copy of the other's stage");
+    strait_coordinator_say_why(c, c->owner[stage], STRAIT_STAY_FOR_NEIGHBOUR, out);
+}
+
+/* Returns whether some stages that move still have time for copies. */
+static int awaits_copies(struct strait_coordinator *c, int64_t now, strait_swarm_actions *out) {
+    int n = 0;
+    for (int i = 0; i < c->config.n_stages; i++) {
+        if (!lacks_copy(c, i) || strait_coordinator_is_late(c, c->owner[i], i, now)) continue;
+        if (c->workers[c->owner[i]].is_leaving)
+            strait_coordinator_say_why(c, c->owner[i], STRAIT_STAY_FOR_COPY, out);
+        n++;
+    }
+    return n > 0;
 }
 
 void strait_coordinator_hand_over(struct strait_coordinator *c, int64_t now,
                                   strait_swarm_actions *out) {
     unsigned char goes[STRAIT_RUN_STAGES];
-    for (int i = 0; i < c->config.n_stages; i++)
-        if (lacks_copy(c, i) && !strait_coordinator_is_late(c, c->owner[i], i, now)) return;
+    if (awaits_copies(c, now, out)) return;
     move_without(c, out);
     choose(c, goes);
     for (int i = 0; i < c->config.n_stages; i++) {

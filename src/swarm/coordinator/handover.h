@@ -8,6 +8,21 @@
 
 #include "swarm/coordinator/state.h"
 
+/* What a worker that asked to leave waits for. */
+typedef enum strait_swarm_stay {
+    STRAIT_STAY_FOR_COPY,
+    STRAIT_STAY_FOR_NEIGHBOUR,
+    STRAIT_STAY_FOR_WORKERS,
+    STRAIT_STAY_UNTIL_READY
+} strait_swarm_stay;
+
+/* Logs why a worker that asked to leave stays, and tells it, unless that was the last that it was
+ * told; and the same for all such owners of stages that are not kept for their copies. */
+void strait_coordinator_say_why(struct strait_coordinator *c, int slot, strait_swarm_stay why,
+                                strait_swarm_actions *out);
+void strait_coordinator_say_why_owners(struct strait_coordinator *c, strait_swarm_stay why,
+                                       strait_swarm_actions *out);
+
 /* Handles the events LEAVE and REASSIGN: what they ask for is done before the next step. A worker
  * without a stage leaves at once. */
 void strait_coordinator_leave(struct strait_coordinator *c, int slot, strait_swarm_actions *out);

@@ -167,6 +167,8 @@ static int fill_stages(struct strait_coordinator *c, int64_t now, strait_swarm_a
         (void)strait_coordinator_log(c, out, -1,
                                      "not enough workers for all stages: waiting for more to join");
     c->has_logged_shortage = !is_full;
+    strait_coordinator_say_why_owners(
+        c, is_full ? STRAIT_STAY_UNTIL_READY : STRAIT_STAY_FOR_WORKERS, out);
     return is_full;
 }
 

@@ -27,6 +27,10 @@ void strait_host_send_task(struct host *h, int worker, strait_task_kind kind) {
     send_task(h, worker, &(strait_task){.kind = kind});
 }
 
+void strait_host_say_why(struct host *h, int worker, const char *reason) {
+    send_task(h, worker, &(strait_task){.kind = STRAIT_TASK_STAY, .stay = {reason}});
+}
+
 void strait_host_refuse(struct host *h, struct connection *connection, const char *reason) {
     struct strait_msg *msg = NULL;
     const strait_task task = {.kind = STRAIT_TASK_REFUSE, .refuse = {reason}};

@@ -98,6 +98,7 @@ static void execute(struct host *h, const strait_swarm_event *e, const strait_sw
     case STRAIT_SWARM_PERSIST: persist(h, strait_host_save_state(h)); break;
     case STRAIT_SWARM_RECORD: persist(h, strait_host_save_record(h, a->worker)); break;
     case STRAIT_SWARM_COMMAND: strait_host_command(h, a); break;
+    case STRAIT_SWARM_STAY: strait_host_say_why(h, a->worker, a->reason); break;
     case STRAIT_SWARM_RELEASE: strait_host_send_task(h, a->worker, STRAIT_TASK_RELEASE); break;
     case STRAIT_SWARM_DISCONNECT:
         h->links.of_worker[a->worker] = -1;

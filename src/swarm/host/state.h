@@ -221,6 +221,8 @@ void strait_host_check_newcomers(struct host *h, int64_t now_ns);
 void strait_host_command(struct host *h, const strait_swarm_action *action);
 /* Sends a task without fields. */
 void strait_host_send_task(struct host *h, int worker, strait_task_kind kind);
+/* Tells a worker that asked to leave why it stays. */
+void strait_host_say_why(struct host *h, int worker, const char *reason);
 /* Tells a peer that it is not admitted, and why, and closes the link. */
 void strait_host_refuse(struct host *h, struct connection *connection, const char *reason);
 /* Sends a worker the token ids that a stage needs in a step, if it needs any. */

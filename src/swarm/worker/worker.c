@@ -184,6 +184,9 @@ static int execute_unanswered(struct worker *w, const strait_task *task) {
         strait_worker_note(w, "waiting as a spare: no stage is free");
         strait_worker_tell_status(w, 1);
         return 1;
+    case STRAIT_TASK_STAY:
+        strait_worker_note(w, "leaving: this worker %.255s", task->stay.reason);
+        return 1;
     case STRAIT_TASK_END: w->is_over = 1; return 1;
     default: return 0;
     }

@@ -138,6 +138,20 @@ matches_straight stop
 says join-2.err 'leaving: handing the stage over first' 'left the run'
 says stop/events.log 'w2 .*asked to leave'
 
+# A worker is asked to leave while nobody can take its stage: it says why it stays, and leaves when the stage
+# has been handed over.
+host_begin alone run.yaml $sets
+for i in 5 6; do join_begin alone $i; done
+wait_steps alone 12
+kill_join 5
+wait_for_text alone/events.log 'not enough workers for all stages'
+kill -INT "$(pid_of_join 6)"
+wait_for_text join-6.err 'leaving: this worker stays until there are enough workers for all stages'
+for i in 7 8; do join_begin alone $i; done
+matches_straight alone
+says join-6.err 'left the run'
+says alone/events.log 'w6 .*, stage [01]: stays until there are enough workers'
+
 # One worker that accepts no connections, then two of them connected by a relay.
 host_begin shy run.yaml $sets
 join_begin shy 1 --no-listen

@@ -109,11 +109,93 @@ static void moves_one_of_two_neighbours_at_a_time(void **state) {
     assert_int_equal(c.owner[1], owners[1]);
 }
 
+/* ---- who stays, and why ---- */
+
+/* Both the operator and the worker are told, once. */
+static void expect_told(int slot, const char *text) {
+    const strait_swarm_action *told = find(STRAIT_SWARM_STAY, slot);
+    int n_logged = 0;
+    assert_non_null(told);
+    assert_non_null(strstr(told->reason, text));
+    for (int i = 0; i < actions.n; i++)
+        n_logged += actions.items[i].kind == STRAIT_SWARM_LOG && actions.items[i].worker == slot &&
+                    actions.items[i].reason == told->reason;
+    assert_int_equal(n_logged, 1);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    assert_null(find(STRAIT_SWARM_STAY, -1));
+}
+
+static void says_that_a_copy_is_still_to_come(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 0);
+    const int leaver = c.owner[0];
+    ask_to_leave(leaver);
+    assert_null(find(STRAIT_SWARM_STAY, -1)); // the step goes on
+    goal(1, 0);
+    reply(c.owner[1], STRAIT_OK);
+    assert_null(find(STRAIT_SWARM_STAY, -1));
+    heartbeat(leaver, own_snapshot(0, 1), 0, 0);
+    reply(leaver, STRAIT_OK);
+    assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER);
+    expect_told(leaver, "a copy of its stage");
+}
+
+static void says_that_a_neighbour_leaves_first(void **state) {
+    (void)state;
+    begin(4);
+    run_step(0, 0);
+    const int second = c.owner[1];
+    ask_to_leave(c.owner[0]);
+    ask_to_leave(second);
+    goal(1, 0);
+    const int owners[] = {c.owner[0], c.owner[1]};
+    for (int i = 0; i < 2; i++)
+        heartbeat(owners[i], after_copies(i, 1), 0, 0);
+    for (int i = 0; i < 2; i++)
+        reply(owners[i], STRAIT_OK);
+    expect_told(second, "a neighbour leaves first");
+}
+
+static void says_that_there_are_not_enough_workers(void **state) {
+    (void)state;
+    begin(2);
+    run_step(0, 0);
+    const int leaver = c.owner[0], other = c.owner[1];
+    ask_to_leave(leaver);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = other});
+    expect_told(leaver, "enough workers");
+    join(5, strait_snapshot_inventory_empty()); // with it the leaver can hand its stage over
+    assert_int_equal(c.phase, STRAIT_PHASE_ASSIGN);
+    expect_told(leaver, "until all stages are ready");
+}
+
+/* It asks again after it was away: it is told again. */
+static void says_it_again_after_a_return(void **state) {
+    (void)state;
+    begin(2);
+    run_step(0, 0);
+    const int leaver = c.owner[0];
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = c.owner[1]});
+    for (int i = 0; i < 2; i++) {
+        ask_to_leave(leaver);
+        expect_told(leaver, "enough workers");
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_JOIN,
+                                  .key = c.workers[leaver].key,
+                                  .report = &report,
+                                  .inventory = strait_snapshot_inventory_empty()});
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_leave_one_after_the_other),
         cmocka_unit_test(a_leaver_gives_its_copy_first_without_a_spare),
         cmocka_unit_test(distant_stages_are_handed_over_together),
-        cmocka_unit_test(moves_one_of_two_neighbours_at_a_time)};
+        cmocka_unit_test(moves_one_of_two_neighbours_at_a_time),
+        cmocka_unit_test(says_that_a_copy_is_still_to_come),
+        cmocka_unit_test(says_that_a_neighbour_leaves_first),
+        cmocka_unit_test(says_that_there_are_not_enough_workers),
+        cmocka_unit_test(says_it_again_after_a_return)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

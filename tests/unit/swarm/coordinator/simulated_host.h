@@ -272,6 +272,7 @@ static void perform(const strait_swarm_action *a) {
         unlink_worker(w);
         put((pending){.kind = CONNECT, .worker = index_of(w)}, (1 + draw(20)) * S);
         break;
+    case STRAIT_SWARM_STAY: EXPECT(world.coordinator.workers[a->worker].is_leaving); break;
     case STRAIT_SWARM_BAN: EXPECT(a->kind != STRAIT_SWARM_BAN); break; // all are honest
     case STRAIT_SWARM_RESTORED: begin_again(a); break;
     case STRAIT_SWARM_DONE: end_goal(); break;
