@@ -73,6 +73,8 @@ void strait_coordinator_seat_replicas(struct strait_coordinator *c, strait_swarm
         else if (is_near(c, stage))
             strait_coordinator_send_away(
                 c, slot, "a failure near it is not explained: it is a spare for a while", out);
+        else if (worker->is_leaving && worker->stage < 0)
+            strait_coordinator_let_leave(c, slot, 0, out); // the generation is over anyway
         else if (!strait_coordinator_can_own(c, slot) || worker->stage >= 0)
             strait_coordinator_end_help(c, slot);
         else if (c->config.has_pipelines)

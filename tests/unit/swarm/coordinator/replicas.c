@@ -196,6 +196,19 @@ static void a_replica_that_leaves_takes_over_first(void **state) {
     step_once();
 }
 
+/* Another worker is lost first: the step begins again without the two, and nobody waits in vain. */
+static void a_replica_that_leaves_does_so_in_a_new_generation(void **state) {
+    (void)state;
+    begin_replicated();
+    const int leaver = 2;
+    goal(applied, 0);
+    feed((strait_swarm_event){.kind = STRAIT_SWARM_LEAVE, .worker = leaver});
+    lose(3);
+    assert_non_null(find(STRAIT_SWARM_DISCONNECT, leaver));
+    assert_false(c.workers[leaver].is_connected);
+    expect_no_step_back();
+}
+
 static void the_last_replica_lost_is_recovered_as_before(void **state) {
     (void)state;
     begin_replicated();
@@ -306,6 +319,7 @@ int main(void) {
         cmocka_unit_test(who_contradicts_two_replicas_loses_its_stage),
         cmocka_unit_test(a_replica_that_leaves_does_so_before_a_step),
         cmocka_unit_test(a_replica_that_leaves_takes_over_first),
+        cmocka_unit_test(a_replica_that_leaves_does_so_in_a_new_generation),
         cmocka_unit_test(the_last_replica_lost_is_recovered_as_before),
         cmocka_unit_test(a_replica_that_was_sent_away_takes_over_with_its_state),
         cmocka_unit_test(a_suspected_owner_is_replaced_by_one_that_was_a_replica),
