@@ -92,6 +92,18 @@ static void remove_cost(strait_limits_members *m, strait_limit_kind kind) {
     if (kind == STRAIT_LIMIT_SERIALISATION) m->spec.up_bps = m->spec.down_bps = unlimited;
 }
 
+/* Returns the link on which a cost that is not of one stage takes longest. */
+static int slowest_link(const strait_limits_members *m, strait_limit_kind kind) {
+    int most = 0;
+    for (int i = 1; i + 1 < m->spec.n_stages; i++) {
+        const strait_pipe_link *link = &m->links[i], *other = &m->links[most];
+        if (kind == STRAIT_LIMIT_CODEC ? link->codec_s > other->codec_s
+                                       : link->delay_s > other->delay_s)
+            most = i;
+    }
+    return most;
+}
+
 strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out) {
     static const strait_limit_kind kinds[] = {STRAIT_LIMIT_COMPUTE, STRAIT_LIMIT_SERIALISATION,
                                               STRAIT_LIMIT_PROPAGATION, STRAIT_LIMIT_CODEC};
@@ -107,8 +119,12 @@ strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_
         found.saved[kinds[i]] = fmax(0.0, all.seconds - without);
         if (found.saved[kinds[i]] > found.saved[found.kind]) found.kind = kinds[i];
     }
-    found.where = busiest_stage(view->plan, all.use,
-                                found.kind == STRAIT_LIMIT_COMPUTE ? computing : sending);
+    describe(view, &members);
+    if (found.kind == STRAIT_LIMIT_PROPAGATION || found.kind == STRAIT_LIMIT_CODEC)
+        found.where = slowest_link(&members, found.kind);
+    else
+        found.where = busiest_stage(view->plan, all.use,
+                                    found.kind == STRAIT_LIMIT_COMPUTE ? computing : sending);
     *out = found;
     return STRAIT_OK;
 }

@@ -46,7 +46,7 @@ strait_err strait_outlook_members_predict(const strait_outlook_view *view,
                                           strait_outlook_members *out);
 
 /* What limits the step, by simulating it without each cost. `where` is a stage for compute and for
- * serialisation. */
+ * serialisation, else the link where it takes longest. */
 strait_err strait_outlook_members_limit(const strait_outlook_view *view, strait_limit *out);
 
 /* Adds a replica to a stage of a plan, as its last, and writes the result to *out, which may be the

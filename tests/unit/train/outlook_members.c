@@ -130,6 +130,28 @@ static void measured_links_count(void **state) {
     CHECK_NEAR(step.seconds / seconds, 2.0, 0.2);
 }
 
+/* Three stages: the delay of the second link is what limits the step, and no stage has it, not even
+ * the last, whose home is slow too. */
+static void names_the_slowest_link(void **state) {
+    (void)state;
+    strait_step_times each[3] = {{.forward = 1e-3}, {.forward = 1e-3}, {.forward = 1e-3}};
+    int slots[3] = {32, 32, 32};
+    int64_t values[3] = {1, 1, 1};
+    strait_limit limit;
+    CHECK_OK(make("stages.count=3", "stages.microbatch=1", "stages.groups=32"));
+    strait_limits_pipeline(&plan, each, 1.0, 1000.0, 500.0, &pipeline);
+    const strait_outlook_view view = {&plan, &pipeline.pipe, values, slots, 1, NULL};
+    set_homes(1e6, 1e6);
+    plan.down_bps[2] = 5e5;
+    for (int i = 0; i < 2; i++) {
+        pipeline.links[0].delay_s = i == 0 ? 1.0 : 100.0;
+        pipeline.links[1].delay_s = i == 0 ? 100.0 : 1.0;
+        CHECK_OK(strait_outlook_members_limit(&view, &limit));
+        assert_int_equal(limit.kind, STRAIT_LIMIT_PROPAGATION);
+        assert_int_equal(limit.where, 1 - i);
+    }
+}
+
 static void a_stage_has_no_more_replicas_than_groups(void **state) {
     (void)state;
     const double times[STAGES] = {1.0, 1.0};
@@ -163,6 +185,7 @@ int main(void) {
         cmocka_unit_test(newcomers_go_where_computing_takes_longest),
         cmocka_unit_test(a_narrow_home_brings_less),
         cmocka_unit_test(measured_links_count),
+        cmocka_unit_test(names_the_slowest_link),
         cmocka_unit_test(a_stage_has_no_more_replicas_than_groups),
         cmocka_unit_test(only_newcomers_that_cost_nothing_are_worth_it),
     };
