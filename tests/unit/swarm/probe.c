@@ -182,11 +182,16 @@ static strait_err repeat_until_error(strait_err (*measure)(strait_stage_reply *r
     return err;
 }
 
+/* On a busy machine too little time may be left for anything to arrive. */
 static void measures_both_directions(void **state) {
-    strait_stage_reply reply;
+    strait_stage_reply reply = {0};
     (void)state;
     kind = HONEST;
-    CHECK_OK(probe(&reply));
+    for (int i = 0; i < ATTEMPTS; i++) {
+        received = 0;
+        CHECK_OK(probe(&reply));
+        if (reply.probe.from_next_bps > 0.0 && reply.probe.to_next_bps > 0.0) break;
+    }
     CHECK(reply.probe.from_next_bps > 0.0 && reply.probe.to_next_bps > 0.0);
     CHECK(reply.probe.from_prev_bps == 0.0 && reply.probe.to_prev_bps == 0.0); // there is none
     CHECK(most_unacked <= 8 << 20);
