@@ -108,8 +108,8 @@ struct strait_runner {
     int (*on_next)(void *user, int64_t step, strait_next_step *out);
     strait_link_progress progress; // what moves while it waits
     int is_waiting;                // whether the runner is waiting for a neighbour at this moment
-    int lacks; // in an average: number of a replica, from 1, that it waits for; 0: none
-    int side;  // which neighbour it deals with: -1 previous, 1 next, 0 none; an error leaves it
+    int awaited_replica;           // in an average: its number, from 1; 0: it waits for none
+    int side; // which neighbour it deals with: -1 previous, 1 next, 0 none; an error leaves it
     strait_schedule_action_kind last_action; // in the current step; STRAIT_ACTION_WAIT: none yet
     void *user;                              // argument of the callbacks
 };

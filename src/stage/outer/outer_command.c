@@ -48,7 +48,7 @@ static strait_err wait_for_sums(struct strait_runner *runner, strait_stage_reply
         STRAIT_TRY(strait_outer_progress(outer, &is_blocked));
         describe(outer, reply);
         if (reply->outer.is_complete || strait_outer_is_settled(outer)) return STRAIT_OK;
-        runner->lacks = strait_outer_first(reply->outer.missing, reply->outer.withheld);
+        runner->awaited_replica = strait_outer_first(reply->outer.missing, reply->outer.withheld);
         const int64_t now = strait_clock_ns();
         if (strait_outer_delivered(outer) != n_delivered) {
             runner->is_waiting = 0; // a worker reports progress
@@ -69,7 +69,7 @@ static strait_err wait_for_sums(struct strait_runner *runner, strait_stage_reply
 
 static strait_err sum(struct strait_runner *runner, strait_stage_reply *reply) {
     const strait_err err = wait_for_sums(runner, reply);
-    runner->lacks = 0;
+    runner->awaited_replica = 0;
     return err;
 }
 

@@ -56,8 +56,8 @@ void strait_worker_send_heartbeat(struct worker *w) {
                                                             : NULL;
     strait_heartbeat heartbeat = {.progress = w->progress};
     /* Whoever waits for no neighbour waits for the sums of another replica. */
-    if (runner != NULL && runner->lacks > 0)
-        heartbeat.waits_for = STRAIT_SWARM_SAME_STAGE + runner->lacks;
+    if (runner != NULL && runner->awaited_replica > 0)
+        heartbeat.waits_for = STRAIT_SWARM_SAME_STAGE + runner->awaited_replica;
     else if (runner != NULL && runner->is_waiting)
         heartbeat.waits_for = runner->side != 0 ? runner->side : STRAIT_SWARM_SAME_STAGE;
     strait_worker_inventory(w, &heartbeat.inventory);

@@ -38,7 +38,7 @@ strait_err __wrap_strait_runner_drain(struct strait_runner *runner, int timeout_
 strait_err __wrap_strait_runner_drain(struct strait_runner *runner, int timeout_ms) {
     (void)timeout_ms;
     added_ns += INT64_C(1000000000);
-    n_named += runner->lacks == 2; // the other one, from 1
+    n_named += runner->awaited_replica == 2; // the other one, from 1
     if (++n_drained == LATE_S) CHECK_OK(strait_outer_deliver(sides[0].outer, &late));
     return STRAIT_ETIMEDOUT;
 }
@@ -68,7 +68,7 @@ static void names_one_that_trickles_and_waits_no_longer(void **state) {
     CHECK_OK(strait_runner_outer(&runner, &command, &reply));
     CHECK(!reply.outer.is_complete && reply.outer.missing == 2);
     CHECK(n_drained > DEADLINE_S && n_drained < DEADLINE_S + 10);
-    CHECK(n_named == n_drained && runner.lacks == 0);
+    CHECK(n_named == n_drained && runner.awaited_replica == 0);
     close_both();
 }
 

@@ -45,7 +45,7 @@ static void says_whom_it_waits_for(void **state) {
     assert_int_equal(sent(), -1);
     runner.side = 0;
     assert_int_equal(sent(), STRAIT_SWARM_SAME_STAGE);
-    runner.lacks = 3;
+    runner.awaited_replica = 3;
     assert_int_equal(sent(), STRAIT_SWARM_SAME_STAGE + 3);
     runner.is_waiting = 0; // it was sent something just now, but not all
     assert_int_equal(sent(), STRAIT_SWARM_SAME_STAGE + 3);
