@@ -145,24 +145,6 @@ static void rejects_an_average_that_cannot_be(void **state) {
     }
 }
 
-/* A message as replica 1 would send it to replica 0, of zeros. */
-static struct strait_msg *make_message(int flags, int chunk, int64_t step, size_t bytes) {
-    struct strait_msg *msg = NULL;
-    CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER, bytes, &msg));
-    if (bytes > 0) memset(msg->body, 0, bytes);
-    msg->flags = (uint8_t)flags;
-    msg->microbatch = (uint16_t)chunk;
-    msg->boundary = 4;
-    msg->step = (uint32_t)step;
-    msg->peer = pair.peers[0];
-    return msg;
-}
-
-static void deliver(struct strait_msg *msg) {
-    CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
-    CHECK(msg == NULL);
-}
-
 /* What one sender may have waiting does not depend on the others, and what is too much is dropped
  * without an error of the receiver. */
 static void limits_messages_ahead_of_time_by_sender(void **state) {
@@ -255,6 +237,7 @@ static void drops_messages_that_cannot_be(void **state) {
     msg->peer = -1; // of a stage before or after
     deliver(msg);
     CHECK(strait_outer_rejected(sides[0].outer) == 0);
+    CHECK(strait_outer_delivered(sides[0].outer) == 0);
     close_both();
 }
 

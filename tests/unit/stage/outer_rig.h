@@ -25,7 +25,8 @@ struct side {
 static struct side sides[2];
 static struct pair pair;
 static int is_wary; // what the sides check of each other
-static int keeps_norm, n_warmup, attention_every;
+static int keeps_norm, n_warmup, attention_every, drops_residual;
+static float shares[2] = {4.0f, 4.0f}; // of the replicas in an average
 static const float rate = 0.7f, momentum = 0.9f;
 
 static inline float initial(int i) {
@@ -61,7 +62,7 @@ static inline void open_side(int r, int bits, int fragments, int overlap) {
         .params = {.schedule = {20, fragments, overlap, 1000, n_warmup, attention_every},
                    .bits = bits,
                    .state_bits = 32,
-                   .has_feedback = 1,
+                   .has_feedback = !drops_residual,
                    .keeps_norm = keeps_norm,
                    .learning_rate = rate,
                    .momentum = momentum},
@@ -94,7 +95,7 @@ static inline void train(int r) {
 }
 
 static inline void begin(int r, strait_outer_exchange e) {
-    e.shares[0] = e.shares[1] = 4.0f;
+    memcpy(e.shares, shares, sizeof shares);
     if (e.alive == 0) e.alive = BOTH;
     CHECK_OK(strait_outer_begin(sides[r].outer, &sides[r].stream, &e));
 }
@@ -134,4 +135,22 @@ static inline void average(int64_t step, uint64_t members) {
 
 static inline int are_equal(void) {
     return memcmp(sides[0].weights, sides[1].weights, VALUES * sizeof(float)) == 0;
+}
+
+/* A message as replica 1 would send it to replica 0, of zeros. */
+static inline struct strait_msg *make_message(int flags, int chunk, int64_t step, size_t bytes) {
+    struct strait_msg *msg = NULL;
+    CHECK_OK(strait_msg_open(strait_mesh_pool(pair.meshes[0]), STRAIT_MSG_OUTER, bytes, &msg));
+    if (bytes > 0) memset(msg->body, 0, bytes);
+    msg->flags = (uint8_t)flags;
+    msg->microbatch = (uint16_t)chunk;
+    msg->boundary = 4;
+    msg->step = (uint32_t)step;
+    msg->peer = pair.peers[0];
+    return msg;
+}
+
+static inline void deliver(struct strait_msg *msg) {
+    CHECK_OK(strait_outer_deliver(sides[0].outer, &msg));
+    CHECK(msg == NULL);
 }
