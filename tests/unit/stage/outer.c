@@ -289,9 +289,41 @@ static void rejects_what_cannot_be(void **state) {
         assert_int_equal(strait_outer_deliver(sides[0].outer, &msg), c->err);
         strait_msg_close(&msg);
     }
-    strait_outer_exchange bad = {.step = 6, .members = 2, .alive = 2}; // without this replica
-    CHECK_FAILS(strait_outer_begin(sides[0].outer, &sides[0].stream, &bad), STRAIT_EPROTO,
-                "no exchange of fragment 0");
+    close_both();
+}
+
+static void rejects_exchanges_that_cannot_be(void **state) {
+    (void)state;
+    static const strait_outer_exchange bad[] = {
+        {.fragment = -1, .members = BOTH, .alive = BOTH},
+        {.fragment = 2, .members = BOTH, .alive = BOTH}, // there are two
+        {.attempt = -1, .members = BOTH, .alive = BOTH},
+        {.attempt = UINT8_MAX + 1, .members = BOTH, .alive = BOTH},
+        {.members = 0, .alive = BOTH},
+        {.members = BOTH, .alive = BOTH | 4}, // there is no third
+        {.members = BOTH, .alive = 1},
+        {.members = 2, .alive = 2}}; // without this replica
+    open_both(32, 2, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_FAILS(strait_outer_begin(sides[0].outer, &sides[0].stream, &bad[i]), STRAIT_EPROTO,
+                    "no exchange of fragment");
+        CHECK(!strait_outer_is_begun(sides[0].outer));
+    }
+    begin(0, (strait_outer_exchange){.fragment = 1, .attempt = UINT8_MAX, .members = BOTH});
+    close_both();
+}
+
+/* A frame has 16 bits for the number of a chunk. */
+static void rejects_more_chunks_than_a_frame_can_number(void **state) {
+    (void)state;
+    struct strait_outer *outer = NULL;
+    const strait_param huge = {
+        .value = {NULL, STRAIT_F32, UINT16_MAX + 1, STRAIT_OUTER_CHUNK}}; // nobody reads it
+    open_both(32, 1, 0);
+    const strait_outer_spec spec = {
+        .n_replicas = 2, .params.schedule.fragments = 1, .weights = &huge, .n_weights = 1};
+    CHECK_FAILS(strait_outer_open(&spec, sides[0].backend, &outer), STRAIT_ECONFIG,
+                "has 65536 chunks, more than 65535");
     close_both();
 }
 
@@ -306,6 +338,8 @@ int main(void) {
         cmocka_unit_test(a_complete_exchange_survives_another_number),
         cmocka_unit_test(an_incomplete_exchange_is_forgotten_with_the_number),
         cmocka_unit_test(a_copy_catches_up),
-        cmocka_unit_test(rejects_what_cannot_be)};
+        cmocka_unit_test(rejects_what_cannot_be),
+        cmocka_unit_test(rejects_exchanges_that_cannot_be),
+        cmocka_unit_test(rejects_more_chunks_than_a_frame_can_number)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,6 +78,29 @@ static void a_factor_is_at_most_that_of_noise(void **state) {
     CHECK(error_of_one(1) < 1e-4);
 }
 
+/* With shares of 3/4 and 1/4, noise shortens an average by the root of their squares, 10/16. */
+static void noise_is_what_the_shares_make_it(void **state) {
+    (void)state;
+    const double step = (double)rate * (1.0 + (double)momentum);
+    keeps_norm = 1;
+    shares[0] = 6.0f;
+    shares[1] = 2.0f;
+    for (int i = 0; i < VALUES; i++) {
+        changes[0][i] = learnt(0, i);
+        changes[1][i] = -2.4f * learnt(0, i); // so that they nearly cancel
+    }
+    open_both(32, 1, 0);
+    learn();
+    average(1, BOTH);
+    for (int i = 0; i < VALUES; i++) {
+        const double d = 0.75 * (double)changes[0][i] + 0.25 * (double)changes[1][i];
+        const double change = (double)initial(i) - (double)sides[0].weights[i];
+        CHECK(fabs(change - step * d * sqrt(16.0 / 10.0)) < 1e-6);
+    }
+    close_both();
+    shares[0] = shares[1] = 4.0f;
+}
+
 static void a_warmup_averages_plainly(void **state) {
     (void)state;
     fill_changes();
@@ -126,6 +149,7 @@ static void a_rounded_average_keeps_its_length(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(an_average_is_as_long_as_its_parts),
                                        cmocka_unit_test(a_factor_is_at_most_that_of_noise),
+                                       cmocka_unit_test(noise_is_what_the_shares_make_it),
                                        cmocka_unit_test(a_warmup_averages_plainly),
                                        cmocka_unit_test(one_member_is_not_scaled),
                                        cmocka_unit_test(a_rounded_average_keeps_its_length)};

@@ -27,6 +27,31 @@ static void bytes_that_trickle_do_not_extend_the_wait(void **state) {
     is_wary = 1;
 }
 
+/* Many senders share the time that the slowest of them may take. */
+static void bytes_of_many_senders_extend_the_wait_by_the_sum(void **state) {
+    (void)state;
+    const int64_t deadline = INT64_C(60000000000);
+    open_both(32, 1, 0);
+    begin(0, (strait_outer_exchange){.step = 1, .members = BOTH});
+    for (int n_others = 1; n_others <= 7; n_others += 6) {
+        sides[0].outer->exchange.alive = (UINT64_C(2) << n_others) - 1;
+        const int64_t until = strait_outer_extend(sides[0].outer, 1000000000, STRAIT_OUTER_SLOWEST,
+                                                  0, deadline);
+        CHECK_NEAR((double)until / 1e9, 1.0 + n_others, 1e-6);
+    }
+    close_both();
+}
+
+/* Whoever lacks parts is named before whoever has no results; from 1, 0 is nobody. */
+static void names_the_first_of_those_it_waits_for(void **state) {
+    (void)state;
+    const uint64_t last = UINT64_C(1) << (STRAIT_RUN_REPLICAS - 1);
+    assert_int_equal(strait_outer_first(0, 0), 0);
+    assert_int_equal(strait_outer_first(6, 1), 2);
+    assert_int_equal(strait_outer_first(0, 1), 1);
+    assert_int_equal(strait_outer_first(last, 1), STRAIT_RUN_REPLICAS);
+}
+
 /* The coordinator gives up on a worker later than any of them gives up on others: whoever takes
  * part, however many fragments there are. */
 static void no_exchange_may_take_longer_than_is_planned(void **state) {
@@ -70,6 +95,8 @@ int main(void) {
     is_wary = 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_that_trickle_do_not_extend_the_wait),
+        cmocka_unit_test(bytes_of_many_senders_extend_the_wait_by_the_sum),
+        cmocka_unit_test(names_the_first_of_those_it_waits_for),
         cmocka_unit_test(no_exchange_may_take_longer_than_is_planned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
