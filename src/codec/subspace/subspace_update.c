@@ -83,7 +83,7 @@ strait_err strait_subspace_propose(struct strait_codec *receiver, struct strait_
     return err;
 }
 
-/* The largest entry of U^T U - I. */
+/* The largest entry of U^T U - I; infinite if any value of U is not finite. */
 static double off_orthonormal(const float *u, int64_t d, int64_t k) {
     double worst = 0;
     for (int64_t a = 0; a < k; a++) {
@@ -91,7 +91,8 @@ static double off_orthonormal(const float *u, int64_t d, int64_t k) {
             double dot = a == b ? -1 : 0;
             for (int64_t i = 0; i < d * k; i += k)
                 dot += (double)u[i + a] * (double)u[i + b];
-            worst = fabs(dot) <= worst ? worst : fabs(dot);
+            if (!isfinite(dot)) return INFINITY;
+            worst = fmax(worst, fabs(dot));
         }
     }
     return worst;

@@ -217,6 +217,31 @@ static void rejects_other_versions(void **state) {
     pair_close(&p);
 }
 
+/* It comes from another machine: each of these would damage all weights. */
+static void rejects_a_basis_that_is_not_orthonormal(void **state) {
+    (void)state;
+    struct pair p;
+    pair_open(&p, spec_of("full"));
+    float before[D * K];
+    memcpy(before, basis_of(p.sender).data, sizeof before);
+    for (int column = 0; column < K; column++)
+        for (int k = 0; k < 4; k++) {
+            float next[D * K];
+            memcpy(next, before, sizeof next);
+            if (k == 0) next[column] = NAN;
+            if (k == 1) next[column] = INFINITY;
+            for (int i = 0; i < D && k == 2; i++)
+                next[i * K + column] *= 1.001f; // too long
+            for (int i = 0; i < D && k == 3; i++)
+                next[i * K + column] += 1e-3f * before[i * K + (column + 1) % K]; // at an angle
+            CHECK_FAILS(strait_codec_basis_adopt(p.sender, &p.stream, next, 1), STRAIT_EDATA,
+                        "not orthonormal");
+            CHECK(memcmp(before, basis_of(p.sender).data, sizeof before) == 0);
+        }
+    assert_int_equal(strait_codec_version(p.sender), 0);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_move_the_basis_to_the_gradients),
@@ -225,6 +250,7 @@ int main(void) {
         cmocka_unit_test(keeps_second_moments),
         cmocka_unit_test(an_update_that_moves_nothing_changes_nothing),
         cmocka_unit_test(rejects_other_versions),
+        cmocka_unit_test(rejects_a_basis_that_is_not_orthonormal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
