@@ -109,6 +109,11 @@ static void rejects_impossible_specs(void **state) {
     REJECTS("resbm", grad_bits, 2, "grad_bits is 2");
     REJECTS("subspace", keep, 1000, "keep is 1000");
     REJECTS("subspace", leak_limit, -1, "must not be negative");
+    REJECTS("subspace", leak_limit, (double)NAN, "must not be negative");
+    REJECTS("subspace", grassmann_rate, -1, "must not be negative");
+    REJECTS("subspace", grassmann_rate, (double)NAN, "must not be negative");
+    REJECTS("subspace", grassmann_every, -1, "must not be negative");
+    REJECTS("subspace", confine_every, -1, "must not be negative");
     REJECTS("int4", tile, 24, "power of two that divides the width 64");
     REJECTS("int4", bits, 8, "choose int8");
     REJECTS("int8", bits, 4, "choose int4");

@@ -242,6 +242,47 @@ static void rejects_a_basis_that_is_not_orthonormal(void **state) {
     pair_close(&p);
 }
 
+/* Stages share T_fixed between their boundaries, which must have the same codec for that. */
+static void rejects_another_codec_at_the_previous_boundary(void **state) {
+    (void)state;
+    const strait_codec_spec topk = {.name = "topk", .rows = N, .cols = D, .keep = K};
+    strait_codec_spec specs[] = {topk, spec_of("full"), spec_of("full")}, second = spec_of("full");
+    struct pair prev, next;
+    specs[1].keep = K - 1;
+    second.boundary = 1;
+    second.n_boundaries = 2;
+    pair_open(&next, second);
+    const strait_tensor x = pair_normals(N, D, 1);
+    const strait_crossing at = pair_at(&next);
+    CHECK_FAILS(strait_codec_act_pack(next.sender, &at, next.wire[0], x), STRAIT_EINVAL,
+                "strait_codec_join must come before");
+    for (int i = 0; i < 3; i++) {
+        specs[i].n_boundaries = 2;
+        pair_open(&prev, specs[i]);
+        if (i < 2)
+            CHECK_FAILS(strait_codec_join(prev.receiver, next.sender), STRAIT_ECONFIG,
+                        "the same codec and keep at the previous boundary");
+        else
+            CHECK_OK(strait_codec_join(prev.receiver, next.sender));
+        pair_close(&prev);
+    }
+    free(x.data);
+    pair_close(&next);
+}
+
+/* Gradients at other boundaries lie in the span already: they would confirm the old basis. */
+static void only_the_last_boundary_proposes(void **state) {
+    (void)state;
+    strait_codec_spec spec = spec_of("full");
+    struct pair p;
+    float next[D * K];
+    spec.n_boundaries = 2;
+    pair_open(&p, spec);
+    CHECK_FAILS(strait_codec_basis_propose(p.receiver, &p.stream, next), STRAIT_EINVAL,
+                "only the receiver of the last boundary");
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_move_the_basis_to_the_gradients),
@@ -251,6 +292,8 @@ int main(void) {
         cmocka_unit_test(an_update_that_moves_nothing_changes_nothing),
         cmocka_unit_test(rejects_other_versions),
         cmocka_unit_test(rejects_a_basis_that_is_not_orthonormal),
+        cmocka_unit_test(rejects_another_codec_at_the_previous_boundary),
+        cmocka_unit_test(only_the_last_boundary_proposes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
