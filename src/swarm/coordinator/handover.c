@@ -118,8 +118,6 @@ static int loses_copy(const struct strait_coordinator *c, const unsigned char *g
  * other's stages: if both went, one stage could not be restored to this step. The second goes in
  * the next handover, when the first one's successor has the state. */
 static void choose(const struct strait_coordinator *c, unsigned char *goes) {
-    for (int i = 0; i < c->config.n_stages; i++)
-        goes[i] = 0;
     for (int i = 0; i < c->config.n_stages; i++) {
         goes[i] = c->workers[c->owner[i]].is_leaving || can_move(c, i);
         for (int k = i - 1; k <= i + 1 && goes[i]; k++)
@@ -163,7 +161,7 @@ static int awaits_copies(struct strait_coordinator *c, int64_t now, strait_swarm
 
 void strait_coordinator_hand_over(struct strait_coordinator *c, int64_t now,
                                   strait_swarm_actions *out) {
-    unsigned char goes[STRAIT_RUN_STAGES];
+    unsigned char goes[STRAIT_RUN_STAGES] = {0};
     if (awaits_copies(c, now, out)) return;
     move_without(c, out);
     choose(c, goes);
