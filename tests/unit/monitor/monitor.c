@@ -132,6 +132,11 @@ static void test_refuses_addresses_and_pages(void **state) {
     CHECK_FAILS(strait_fetch_json("ftp://x", "/", &answer), STRAIT_ECONFIG, "expected http://");
     CHECK_FAILS(strait_fetch_json("http://127.0.0.1:1", "/", &answer), STRAIT_ECLOSED,
                 "nobody answers");
+    char long_url[400];
+    (void)snprintf(long_url, sizeof long_url, "http://%0256d:80", 1);
+    CHECK_FAILS(strait_fetch_json(long_url, "/", &answer), STRAIT_ECONFIG, "expected http://");
+    CHECK_FAILS(strait_fetch_json("http://127.0.0.1:00000001", "/", &answer), STRAIT_ECONFIG,
+                "expected http://");
     const strait_monitor_spec closed = {
         .address = "[::1]:0", .metrics_path = "none", .token = "secret"};
     if (strait_monitor_open(&closed, &m) != STRAIT_OK) return; // no IPv6 here
@@ -140,6 +145,13 @@ static void test_refuses_addresses_and_pages(void **state) {
                    strait_monitor_url(m));
     CHECK_FAILS(strait_fetch_json(url, "/api/v1/state", &answer), STRAIT_EAUTH,
                 "a token is needed");
+    static const char *const others[] = {"s", "secre", "secrets", "Secret"};
+    for (int i = 0; i < 4; i++) {
+        char guess[80];
+        (void)snprintf(guess, sizeof guess, "%s?token=%s", url, others[i]);
+        CHECK_FAILS(strait_fetch_json(guess, "/api/v1/state", &answer), STRAIT_EAUTH,
+                    "a token is needed");
+    }
     CHECK_OK(strait_fetch_json(strait_monitor_url(m), "/api/v1/state", &answer));
     json_decref(answer);
     strait_monitor_close(&m, NULL);
