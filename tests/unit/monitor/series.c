@@ -32,6 +32,26 @@ static void test_bounds_a_long_history(void **state) {
     strait_series_close(&s);
 }
 
+static void test_bounds_a_long_history_of_validations(void **state) {
+    (void)state;
+    strait_series s;
+    enum {
+        N = 4 * STRAIT_SERIES_MAX + 2
+    };
+    CHECK_OK(strait_series_open(&s));
+    for (int i = 1; i <= N; i++)
+        strait_series_put_valid(&s, &(strait_series_valid){i, 1.0 / i});
+    assert_true(s.n_valid <= STRAIT_SERIES_MAX && s.n_valid >= STRAIT_SERIES_MAX / 2);
+    assert_int_equal(s.valid_stride, 8);
+    for (int i = 0; i < s.n_valid; i++)
+        assert_true(s.valid[i].step == 1.0 + 8.0 * i); // evenly, from the first
+    json_t *history = strait_series_pack(&s);
+    const json_t *steps = json_object_get(json_object_get(history, "valid"), "step");
+    assert_int_equal(json_integer_value(json_array_get(steps, json_array_size(steps) - 1)), N);
+    json_decref(history);
+    strait_series_close(&s);
+}
+
 static void test_a_short_history_is_complete(void **state) {
     (void)state;
     strait_series s;
@@ -98,6 +118,7 @@ static void test_starts_again_after_a_resume(void **state) {
     strait_follow_read(&f);
     assert_int_equal(f.series.n_points, 3);
     assert_true(f.series.points[1].loss == 1.5 && f.is_reset);
+    assert_int_equal(f.n_fresh, 3); // those of the new file
     strait_follow_take(&f);
     for (int i = 4; i < 4 + 2 * STRAIT_FOLLOW_NEW; i++) { // more than are reported one by one
         char line[64];
@@ -110,12 +131,51 @@ static void test_starts_again_after_a_resume(void **state) {
     scratch_close(&dir);
 }
 
+/* It keeps its number: only that it became shorter says that it begins anew. */
+static void test_starts_again_after_the_file_is_cut(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "metrics.jsonl");
+    strait_follow f;
+    CHECK_OK(strait_follow_open(path, &f));
+    append(path, "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
+    strait_follow_read(&f);
+    CHECK(truncate(path, 0) == 0);
+    append(path, "{\"step\":1,\"loss\":4}\n");
+    strait_follow_read(&f);
+    assert_int_equal(f.series.n_points, 1);
+    assert_true(f.series.points[0].loss == 4.0 && f.is_reset);
+    strait_follow_close(&f);
+    scratch_close(&dir);
+}
+
+/* More validations at once than are reported one by one: the page asks for the history. */
+static void test_reports_many_validations_as_a_reset(void **state) {
+    (void)state;
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "metrics.jsonl");
+    strait_follow f;
+    CHECK_OK(strait_follow_open(path, &f));
+    for (int i = 1; i <= STRAIT_FOLLOW_NEW + 1; i++) {
+        append(path, "{\"step\":1,\"valid_loss\":4}\n");
+        if (i < STRAIT_FOLLOW_NEW) continue;
+        strait_follow_read(&f);
+        assert_int_equal(f.n_fresh_valid, STRAIT_FOLLOW_NEW);
+        assert_int_equal(f.is_reset, i > STRAIT_FOLLOW_NEW);
+    }
+    strait_follow_close(&f);
+    scratch_close(&dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds_a_long_history),
+        cmocka_unit_test(test_bounds_a_long_history_of_validations),
         cmocka_unit_test(test_a_short_history_is_complete),
         cmocka_unit_test(test_follows_a_file_that_grows),
         cmocka_unit_test(test_starts_again_after_a_resume),
+        cmocka_unit_test(test_starts_again_after_the_file_is_cut),
+        cmocka_unit_test(test_reports_many_validations_as_a_reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
