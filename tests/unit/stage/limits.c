@@ -157,6 +157,64 @@ static void counts_what_a_pair_sends_for_averages(void **state) {
     CHECK_OK(make("train.outer.sync_every=10", "train.outer.fragments=2", NULL));
     CHECK_NEAR(strait_limits_pair_bps(&plan, bytes, 4, 2.0), 8 * 1.5e6 * 2 / 3 / 20, 1e-6);
     assert_true(strait_limits_pair_bps(&plan, bytes, 1, 2.0) == 0.0);
+    assert_true(strait_limits_pair_bps(&plan, bytes, 4, 0.0) == 0.0); // no step was predicted
+}
+
+/* Three replicas average two fragments of 2 MB, each over two links of 8 Mbit/s: 1 s, and a delay
+ * of 10 ms to the owner and back. */
+static void averages_take_what_their_bytes_take(void **state) {
+    (void)state;
+    const strait_outer_bytes_sent bytes = {.fragment = 2e6, .attention = 1e6};
+    const double once = 1.0 + 0.02, attention = 0.5 + 0.02;
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    plan.replicas[0] = 1;
+    plan.replicas[1] = 3;
+    plan.emulate.rate_bps = 8e6;
+    plan.emulate.delay_ns = 10000000;
+    strait_outer_schedule *s = &plan.outer.schedule;
+    *s = (strait_outer_schedule){.sync_every = 10, .fragments = 2, .steps = 100};
+    assert_true(strait_limits_average_s(&plan, 0, bytes, 0.5) == 0.0); // it has no other replica
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), 2 * once / 10, 1e-12);
+    s->attention_every = 5;
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), 2 * once / 10 + attention / 5, 1e-12);
+    s->overlap = 1; // with a step of each fragment
+    const double later = (2 * once - 2 * 0.5) / 10 + attention / 5;
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), later, 1e-12);
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 5.0), attention / 5, 1e-12);
+    s->warmup = 25; // steps, each of which averages everything
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5),
+               0.25 * (2 * once + attention) + 0.75 * later, 1e-12);
+}
+
+/* What the narrowest replica sends or receives takes longer than the links do. */
+static void the_narrowest_replica_limits_averages(void **state) {
+    (void)state;
+    const strait_outer_bytes_sent bytes = {.fragment = 2e6};
+    double up[4] = {1e3, 8e6, 0, 0}, down[4] = {1e3, 0, 0, 4e6}; // the first is of stage 0
+    CHECK_OK(make("stages.count=2", NULL, NULL));
+    plan.replicas[0] = 1;
+    plan.replicas[1] = 3;
+    memcpy(plan.up_bps, up, sizeof up);
+    memcpy(plan.down_bps, down, sizeof down);
+    plan.emulate.rate_bps = 8e6;
+    plan.outer.schedule = (strait_outer_schedule){.sync_every = 10, .fragments = 1, .steps = 100};
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), 4.0 / 10, 1e-12);
+    plan.down_bps[3] = 0;
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), 2.0 / 10, 1e-12);
+    plan.up_bps[1] = 1e9;
+    CHECK_NEAR(strait_limits_average_s(&plan, 1, bytes, 0.5), 1.0 / 10, 1e-12);
+}
+
+/* A window is divided among the replicas of its stage, and none of them gets nothing. */
+static void divides_windows_among_replicas(void **state) {
+    (void)state;
+    int windows[3] = {7, 8, 1};
+    CHECK_OK(make("stages.count=3", NULL, NULL));
+    plan.replicas[0] = 2;
+    plan.replicas[1] = 4;
+    plan.replicas[2] = 3;
+    strait_limits_divide_windows(&plan, windows);
+    assert_true(windows[0] == 4 && windows[1] == 2 && windows[2] == 1);
 }
 
 int main(void) {
@@ -167,6 +225,9 @@ int main(void) {
         cmocka_unit_test(explains_a_step),
         cmocka_unit_test(metered_time_ignores_the_emulated_links),
         cmocka_unit_test(counts_what_a_pair_sends_for_averages),
+        cmocka_unit_test(averages_take_what_their_bytes_take),
+        cmocka_unit_test(the_narrowest_replica_limits_averages),
+        cmocka_unit_test(divides_windows_among_replicas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
