@@ -37,6 +37,10 @@ static void messages_have_the_documented_bytes(void **state) {
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EAGAIN, "no peer came");
     strait_relay_reply_pack(STRAIT_RELAY_FULL, reply);
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_ECLOSED, "too many connections");
+    strait_relay_reply_pack(STRAIT_RELAY_BAD_REQUEST, reply);
+    CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EPROTO, "rejected our request");
+    reply[5] = 9; // final, too: another attempt would get the same
+    CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EPROTO, "the unknown status 9");
     reply[4] = 9;
     CHECK_FAILS(
         strait_relay_reply_unpack(reply), STRAIT_EPROTO,
@@ -55,6 +59,9 @@ static void addresses_round_trip(void **state) {
     CHECK_OK(strait_relay_address_parse(text, where, sizeof where, &token));
     assert_string_equal(where, "[::1]:7000");
     assert_int_equal(token.bytes[0], 0xab);
+    CHECK_OK(strait_relay_address_parse(text, where, sizeof "[::1]:7000", &token));
+    CHECK_FAILS(strait_relay_address_parse(text, where, sizeof "[::1]:7000" - 1, &token),
+                STRAIT_EINVAL, "expected relay://HOST:PORT/TOKEN");
     CHECK_FAILS(strait_relay_address_print("h:1", &token, text, 70), STRAIT_EINVAL, "too long");
     static const char *const bad[] = {"relay://h:1", "relay://h:1/", "relay:///00", "h:1",
                                       "relay://h:1/00"};

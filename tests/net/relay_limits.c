@@ -148,6 +148,113 @@ static void limits_connections_per_address(void **state) {
     relay_rig_stop(&r, NULL);
 }
 
+/* The peer of the oldest is least likely to come. */
+static void refuses_the_oldest_of_too_many_that_wait(void **state) {
+    (void)state;
+    struct relay_rig r;
+    int fds[4];
+    strait_relay_token tokens[4];
+    relay_rig_open(&r, &(strait_relay_config){.max_waiting = 3, .waiting_timeout_ms = 600000},
+                   "127.0.0.1:0");
+    for (int i = 0; i < 4; i++) {
+        tokens[i] = r.token;
+        tokens[i].bytes[0] ^= (unsigned char)i;
+        fds[i] = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &tokens[i]);
+        send_bad_request(r.where); // the relay has read the request when this was answered
+    }
+    CHECK_FAILS(read_reply(fds[0]), STRAIT_ECLOSED, "too many connections");
+    for (int i = 1; i < 4; i++) { // the others still wait
+        const int mate = send_request(r.where, 1, STRAIT_RELAY_DIALS, &tokens[i]);
+        CHECK_OK(read_reply(mate));
+        CHECK_OK(read_reply(fds[i]));
+        (void)close(mate);
+        (void)close(fds[i]);
+    }
+    (void)close(fds[0]);
+    relay_rig_stop(&r, NULL);
+}
+
+/* Pairs are never closed in favour of others. */
+static void refuses_the_newest_of_too_many_in_all(void **state) {
+    (void)state;
+    enum {
+        PAIRS = 4
+    };
+    struct relay_rig r;
+    strait_relay_stats stats;
+    int fds[2 * PAIRS];
+    relay_rig_open(&r, &(strait_relay_config){.max_connections = 2 * PAIRS}, "127.0.0.1:0");
+    for (int i = 0; i < 2 * PAIRS; i++) {
+        fds[i] = send_request(r.where, 1, i % 2 ? STRAIT_RELAY_DIALS : STRAIT_RELAY_LISTENS,
+                              &r.token);
+        if (i % 2 == 0) continue;
+        CHECK_OK(read_reply(fds[i]));
+        CHECK_OK(read_reply(fds[i - 1]));
+    }
+    const int other = relay_rig_connect(r.where, 2);
+    CHECK_FAILS(read_reply(other), STRAIT_ECLOSED, "too many connections");
+    for (int i = 0; i < 2 * PAIRS; i++)
+        (void)close(fds[i]);
+    (void)close(other);
+    relay_rig_stop(&r, &stats);
+    assert_int_equal(stats.n_paired, PAIRS);
+    assert_int_equal(stats.n_refused, 1);
+}
+
+/* A connection that has ended no longer counts. */
+static void forgets_connections_of_an_address_that_have_ended(void **state) {
+    (void)state;
+    struct relay_rig r;
+    relay_rig_open(&r,
+                   &(strait_relay_config){
+                       .max_per_address = 2, .max_new_per_s = 1000000, .waiting_timeout_ms = 2000},
+                   "127.0.0.1:0");
+    int n_pairs = 0;
+    for (int i = 0; i < 1000 && n_pairs < 5; i++) { // the relay may not have seen the ends yet
+        const int a = send_request(r.where, 2, STRAIT_RELAY_LISTENS, &r.token);
+        const int b = send_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
+        const int c = relay_rig_connect(r.where, 2);
+        n_pairs += read_reply(a) == STRAIT_OK && read_reply(b) == STRAIT_OK;
+        (void)close(a);
+        (void)close(b);
+        (void)close(c);
+        relay_rig_rest(5);
+    }
+    assert_int_equal(n_pairs, 5);
+    relay_rig_stop(&r, NULL);
+}
+
+/* Whether a pair of which one sends for longer than the idle timeout, and the other nothing, stays
+ * open. */
+static int one_way_stays_open(struct relay_rig *r, double idle_s) {
+    char byte = 0;
+    const int a = send_request(r->where, 1, STRAIT_RELAY_LISTENS, &r->token);
+    const int b = send_request(r->where, 1, STRAIT_RELAY_DIALS, &r->token);
+    CHECK_OK(read_reply(a));
+    CHECK_OK(read_reply(b));
+    int is_open = 1;
+    for (const double began = strait_clock_seconds();
+         is_open && strait_clock_seconds() - began < 1.5 * idle_s;) {
+        is_open = send(a, &byte, 1, MSG_NOSIGNAL) == 1 && recv(b, &byte, 1, 0) == 1;
+        relay_rig_rest(10);
+    }
+    (void)close(a);
+    (void)close(b);
+    return is_open;
+}
+
+static void one_direction_keeps_a_pair_open(void **state) {
+    (void)state;
+    const int idle_ms = 400;
+    struct relay_rig r;
+    int is_open = 0;
+    relay_rig_open(&r, &(strait_relay_config){.idle_timeout_ms = idle_ms}, "127.0.0.1:0");
+    for (int i = 0; i < 20 && !is_open; i++) // a busy machine may send too late
+        is_open = one_way_stays_open(&r, 1e-3 * idle_ms);
+    CHECK(is_open);
+    relay_rig_stop(&r, NULL);
+}
+
 static void enforces_the_rate_limit(void **state) {
     (void)state;
     enum {
@@ -274,6 +381,10 @@ int main(void) {
         cmocka_unit_test(closes_bad_requests_and_silent_connections),
         cmocka_unit_test(reports_each_refused_version_once),
         cmocka_unit_test(limits_connections_per_address),
+        cmocka_unit_test(refuses_the_oldest_of_too_many_that_wait),
+        cmocka_unit_test(refuses_the_newest_of_too_many_in_all),
+        cmocka_unit_test(forgets_connections_of_an_address_that_have_ended),
+        cmocka_unit_test(one_direction_keeps_a_pair_open),
         cmocka_unit_test(enforces_the_rate_limit),
     };
     (void)signal(SIGPIPE, SIG_IGN);
