@@ -7,7 +7,7 @@
 
 static struct worker w;
 static struct pair pair;
-static int64_t ahead_ns; // of the clock
+static _Atomic int64_t ahead_ns; // of the clock, which the threads of the meshes read too
 
 int64_t __real_strait_clock_ns(void);
 int64_t __wrap_strait_clock_ns(void);
