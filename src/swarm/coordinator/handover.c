@@ -1,13 +1,14 @@
 /* handover.c - see handover.h. */
 #include "swarm/coordinator/handover.h"
 
-/* What a worker that asked to leave waits for, by strait_swarm_stay. */
+/* What a worker that asked to leave waits for. */
 static const char *const reasons[] = {
-    "stays until a neighbour has a copy of its stage",
-    "stays for one more step: a neighbour leaves first, and one of the two has the only copy of "
-    "the other's stage",
-    "stays until there are enough workers for all stages",
-    "stays until all stages are ready again: nobody else may have the newest state of its stage"};
+    [STRAIT_STAY_FOR_COPY] = "stays until a neighbour has a copy of its stage",
+    [STRAIT_STAY_FOR_NEIGHBOUR] = "stays for one more step: a neighbour leaves first, and one of "
+                                  "the two has the only copy of the other's stage",
+    [STRAIT_STAY_FOR_WORKERS] = "stays until there are enough workers for all stages",
+    [STRAIT_STAY_UNTIL_READY] = "stays until all stages are ready again: nobody else may have the "
+                                "newest state of its stage"};
 
 void strait_coordinator_say_why(struct strait_coordinator *c, int slot, strait_swarm_stay why,
                                 strait_swarm_actions *out) {
