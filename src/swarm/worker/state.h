@@ -272,9 +272,10 @@ void strait_worker_note_stage(struct worker *w);
 void strait_worker_count_step(struct worker *w);
 
 /* ---- leaving.c ---- */
-/* Asks the coordinator to let us leave if the person who lends this machine wants that. */
+/* Tells the coordinator that this worker leaves, once, if its user has asked for that. */
 void strait_worker_leave_if_asked(struct worker *w);
-/* STRAIT_EINTERRUPTED once a worker that asked to leave may, or has waited in vain for long. */
+/* Returns STRAIT_EINTERRUPTED once a worker that asked to leave may do so: another worker has its
+ * stage, or it has had nothing to do for too long. */
 strait_err strait_worker_check_leaving(const struct worker *w);
 
 /* ---- worker.c ---- */

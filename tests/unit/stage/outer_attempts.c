@@ -77,7 +77,7 @@ static void sizes_of_an_earlier_attempt_do_not_count(void **state) {
     }
 }
 
-/* Whoever sends it did nothing wrong. */
+/* Its sender did nothing wrong. */
 static void drops_a_message_of_the_exchange_that_was_applied(void **state) {
     (void)state;
     open_both(32, 1, 0);

@@ -42,7 +42,7 @@ static void bytes_of_many_senders_extend_the_wait_by_the_sum(void **state) {
     close_both();
 }
 
-/* Whoever lacks parts is named before whoever has no results; from 1, 0 is nobody. */
+/* A replica that lacks parts is named before one without results. Numbers begin at 1; 0 is none. */
 static void names_the_first_of_those_it_waits_for(void **state) {
     (void)state;
     const uint64_t last = UINT64_C(1) << (STRAIT_RUN_REPLICAS - 1);

@@ -196,7 +196,8 @@ static void a_replica_that_leaves_takes_over_first(void **state) {
     step_once();
 }
 
-/* Another worker is lost first: the step begins again without the two, and nobody waits in vain. */
+/* Another worker is lost first: the step begins again without either, and no worker waits for the
+ * one that leaves. */
 static void a_replica_that_leaves_does_so_in_a_new_generation(void **state) {
     (void)state;
     begin_replicated();
