@@ -12,14 +12,16 @@ struct network {
     strait_address_class is;
 };
 
-/* The first that matches counts; all others are public. Documentation networks are nobody's. */
+/* The first that matches counts; all others are public. Nobody routes the documentation networks
+ * (192.0.2/24, 198.51.100/24, 203.0.113/24), but labs number machines with them: they are private.
+ */
 static const struct network networks[] = {
     {0x00000000, 8, STRAIT_ADDRESS_NONE},        {0x0a000000, 8, STRAIT_ADDRESS_PRIVATE},
     {0x64400000, 10, STRAIT_ADDRESS_PRIVATE},    {0x7f000000, 8, STRAIT_ADDRESS_LOOPBACK},
     {0xa9fe0000, 16, STRAIT_ADDRESS_LINK_LOCAL}, {0xac100000, 12, STRAIT_ADDRESS_PRIVATE},
-    {0xc0000000, 24, STRAIT_ADDRESS_NONE},       {0xc0000200, 24, STRAIT_ADDRESS_NONE},
+    {0xc0000000, 24, STRAIT_ADDRESS_NONE},       {0xc0000200, 24, STRAIT_ADDRESS_PRIVATE},
     {0xc0a80000, 16, STRAIT_ADDRESS_PRIVATE},    {0xc6120000, 15, STRAIT_ADDRESS_PRIVATE},
-    {0xc6336400, 24, STRAIT_ADDRESS_NONE},       {0xcb007100, 24, STRAIT_ADDRESS_NONE},
+    {0xc6336400, 24, STRAIT_ADDRESS_PRIVATE},    {0xcb007100, 24, STRAIT_ADDRESS_PRIVATE},
     {0xe0000000, 3, STRAIT_ADDRESS_NONE}, // multicast, reserved and broadcast
 };
 
@@ -81,11 +83,13 @@ strait_address_class strait_address_class_of(const char *address) {
 strait_err strait_address_may_dial(const struct sockaddr *address, unsigned classes) {
     const strait_address_class found = strait_address_classify(address);
     if (classes == 0 || (found & classes) != 0) return STRAIT_OK;
+    if (found == STRAIT_ADDRESS_NONE)
+        return STRAIT_FAIL(STRAIT_ENOTSUP, "refused to dial: an unspecified, multicast or reserved "
+                                           "address is not one of a machine; announce another");
     const char *name = found == STRAIT_ADDRESS_LOOPBACK     ? "an address of this machine itself"
                        : found == STRAIT_ADDRESS_LINK_LOCAL ? "a link-local address"
                        : found == STRAIT_ADDRESS_PRIVATE    ? "a private address"
-                       : found == STRAIT_ADDRESS_PUBLIC     ? "a public address"
-                                                            : "no address of a machine";
+                                                            : "a public address";
     return STRAIT_FAIL(STRAIT_ENOTSUP,
                        "refused to dial: it is %s, and the coordinator is not in such a network",
                        name);

@@ -12,7 +12,9 @@
 /* Bits, so that several can be allowed. */
 typedef enum strait_address_class {
     STRAIT_ADDRESS_PUBLIC = 1,
-    STRAIT_ADDRESS_PRIVATE = 2,    // 10/8, 172.16/12, 192.168/16, 100.64/10, fc00::/7, fec0::/10
+    /* 10/8, 172.16/12, 192.168/16, 100.64/10, 198.18/15, fc00::/7, fec0::/10 and the networks of
+     * documentation, 192.0.2/24, 198.51.100/24 and 203.0.113/24. */
+    STRAIT_ADDRESS_PRIVATE = 2,
     STRAIT_ADDRESS_LINK_LOCAL = 4, // 169.254/16, fe80::/10
     STRAIT_ADDRESS_LOOPBACK = 8,   // 127/8, ::1
     /* No machine's: unspecified, multicast, broadcast, reserved, or of an unknown family. */

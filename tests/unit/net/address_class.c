@@ -17,6 +17,9 @@ static void classifies_addresses(void **state) {
         {"172.31.255.255:1", STRAIT_ADDRESS_PRIVATE},
         {"192.168.1.1:1", STRAIT_ADDRESS_PRIVATE},
         {"100.64.0.1:1", STRAIT_ADDRESS_PRIVATE},
+        {"192.0.2.2:1", STRAIT_ADDRESS_PRIVATE}, // of documentation, and of machines in labs
+        {"198.51.100.2:1", STRAIT_ADDRESS_PRIVATE},
+        {"203.0.113.2:1", STRAIT_ADDRESS_PRIVATE},
         {"169.254.169.254:80", STRAIT_ADDRESS_LINK_LOCAL},
         {"127.0.0.1:1", STRAIT_ADDRESS_LOOPBACK},
         {"127.255.0.1:1", STRAIT_ADDRESS_LOOPBACK},
