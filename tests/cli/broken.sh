@@ -213,6 +213,17 @@ refuses 3 'bad/empty.bin' train run.yaml --out fresh --set data.train=bad/empty.
 cp train.bin train.json bad/
 printf 'x' | dd of=bad/train.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
 refuses 3 'bad/train.bin' inspect --verify bad/train.json
+refuses 3 'bad/train.bin' inspect --verify bad/train.bin
+# A changed id within the vocabulary shows only by the hash of the manifest.
+mkdir quiet
+cp train.bin train.json quiet/
+printf '\005\000' | dd of=quiet/train.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
+refuses 3 'quiet/train.bin: damaged: its hash' inspect --verify quiet/train.bin
+rm quiet/train.json
+runs inspect --verify quiet/train.bin
+says "$OUT" 'every id verified; no manifest beside it has its hash'
+echo '{' >quiet/train.json
+refuses 3 'quiet/train.json' inspect --verify quiet/train.bin
 runs tokenizer train --vocab 280 --out other.json text.txt
 refuses 3 'train.bin: tokenized for a vocabulary of 300, but .* 280' train run.yaml --out fresh \
     --set data.tokenizer=other.json
