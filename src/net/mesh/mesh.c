@@ -203,15 +203,17 @@ static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_pe
     return STRAIT_OK;
 }
 
-/* Describes why the link to `m` is not up. A peer that dials us has failed before it could be told
+/* Describes why the link to `m` is not up. Whoever waits less than a second asks again, so the time
+ * of this call would mislead. A peer that dials us has failed before it could be told
  * apart from others, for example by its protocol version, so the latest refusal is named too. */
 static strait_err no_link(const struct strait_mesh *mesh, const struct strait_mesh_peer_state *m,
                           int timeout_ms) {
+    char time[32] = "";
+    if (timeout_ms >= 1000) (void)snprintf(time, sizeof time, " within %d ms", timeout_ms);
     if (m->address[0] == 0 && mesh->n_refused > 0)
-        return STRAIT_FAIL(STRAIT_ETIMEDOUT,
-                           "no link within %d ms: %.200s; latest refused connection: %.250s",
-                           timeout_ms, m->reason, mesh->refused);
-    return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link within %d ms: %s", timeout_ms, m->reason);
+        return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link%s: %.200s; latest refused connection: %.250s",
+                           time, m->reason, mesh->refused);
+    return STRAIT_FAIL(STRAIT_ETIMEDOUT, "no link%s: %s", time, m->reason);
 }
 
 /* Call with the mesh locked. */
