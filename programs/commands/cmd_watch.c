@@ -115,7 +115,7 @@ static void show_once(const strait_watch *w) {
     else
         show_stages(w);
     strait_watch_line(w, line, sizeof line);
-    printf("%s\n", line);
+    if (w->follow.series.has_last) printf("%s\n", line); // else the phase, which was printed
     for (int i = 0; i < w->n_events; i++)
         printf("%s\n", w->events[i]);
     show_silence(w->folder);

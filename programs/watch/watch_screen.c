@@ -74,7 +74,9 @@ void strait_watch_line(const strait_watch *w, char *out, size_t capacity) {
     const strait_series *s = &w->follow.series;
     char left[32], tokens[32], valid[48] = "";
     if (!s->has_last) {
-        (void)snprintf(out, capacity, "%s: %s", w->name, w->phase);
+        /* A host that waits for workers has no name yet. */
+        const char *name = w->name[0] != '\0' || w->folder == NULL ? w->name : w->folder;
+        (void)snprintf(out, capacity, "%s: %s", name, w->phase);
         return;
     }
     left_of(w, left);

@@ -36,6 +36,10 @@ await_status() {
 refuses 4 'no "strait host" of this user runs there' swarm status .
 refuses 2 'swarm needs one folder of a run; "strait help swarm" shows how' swarm status
 host_begin swarm run.yaml $sets
+await "the host writes its status" test -e swarm/swarm.json
+runs watch swarm --once
+says "$OUT" '^swarm: waiting'
+! grep -q '^:' "$OUT" || fail "watch names nothing: $(grep '^:' "$OUT")"
 [ "$(stat -c %a swarm/operator.sock)" = 600 ] || fail "the socket has mode $(stat -c %a swarm/operator.sock)"
 
 # The invite by file, standard input and environment: never among the arguments.
@@ -96,6 +100,9 @@ says old.err 'the token is wrong'
 runs swarm kick swarm w1 --for 1
 await_status '"name":"w1",[^}]*"connected":true'
 host_kill
+# What is wrong with an address is not blamed on another coordinator.
+refuses 2 'address .nowhere.: expected host:port' host run.yaml --out swarm --listen nowhere --keys keys-host $sets
+! grep -q 'another coordinator' "$ERR" || fail "$(cat "$ERR")"
 host_begin swarm run.yaml $sets
 cmp -s swarm.invite new.invite || fail "a restarted host printed another invite"
 await_status '"name":"w1",[^}]*"connected":true.*"name":"w2"|"name":"w2",[^}]*"connected":true.*"name":"w1"'
