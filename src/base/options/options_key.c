@@ -65,6 +65,10 @@ strait_err strait_options_unknown(const strait_options *table, const char *key) 
     (void)strait_option_quote(key, quote);
     if (nearest == NULL)
         return STRAIT_FAIL(STRAIT_ECONFIG, "unknown key %s; \"strait options\" lists all", quote);
+    if (strncmp(key, nearest, length) == 0 && key[length] == '.') // right section, no key of it
+        return STRAIT_FAIL(STRAIT_ECONFIG,
+                           "unknown key %s; \"strait options %.*s\" lists those of %.*s", quote,
+                           (int)length, nearest, (int)length, nearest);
     return STRAIT_FAIL(STRAIT_ECONFIG, "unknown key %s; did you mean %.*s?", quote, (int)length,
                        nearest);
 }

@@ -146,6 +146,7 @@ static void test_unknown_keys_name_the_nearest(void **state) {
     REFUSES("link.emulated.delay=1s", "unknown key \"link.emulated.delay\"; did you mean "
                                       "link.emulate.delay?");
     REFUSES("colour=red", "unknown key \"colour\"; did you mean box.colour?");
+    REFUSES("box.5=1", "unknown key \"box.5\"; \"strait options box\" lists those of box");
     REFUSES("elephant=1", "unknown key \"elephant\"; \"strait options\" lists all");
     REFUSES("=1", "unknown key \"\"; \"strait options\" lists all");
     REFUSES("box=1", "box is a section; set a key of it, such as box.size");
