@@ -228,8 +228,8 @@ strait_err strait_describe_check(const struct strait_checkpoint *checkpoint,
     const char *print = strait_checkpoint_tokenizer(checkpoint);
     if (print[0] != '\0' && tokenizer[0] != '\0' && strcmp(print, tokenizer) != 0)
         return STRAIT_FAIL(STRAIT_EDATA,
-                           "%s was trained with the tokenizer %s, but the data were tokenized with "
-                           "%s: use the tokenizer of the checkpoint",
+                           "%s was trained with the tokenizer %s, not with %s: use the tokenizer "
+                           "of the checkpoint",
                            strait_checkpoint_path(checkpoint), print, tokenizer);
     return STRAIT_OK;
 }
