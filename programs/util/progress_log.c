@@ -219,8 +219,14 @@ strait_err strait_progress_log_init(strait_progress_log *log, const struct strai
 void strait_progress_log_close(strait_progress_log *log) {
     if (log->progress.is_open) fputc('\n', stderr); // what follows begins a line
     log->progress.is_open = 0;
-    if (log->progress.log != NULL) (void)fclose(log->progress.log);
+    FILE *file = log->progress.log;
     log->progress.log = NULL;
+    if (file == NULL) return;
+    const int has_failed = ferror(file); // fclose reports only what it writes itself
+    if (fclose(file) != 0 || has_failed)
+        strait_progress_warn(&log->progress,
+                             "--log %s lacks lines: they could not be written; is the disk full?",
+                             strait_progress_chosen.log_path);
 }
 
 strait_session_events strait_progress_log_events(strait_progress_log *log) {

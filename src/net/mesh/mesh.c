@@ -203,8 +203,8 @@ static strait_err find(struct strait_mesh *mesh, int peer, struct strait_mesh_pe
     return STRAIT_OK;
 }
 
-/* Describes why the link to `m` is not up. Whoever waits less than a second asks again, so the time
- * of this call would mislead. A peer that dials us has failed before it could be told
+/* Describes why the link to `m` is not up. Callers that wait less than a second ask again, so the
+ * time of one call would mislead. A peer that dials us has failed before it could be told
  * apart from others, for example by its protocol version, so the latest refusal is named too. */
 static strait_err no_link(const struct strait_mesh *mesh, const struct strait_mesh_peer_state *m,
                           int timeout_ms) {
