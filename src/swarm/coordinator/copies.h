@@ -11,6 +11,7 @@
 typedef struct strait_swarm_arrival {
     uint64_t counted; // bytes that had arrived when the time that it may take was extended last
     int64_t since_ns; // when that was; 0: nothing has arrived
+    int64_t began_ns; // when the first byte had arrived
 } strait_swarm_arrival;
 
 /* Of one worker: of the snapshot that it restores, and of the copies of the stages before and after

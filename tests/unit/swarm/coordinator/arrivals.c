@@ -29,6 +29,11 @@ static uint64_t in_a_burst(int64_t s) {
     return s < 100 ? 0 : BYTES / 2 + (uint64_t)(s - 100) * 1000;
 }
 
+/* A part of 1.25 MB every 45 s. */
+static uint64_t too_slowly(int64_t s) {
+    return (uint64_t)s / 45 * 1250001;
+}
+
 static uint64_t more_than_there_is(int64_t s) {
     return (uint64_t)s * BYTES + 1;
 }
@@ -99,6 +104,40 @@ static void gives_up_on_what_does_not_arrive(void **state) {
     begin_with_a_copy();
     assert_in_range(wait_for(0, more_than_there_is), 110, 112);
     assert_int_not_equal(c.phase, STRAIT_PHASE_READY);
+}
+
+/* A snapshot of 1 GB is verified and loaded in 20 s, which no part of it is given. */
+static void gives_up_on_large_ones_alike(void **state) {
+    (void)state;
+    begin_with_a_copy();
+    c.config.snapshot_bytes[0] = 10.0 * BYTES;
+    assert_in_range(wait_for(0, too_slowly), 1010, 1012);
+}
+
+/* The owner of stage 0 receives nothing, and that of stage 1, which nobody sends anything, says
+ * that it does. */
+static int64_t wait_beside_a_liar(int has_replied) {
+    begin_with_a_copy();
+    const int64_t began = now;
+    const int liar = c.owner[1];
+    if (has_replied) reply(liar, STRAIT_OK);
+    for (uint32_t i = 1; c.phase == STRAIT_PHASE_RESTORE && now - began < 7200 * S; i++) {
+        now += S;
+        for (int slot = 0; slot < 4; slot++)
+            if (c.workers[slot].is_connected)
+                beat(
+                    slot,
+                    (strait_snapshot_arrivals){.own = slot == liar ? slowly((now - began) / S) : 0},
+                    i);
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
+    }
+    return (now - began) / S;
+}
+
+static void believes_nobody_who_is_sent_nothing(void **state) {
+    (void)state;
+    assert_in_range(wait_beside_a_liar(0), 110, 112);
+    assert_in_range(wait_beside_a_liar(1), 110, 112);
 }
 
 /* The driver sends the checkpoint to one after the other. */
@@ -198,6 +237,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_a_copy_while_it_arrives),
         cmocka_unit_test(gives_up_on_what_does_not_arrive),
+        cmocka_unit_test(gives_up_on_large_ones_alike),
+        cmocka_unit_test(believes_nobody_who_is_sent_nothing),
         cmocka_unit_test(waits_for_its_turn),
         cmocka_unit_test(waits_for_a_large_copy_on_a_slow_link),
         cmocka_unit_test(waits_for_no_copy_longer_than_it_is_worth),
