@@ -172,10 +172,10 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     /* Its neighbours may have reported the end of their links to it first. */
     if (c->phase == STRAIT_PHASE_WAITING && c->charged[worker->stage] > 0)
         strait_coordinator_excuse(c, worker->stage);
-    if (!worker->is_leaving) { // it keeps the stage if it is back soon, but not each time
-        strait_coordinator_charge_owner(c, worker->stage);
-        strait_coordinator_penalise(c, slot, out);
-    }
+    /* It keeps the stage if it is back soon, but not each time. One that asked to leave before that
+     * costs the others as much. */
+    if (!worker->is_leaving) strait_coordinator_charge_owner(c, worker->stage);
+    strait_coordinator_penalise(c, slot, out);
     strait_coordinator_abandon(c, now, 0);
 }
 
@@ -241,6 +241,7 @@ static void begin_goal(struct strait_coordinator *c, const strait_swarm_goal *go
     if (goal->is_update && goal->step > c->updating) c->updating = goal->step;
     const int hands_over = goal->is_begin && !goal->is_replay &&
                            strait_coordinator_must_hand_over(c);
+    c->n_handovers += hands_over;
     strait_coordinator_enter(c, hands_over ? STRAIT_PHASE_SNAPSHOT : STRAIT_PHASE_WORK, now, out);
 }
 

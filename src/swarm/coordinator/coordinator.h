@@ -309,8 +309,8 @@ struct strait_coordinator {
     int charged[STRAIT_RUN_STAGES];
     int charged_boundary;
     int has_other_route;
-    int n_changes; // penalties since the last new step was committed
-    int turn;      // which end of a boundary is replaced if both are equally suspected
+    int n_changes, n_handovers; // penalties, and handovers, since the last new step was committed
+    int turn;                   // which end of a boundary is replaced if both are equally suspected
     strait_swarm_pair pairs[STRAIT_SWARM_PAIRS];
     int n_pairs;             // so far; the oldest is overwritten
     int has_logged_shortage; // avoids a log line per tick

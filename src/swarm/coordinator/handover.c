@@ -1,6 +1,10 @@
 /* handover.c - see handover.h. */
 #include "swarm/coordinator/handover.h"
 
+enum {
+    HANDOVERS = 4 // before one new step; then it is computed with the workers that are there
+};
+
 /* What a worker that asked to leave waits for. */
 static const char *const reasons[] = {
     [STRAIT_STAY_FOR_COPY] = "stays until a neighbour has a copy of its stage",
@@ -67,6 +71,8 @@ int strait_coordinator_must_hand_over(struct strait_coordinator *c) {
     }
     for (int i = 0; i < c->config.n_stages && is_leaving; i++)
         c->workers[c->owner[i]].has_successor = 0;
+    /* Owners that ask to leave as soon as they have a stage would otherwise put the step off. */
+    if (c->n_handovers >= HANDOVERS) return 0;
     return is_leaving || is_moving || strait_coordinator_replicas_change(c);
 }
 
@@ -133,8 +139,19 @@ static void move_stage(struct strait_coordinator *c, int stage, strait_swarm_act
     c->workers[old].moved_from = stage;
 }
 
+/* Returns whether steps are lost with an owner that leaves, because nobody else has their state. */
+static int loses_steps(const struct strait_coordinator *c, int stage) {
+    return c->step > 0 && !has_copy(c, stage) && strait_coordinator_successor(c, stage) < 0 &&
+           !strait_coordinator_is_saved(c, c->step);
+}
+
+/* One that leaves soon, or without a copy, comes after other spares when it is back: the others had
+ * to wait for it, and two workers could take a stage in turn for ever. */
 static void let_owner_leave(struct strait_coordinator *c, int stage, strait_swarm_actions *out) {
     strait_swarm_worker *worker = &c->workers[c->owner[stage]];
+    if (c->committed - worker->standing.owns_since < STRAIT_SWARM_CALM_STEPS ||
+        loses_steps(c, stage))
+        strait_coordinator_penalise(c, c->owner[stage], out);
     (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, c->owner[stage]);
     strait_coordinator_forget(c, c->owner[stage]);
     worker->is_connected = 0;

@@ -95,6 +95,7 @@ void strait_coordinator_assign(struct strait_coordinator *c, int stage, int work
     strait_coordinator_end_help(c, worker);
     c->owner[stage] = worker;
     c->workers[worker].stage = stage;
+    c->workers[worker].standing.owns_since = c->committed;
     c->n_failures = 0; // of other owners
     if (old < 0) return;
     c->workers[old].stage = -1;
@@ -211,6 +212,7 @@ static void finish_work(struct strait_coordinator *c, int64_t now, strait_swarm_
         if (is_new) {
             c->committed = c->step;
             c->n_changes = c->n_differing = c->n_replays = c->is_replay_blocked = 0;
+            c->n_handovers = 0;
             strait_coordinator_forgive_replicas(c);
             strait_coordinator_count_step(c, out);
         }

@@ -12,6 +12,7 @@ enum {
 
 typedef struct strait_swarm_standing {
     int64_t n_steps;     // that were committed with its part in them
+    int64_t owns_since;  // the committed steps when it became the owner of its stage
     int64_t marked_step; // the committed steps when it last contradicted somebody
     int n_pardons;       // times that this was forgotten
     /* Until then its stage and those beside it get no more replicas, and it does not become one. */
