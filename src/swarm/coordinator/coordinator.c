@@ -166,6 +166,7 @@ static void lose(struct strait_coordinator *c, int slot, int64_t now, strait_swa
     strait_coordinator_end_help(c, slot);
     if (worker->stage < 0) {
         if (is_replica) strait_coordinator_abandon(c, now, 0);
+        strait_coordinator_lose_successor(c, slot, out);
         strait_coordinator_forget(c, slot);
         return;
     }

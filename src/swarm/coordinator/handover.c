@@ -45,9 +45,21 @@ void strait_coordinator_leave(struct strait_coordinator *c, int slot, strait_swa
         return;
     }
     (void)strait_coordinator_log(c, out, slot, "left");
+    strait_coordinator_lose_successor(c, slot, out);
     (void)strait_coordinator_act(out, STRAIT_SWARM_DISCONNECT, slot);
     worker->is_connected = 0;
     strait_coordinator_forget(c, slot);
+}
+
+void strait_coordinator_lose_successor(struct strait_coordinator *c, int slot,
+                                       strait_swarm_actions *out) {
+    for (int i = 0; i < c->config.n_stages; i++) {
+        strait_swarm_worker *owner = c->owner[i] >= 0 ? &c->workers[c->owner[i]] : NULL;
+        if (owner == NULL || !owner->has_successor || owner->successor != slot) continue;
+        /* The copies that are awaited are of use to all stages. */
+        if (c->phase < STRAIT_PHASE_SNAPSHOT) owner->has_successor = 0;
+        strait_coordinator_penalise(c, slot, out);
+    }
 }
 
 void strait_coordinator_reassign(struct strait_coordinator *c, int slot, int successor,

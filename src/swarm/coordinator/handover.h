@@ -29,6 +29,11 @@ void strait_coordinator_leave(struct strait_coordinator *c, int slot, strait_swa
 void strait_coordinator_reassign(struct strait_coordinator *c, int slot, int successor,
                                  strait_swarm_actions *out);
 
+/* A spare is gone. If a stage was to move to it, the stage stays, and the spare is remembered to
+ * have put a step off: it is not chosen for that again. */
+void strait_coordinator_lose_successor(struct strait_coordinator *c, int slot,
+                                       strait_swarm_actions *out);
+
 /* Returns whether stages change owners before the step begins. If a worker leaves, moves to faster
  * spares wait: a successor may need a copy that only the leaving neighbour holds. */
 int strait_coordinator_must_hand_over(struct strait_coordinator *c);

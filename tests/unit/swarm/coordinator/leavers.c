@@ -134,10 +134,59 @@ static void one_that_leaves_in_a_step_comes_after_others(void **state) {
     assert_in_range(n, 1, 4);
 }
 
+/* ---- spares that stages move to ---- */
+
+enum way {
+    CUT,
+    ASKS,
+    WAYS
+};
+
+static void go(int slot, enum way way) {
+    if (way == ASKS)
+        leave(slot);
+    else
+        feed((strait_swarm_event){.kind = STRAIT_SWARM_LOST, .worker = slot});
+}
+
+/* A stage is to move to a faster spare, which is gone before that. It is remembered for it. */
+static void one_that_a_stage_moves_to_does_not_go_unnoticed(void **state) {
+    (void)state;
+    for (int way = 0; way < WAYS; way++) {
+        begin(3);
+        run_step(0, 1);
+        const int owners[] = {c.owner[0], c.owner[1]}, spare = 3 - owners[0] - owners[1];
+        feed((strait_swarm_event){
+            .kind = STRAIT_SWARM_REASSIGN, .worker = owners[0], .successor = spare});
+        goal(1, 0);
+        for (int i = 0; i < 2; i++)
+            reply(owners[i], STRAIT_OK);
+        assert_int_equal(c.phase, STRAIT_PHASE_HANDOVER); // no copy has arrived
+        go(spare, (enum way)way);
+        assert_int_equal(c.workers[spare].n_penalties, 1);
+        assert_int_equal(c.owner[0], owners[0]);
+    }
+}
+
+/* Before that the step is not even put off. */
+static void a_step_begins_if_nobody_is_there_to_move_to(void **state) {
+    (void)state;
+    begin(3);
+    run_step(0, 1);
+    const int spare = 3 - c.owner[0] - c.owner[1];
+    feed((strait_swarm_event){
+        .kind = STRAIT_SWARM_REASSIGN, .worker = c.owner[0], .successor = spare});
+    go(spare, CUT);
+    goal(1, 0);
+    assert_int_equal(c.phase, STRAIT_PHASE_WORK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_begin_although_owners_leave_at_once),
         cmocka_unit_test(one_that_left_soon_comes_after_others),
-        cmocka_unit_test(one_that_leaves_in_a_step_comes_after_others)};
+        cmocka_unit_test(one_that_leaves_in_a_step_comes_after_others),
+        cmocka_unit_test(one_that_a_stage_moves_to_does_not_go_unnoticed),
+        cmocka_unit_test(a_step_begins_if_nobody_is_there_to_move_to)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
