@@ -299,11 +299,11 @@ struct strait_coordinator {
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
     /* Longest recent duration of gradients, updates, others, parts of averages; 0: none yet. */
-    int64_t goal_ns[6];
-    int64_t retry_ns;        // the next generation does not begin before
-    int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
-    int n_failures;          // generations in a row that reached no goal with the same owners
-    int n_late_saves;        // snapshots in a row that were too late for a checkpoint
+    int64_t goal_ns[6], fastest_ns; // fastest_ns: the shortest of any gradients so far; 0: none yet
+    int64_t retry_ns;               // the next generation does not begin before
+    int64_t owners_until_ns;        // until then stages are kept for absent previous owners; 0: not
+    int n_failures;   // generations in a row that reached no goal with the same owners
+    int n_late_saves; // snapshots in a row that were too late for a checkpoint
     /* The failure that ended the generation: points it added to each owner, the boundary that
      * failed (-1: none), and whether another route is left for it. */
     int charged[STRAIT_RUN_STAGES];

@@ -15,6 +15,8 @@
 #define CONNECT_NS    (3 * SECOND_NS)   // for two neighbours to connect, in the first attempts
 #define REPLY_ACTIONS 4                 // recent durations added to a reply outside of work
 #define WORK_FACTOR   8                 // recent durations that a goal may take
+#define STEP_FACTOR   8                 // times the fastest step that recent ones count for
+#define STEP_CHANGES  3                 // penalties without a new step; then they count in full
 #define LAST_NS       (30 * SECOND_NS)  // for the last one to reply, after all others
 #define SLOWER_NS     (600 * SECOND_NS) // that an average may take more than recent ones
 #define COPY_NS       (60 * SECOND_NS)  // for the copy of a stage that moves, whatever its size
@@ -51,10 +53,29 @@ static int kind_of(const strait_swarm_goal *goal) {
     return goal->is_update ? 1 : 2;
 }
 
+/* Whether all owners are slow: none was faster, or there is nobody else. */
+static int are_all_slow(const struct strait_coordinator *c) {
+    return c->n_changes > STEP_CHANGES || strait_coordinator_count_spares(c) == 0;
+}
+
 void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns) {
     int64_t *recent = &c->goal_ns[kind_of(&c->goal)];
-    if (!c->goal.is_slow)
-        *recent = longer(now_ns - c->phase_began_ns, *recent - *recent / 16); // a falling maximum
+    const int64_t took_ns = now_ns - c->phase_began_ns;
+    if (c->goal.is_slow) return;
+    *recent = longer(took_ns, *recent - *recent / 16); // a falling maximum
+    if (kind_of(&c->goal) != 0 || c->goal.is_replay) return;
+    if (c->fastest_ns == 0 || took_ns < c->fastest_ns) c->fastest_ns = took_ns;
+    if (c->n_changes > STEP_CHANGES) // from now on such steps are in time
+        c->fastest_ns = longer(c->fastest_ns, took_ns / (STEP_FACTOR * WORK_FACTOR));
+}
+
+/* Returns how long the goal takes of late. A worker that takes almost all its time in each step
+ * would otherwise have eight times as much in the next. So a step or an update counts for a few
+ * times the fastest step of the run, unless nobody is faster. */
+static int64_t usual_ns(const struct strait_coordinator *c) {
+    const int64_t recent = c->goal_ns[kind_of(&c->goal)];
+    if (kind_of(&c->goal) > 1 || c->fastest_ns == 0 || are_all_slow(c)) return recent;
+    return shorter(recent, STEP_FACTOR * c->fastest_ns);
 }
 
 /* Returns the time for work on all bytes of a stage. */
@@ -150,7 +171,7 @@ static int64_t for_average(const struct strait_coordinator *c, int stage) {
  * are computed again in between reset the failures in a row, and a home with a slow uplink and no
  * spare would never save, so snapshots that came too late are counted apart. */
 static int64_t for_goal(const struct strait_coordinator *c, int stage) {
-    const int64_t recent = c->goal_ns[kind_of(&c->goal)];
+    const int64_t recent = usual_ns(c);
     const int n_timeouts = c->n_late_saves < SAVE_MAX ? c->n_late_saves : SAVE_MAX;
     if (strait_coordinator_is_saving(c))
         return for_reply(c) + (for_snapshot(c, stage) << n_timeouts);
