@@ -125,7 +125,9 @@ static strait_err open_file(struct strait_tensorboard *b, const char *folder) {
     event e = {.n = 0};
     const double now = strait_clock_date();
     STRAIT_TRY(strait_file_make_folders(folder));
-    STRAIT_TRY(strait_file_path(b->path, "%s/events.out.tfevents.%.0f.strait.%ld", folder, now,
+    /* Readers take files in the order of their names. Whole seconds would leave the order of a run
+     * and of its continuation to their process ids. */
+    STRAIT_TRY(strait_file_path(b->path, "%s/events.out.tfevents.%.6f.strait.%ld", folder, now,
                                 (long)getpid()));
     b->file = fopen(b->path, "wbe");
     if (b->file == NULL) return failed(b, "create");
