@@ -48,6 +48,7 @@ static void read_fingerprint(const unsigned char *header, char out[STRAIT_HASH_T
 /* The three errors have three remedies: another file, a new copy, a newer program. */
 static strait_err check_kind(const unsigned char *data, size_t bytes, const char *path,
                              int *id_bytes) {
+    if (bytes == 0) return STRAIT_FAIL(STRAIT_EDATA, "%s: is empty; copy it again", path);
     if (bytes < 4 || (strait_get_u32(data) != MAGIC && strait_get_u32(data) != MAGIC_OTHER_WIDE))
         return STRAIT_FAIL(STRAIT_EDATA,
                            "%s: not a token shard (its first word is not %d); create one with "

@@ -45,6 +45,7 @@ refuses 2 'either --text FILE or --data' eval good
 printf a >a.txt
 refuses 3 'a.txt: has 1 tokens; scoring needs at least 2' eval good --text a.txt
 refuses 2 '--gflops: "nan" is not a number' plan run.yaml --gflops nan
+refuses 2 'model.vocab is not set, .*: data.train is not set' plan run.yaml --set data.train=
 refuses 2 '--gflops 0: expected above 0' plan run.yaml --gflops 0
 refuses 2 '--lease: "inf" is not a number' host run.yaml --out fresh --lease inf
 refuses 2 '--store-ca is for --store etcd:' host run.yaml --out fresh --store-ca a.txt
@@ -209,7 +210,7 @@ refuses 3 'bad/short.bin: truncated.*8506 tokens, the file has 1988' train run.y
 cp text.txt bad/foreign.bin
 refuses 3 'bad/foreign.bin' train run.yaml --out fresh --set data.train=bad/foreign.bin
 : >bad/empty.bin
-refuses 3 'bad/empty.bin' train run.yaml --out fresh --set data.train=bad/empty.bin
+refuses 3 'bad/empty.bin: is empty' train run.yaml --out fresh --set data.train=bad/empty.bin
 cp train.bin train.json bad/
 printf 'x' | dd of=bad/train.bin bs=1 seek=3000 conv=notrunc 2>/dev/null
 refuses 3 'bad/train.bin' inspect --verify bad/train.json

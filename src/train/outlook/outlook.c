@@ -18,7 +18,11 @@ strait_err strait_outlook_vocab(const strait_run *run, int64_t *out) {
     struct strait_loader *loader = NULL;
     *out = run->model.vocab;
     if (*out > 0) return STRAIT_OK;
-    STRAIT_TRY(strait_loader_open(run, &loader));
+    const strait_err err = strait_loader_open(run, &loader);
+    if (err != STRAIT_OK) {
+        strait_err_prefix("model.vocab is not set, and the data that would give it cannot be read");
+        return err;
+    }
     *out = strait_loader_vocab(loader);
     strait_loader_close(&loader);
     return STRAIT_OK;
