@@ -66,7 +66,7 @@ void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns) 
     if (kind_of(&c->goal) != 0 || c->goal.is_replay) return;
     if (c->fastest_ns == 0 || took_ns < c->fastest_ns) c->fastest_ns = took_ns;
     if (c->n_changes > STEP_CHANGES) // from now on such steps are in time
-        c->fastest_ns = longer(c->fastest_ns, took_ns / (STEP_FACTOR * WORK_FACTOR));
+        c->fastest_ns = longer(c->fastest_ns, took_ns / STEP_FACTOR / WORK_FACTOR);
 }
 
 /* Returns how long the goal takes of late. A worker that takes almost all its time in each step
