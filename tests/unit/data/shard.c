@@ -129,7 +129,7 @@ static void test_reads_other_programs_shards_and_rejects_truncated_ones(void **s
     check_parse((const uint32_t[]){20240520, 1, 10, 0, 0}, 1045, "1 bytes follow");
     struct strait_shard shard;
     put_file(in_folder("empty.bin"), "", 0);
-    CHECK_FAILS(strait_shard_init(&shard, in_folder("empty.bin")), STRAIT_EDATA, "not a token");
+    CHECK_FAILS(strait_shard_init(&shard, in_folder("empty.bin")), STRAIT_EDATA, "is empty");
     CHECK_FAILS(strait_shard_init(&shard, in_folder("absent.bin")), STRAIT_EIO, "absent.bin");
 }
 
