@@ -39,9 +39,9 @@ lines=$(wc -l <a.log)
 runs train run.yaml --out quiet2 -q --log a.log
 [ "$(wc -l <a.log)" -eq $((2 * lines)) ] || fail "the log was replaced instead of appended to"
 refuses 3 '--log none/a.log: cannot open' train run.yaml --out nolog --log none/a.log
+[ ! -e nolog ] || fail "a refused run left a folder"
 runs train run.yaml --out fulllog --log /dev/full
 says "$ERR" 'log /dev/full lacks lines'
-[ ! -e nolog ] || fail "a refused run left a folder"
 
 # JSON lines on standard output, with the figures of metrics.jsonl and nothing on standard error.
 runs train run.yaml --out json --json
