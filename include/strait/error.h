@@ -20,6 +20,7 @@ extern "C" {
     X(EINVAL, 10, CALLER, "invalid argument")                            \
     X(ENOTSUP, 11, CALLER, "not supported")                              \
     X(ECONFIG, 12, CALLER, "run file or command line is wrong")          \
+    X(EINUSE, 13, CALLER, "address is in use")                           \
     X(ECLOSED, 20, LINK, "peer closed the link")                         \
     X(EPROTO, 21, LINK, "peer broke the protocol")                       \
     X(EAUTH, 22, LINK, "peer failed authentication")                     \

@@ -43,8 +43,21 @@ static void refuses_to_listen_at_a_taken_address(void **state) {
     (void)state;
     rig_start(&r);
     char again[STRAIT_ADDRESS_MAX];
-    CHECK_FAILS(strait_transport_listen(r.a.t, r.b.address, again), STRAIT_EINVAL,
+    CHECK_FAILS(strait_transport_listen(r.a.t, r.b.address, again), STRAIT_EINUSE,
                 "cannot listen at");
+}
+
+/* Callers tell by the code whether another program is in the way. */
+static void refuses_to_listen_at_a_wrong_address(void **state) {
+    rig_start(&r);
+    char out[STRAIT_ADDRESS_MAX];
+    char text[STRAIT_ADDRESS_MAX + 1]; // too long for an in-process name
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    CHECK_FAILS(strait_transport_listen(r.a.t, text, out), STRAIT_EINVAL, "");
+    if (strcmp(*state, "tls") != 0) return;
+    CHECK_FAILS(strait_transport_listen(r.a.t, "192.0.2.1:0", out), STRAIT_EINVAL,
+                "expected an address of this machine");
 }
 
 static void delivers_every_field(void **state) {
@@ -359,7 +372,8 @@ static void counts_payload(void **state) {
 
 #define ALL(scheme)                                                                              \
     ON(scheme, reports_an_address_where_nobody_listens),                                         \
-        ON(scheme, refuses_to_listen_at_a_taken_address), ON(scheme, delivers_every_field),      \
+        ON(scheme, refuses_to_listen_at_a_taken_address),                                        \
+        ON(scheme, refuses_to_listen_at_a_wrong_address), ON(scheme, delivers_every_field),      \
         ON(scheme, keeps_order), ON(scheme, keeps_order_over_several_streams),                   \
         ON(scheme, declines_while_the_peer_is_paused),                                           \
         ON(scheme, carries_huge_messages_up_to_the_limit), ON(scheme, closes_while_dialling),    \

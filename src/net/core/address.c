@@ -82,11 +82,17 @@ strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int ba
                            address);
     int status = uv_tcp_bind(listener, (struct sockaddr *)&where, 0);
     if (status == 0) status = uv_listen((uv_stream_t *)listener, backlog, on_connection);
-    if (status != 0)
-        return STRAIT_FAIL(STRAIT_EINVAL,
+    if (status == UV_EADDRINUSE)
+        return STRAIT_FAIL(STRAIT_EINUSE,
                            "cannot listen at %s: %s; choose another port or stop the program that "
                            "uses it",
                            address, uv_strerror(status));
+    if (status != 0)
+        return STRAIT_FAIL(
+            STRAIT_EINVAL,
+            "cannot listen at %s: %s; expected an address of this machine and a port "
+            "that this user may open",
+            address, uv_strerror(status));
     strait_address_bound(listener, out);
     return STRAIT_OK;
 }

@@ -31,6 +31,7 @@ void strait_address_remote(const uv_tcp_t *tcp, char out[STRAIT_ADDRESS_MAX]);
 
 /* Listens at a numeric address and writes the one that was bound, which differs when the port was
  * 0. *listener must be initialised and its data set; after an error the caller closes it.
- * STRAIT_EINVAL when the address is malformed or taken. */
+ * STRAIT_EINUSE when another program listens there, STRAIT_EINVAL when the address is malformed or
+ * none of this machine. */
 strait_err strait_address_listen(uv_tcp_t *listener, const char *address, int backlog,
                                  uv_connection_cb on_connection, char out[STRAIT_ADDRESS_MAX]);

@@ -108,8 +108,8 @@ struct strait_transport_ops {
     strait_err (*init)(struct strait_transport *t); // fini tolerates a failed or absent init
     void (*fini)(struct strait_transport *t);       // closes every link; their events are delivered
 
-    /* Listens and writes the address that others can dial. STRAIT_EINVAL when the address is taken
-     * or malformed. */
+    /* Listens and writes the address that others can dial. STRAIT_EINUSE when the address is taken,
+     * STRAIT_EINVAL when it is malformed or not ours. */
     strait_err (*listen)(struct strait_transport *t, const char *address,
                          char out[STRAIT_ADDRESS_MAX]);
     /* Starts connecting; opened() or closed() follows. */

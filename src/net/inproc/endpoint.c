@@ -131,7 +131,7 @@ strait_err strait_inproc_endpoint_bind(struct strait_inproc_endpoint *endpoint, 
     if (!is_taken) memcpy(endpoint->name, name, bytes);
     pthread_mutex_unlock(&endpoint->network->mutex);
     if (is_taken)
-        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %s: another transport listens there",
+        return STRAIT_FAIL(STRAIT_EINUSE, "cannot listen at %s: another transport listens there",
                            name);
     return STRAIT_OK;
 }

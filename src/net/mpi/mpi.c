@@ -172,8 +172,10 @@ static strait_err bind_endpoint(void *self, const char *address, char out[STRAIT
     if (address[0] != '\0' && !parse_address(address, &rank, &port))
         return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at '%.80s': expected rank-%d:0", address,
                            strait_mpi_rank());
-    if (rank != (uint64_t)strait_mpi_rank() || (port != 0 && port != endpoint->port))
-        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %.80s: it is taken, or of another rank",
+    if (rank != (uint64_t)strait_mpi_rank())
+        return STRAIT_FAIL(STRAIT_EINVAL, "cannot listen at %.80s: it is of another rank", address);
+    if (port != 0 && port != endpoint->port)
+        return STRAIT_FAIL(STRAIT_EINUSE, "cannot listen at %.80s: it is of another endpoint",
                            address);
     pthread_mutex_lock(&endpoints.mutex);
     endpoint->is_bound = 1;

@@ -47,7 +47,8 @@ struct strait_relay;
 strait_err strait_relay_open(const strait_relay_config *config, struct strait_relay **out);
 void strait_relay_close(struct strait_relay **relay); // closes all connections; accepts NULL
 
-/* Listens at the numeric `address`, host:port, and writes the one that was bound. STRAIT_EINVAL. */
+/* Listens at the numeric `address`, host:port, and writes the one that was bound. STRAIT_EINVAL,
+ * STRAIT_EINUSE. */
 strait_err strait_relay_listen(struct strait_relay *relay, const char *address, char *out,
                                size_t capacity);
 

@@ -239,8 +239,7 @@ static strait_err open_transport(struct host *h, const strait_run_plan *plan) {
     else
         (void)snprintf(listen, sizeof listen, "%s", h->spec->listen);
     const strait_err listening = strait_transport_listen(h->t, listen, address);
-    if (listening != STRAIT_OK && h->persistence.was_begun &&
-        strstr(strait_err_detail(), "in use") != NULL) // not where --listen is no address
+    if (listening == STRAIT_EINUSE && h->persistence.was_begun)
         strait_err_prefix("if another coordinator of this run hangs on this machine, give this one "
                           "a port of its own (--listen) and announce both (--announce)");
     STRAIT_TRY(listening);
