@@ -34,8 +34,8 @@ struct strait_run;
 
 /* Reads a run file and then the overrides, such as "train.steps=10"; later ones win. Relative paths
  * in the file start at its folder, those in overrides at the current folder. The caller closes
- * *out. STRAIT_ECONFIG names the file, line and column, or the override, or the keys that do not
- * fit together; *out is then untouched. */
+ * *out. STRAIT_ECONFIG names the file, line and column, or first the override ("KEY=VALUE"), and
+ * the keys that do not fit together; *out is then untouched. */
 STRAIT_API strait_err strait_run_load(const char *path, const char *const *sets, int n_sets,
                                       struct strait_run **out);
 

@@ -161,7 +161,7 @@ static strait_err load(const char *action, int n_args, const char **args, strait
     if (n_args != 1)
         return STRAIT_FAIL(STRAIT_ECONFIG, "bench %s needs one run file: strait bench %s RUN.yaml",
                            action, action);
-    STRAIT_TRY(strait_run_init_file(args[0], sets.items, sets.n, run));
+    STRAIT_TRY(strait_args_name_set(strait_run_init_file(args[0], sets.items, sets.n, run), &sets));
     if (run->model.vocab == 0) run->model.vocab = BENCH_VOCAB;
     return STRAIT_OK;
 }

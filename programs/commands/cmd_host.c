@@ -299,7 +299,8 @@ static strait_err run_host(int n_args, const char **args) {
     STRAIT_TRY(check_addresses());
     STRAIT_TRY(check_store_files());
     STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
-    STRAIT_TRY(strait_run_init_file(source.file, sets.items, sets.n, &run));
+    STRAIT_TRY(
+        strait_args_name_set(strait_run_init_file(source.file, sets.items, sets.n, &run), &sets));
     STRAIT_TRY(strait_run_source_name(&source, run.name));
     STRAIT_TRY(strait_codec_choose(&run, source.folder, 1));
     strait_codec_note(&run);

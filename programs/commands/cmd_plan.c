@@ -33,7 +33,7 @@ static strait_err choose_codec(strait_run *run) {
 /* Only the vocabulary may need the data, if the run file does not state it. */
 static strait_err read_run(const char *path, strait_run *run, strait_outlook *o) {
     int64_t vocab = 0;
-    STRAIT_TRY(strait_run_init_file(path, sets.items, sets.n, run));
+    STRAIT_TRY(strait_args_name_set(strait_run_init_file(path, sets.items, sets.n, run), &sets));
     STRAIT_TRY(strait_outlook_vocab(run, &vocab));
     strait_progress progress;
     strait_progress_init(&progress);

@@ -64,7 +64,7 @@ static strait_err run_trace(int n_args, const char **args) {
         return STRAIT_FAIL(STRAIT_ECONFIG, "--after must be at least 0 and --steps at least 1");
     STRAIT_TRY(strait_args_check_output("out", out_path));
     STRAIT_TRY(whole_path(path));
-    STRAIT_TRY(strait_run_load(args[0], sets.items, sets.n, &run));
+    STRAIT_TRY(strait_args_name_set(strait_run_load(args[0], sets.items, sets.n, &run), &sets));
     strait_err err = strait_codec_choose(run, NULL, 0);
     if (err == STRAIT_OK) err = strait_trainer_open(run, &trainer);
     if (err == STRAIT_OK) err = record(trainer, path);

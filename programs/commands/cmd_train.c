@@ -198,7 +198,7 @@ static strait_err run_train(int n_args, const char **args) {
     run_facts facts;
     static strait_run_source source; // large
     STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
-    STRAIT_TRY(strait_run_load(source.file, sets.items, sets.n, &run));
+    STRAIT_TRY(strait_args_name_set(strait_run_load(source.file, sets.items, sets.n, &run), &sets));
     strait_err err = read_facts(run, &facts);
     if (err == STRAIT_OK) err = strait_run_source_name(&source, facts.name);
     if (err == STRAIT_OK) err = strait_codec_choose(run, source.folder, 0);

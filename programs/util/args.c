@@ -224,6 +224,21 @@ strait_err strait_args_hint(strait_err err, const char *hint) {
     return STRAIT_FAIL(err, "%s (%s)", detail, hint);
 }
 
+/* An override is given in full, or by its first 80 bytes. */
+static int begins_with_set(const char *detail, const char *set) {
+    const size_t all = strlen(set), n = all < 80 ? all : 80;
+    return strncmp(detail, set, n) == 0 && (detail[n] == ':' || detail[n] == ',');
+}
+
+strait_err strait_args_name_set(strait_err err, const strait_flag_list *sets) {
+    char detail[512];
+    if (err == STRAIT_OK) return err;
+    (void)snprintf(detail, sizeof detail, "%s", strait_err_detail());
+    for (int i = 0; i < sets->n; i++)
+        if (begins_with_set(detail, sets->items[i])) return STRAIT_FAIL(err, "--set %s", detail);
+    return err;
+}
+
 strait_err strait_args_check_threads(int64_t n) {
     if (n >= 0 && n <= 256) return STRAIT_OK;
     return STRAIT_FAIL(STRAIT_ECONFIG, "--threads %lld: expected 1 to 256", (long long)n);

@@ -106,6 +106,10 @@ strait_err strait_args_check_device(const char *name, int may_be_auto);
  * advises to use --device instead. Returns err. */
 strait_err strait_args_device_advice(strait_err err);
 
+/* For commands with --set: puts the flag before an error that begins with a value of it. Returns
+ * err. */
+strait_err strait_args_name_set(strait_err err, const strait_flag_list *sets);
+
 /* Appends " (hint)" to the detail of an error and returns it, for a command that knows the flag
  * with which its user can fix an error of the library. Does nothing for STRAIT_OK. */
 strait_err strait_args_hint(strait_err err, const char *hint);

@@ -67,17 +67,99 @@ static strait_err load_options(const strait_options_source *source, int is_recor
     return STRAIT_OK;
 }
 
+/* *is_loaded tells errors of options that do not fit together from those of single options, which
+ * name their place themselves. */
+static strait_err load_and_resolve(const strait_options_source *source, int is_record,
+                                   strait_run *run, int *is_loaded) {
+    STRAIT_TRY(load_options(source, is_record, run));
+    *is_loaded = 1;
+    return strait_run_resolve(source->name, run);
+}
+
+/* ---- which override to blame ---- */
+
+/* Ordered by how much an override has to do with an error that goes away without it. */
+typedef enum outcome {
+    LOADS,
+    FAILS_OTHERWISE,
+    FAILS_ALIKE
+} outcome;
+
+/* An error of options that do not fit together, and memory to try others. */
+typedef struct conflict {
+    const strait_options_source *source;
+    int is_record;
+    char detail[512];
+    strait_run *run;
+    const char **sets; // as many as the source has
+} conflict;
+
+/* What happens without override `skipped`, or without all of them where it is -1. */
+static outcome load_without(conflict *x, int skipped) {
+    strait_options_source rest = *x->source;
+    int is_loaded = 0;
+    rest.sets = x->sets;
+    rest.n_sets = 0;
+    for (int i = 0; i < x->source->n_sets && skipped >= 0; i++)
+        if (i != skipped) x->sets[rest.n_sets++] = x->source->sets[i];
+    if (load_and_resolve(&rest, x->is_record, x->run, &is_loaded) == STRAIT_OK) return LOADS;
+    return is_loaded && strcmp(strait_err_detail(), x->detail) == 0 ? FAILS_ALIKE : FAILS_OTHERWISE;
+}
+
+/* Lists the overrides without which the outcome is at most `limit`. Returns how many there are. */
+static int list_overrides(conflict *x, outcome limit, char *out, size_t capacity) {
+    size_t used = 0;
+    int n = 0;
+    for (int i = 0; i < x->source->n_sets; i++) {
+        if (limit < FAILS_ALIKE && load_without(x, i) > limit) continue;
+        const int put = snprintf(out + used, capacity - used, "%s%.80s", n++ > 0 ? ", " : "",
+                                 x->source->sets[i]);
+        used += put > 0 && (size_t)put < capacity - used ? (size_t)put : 0;
+    }
+    return n;
+}
+
+/* Describes the error in x->detail: names the overrides without which all options fit together,
+ * else those without which others do not, else all if the file alone does not have that error. A
+ * user who is sent to a file that is right finds nothing there. */
+static strait_err blame(conflict *x, strait_err err) {
+    char text[256];
+    const int has_culprit = list_overrides(x, LOADS, text, sizeof text) > 0 ||
+                            list_overrides(x, FAILS_OTHERWISE, text, sizeof text) > 0 ||
+                            (load_without(x, -1) != FAILS_ALIKE &&
+                             list_overrides(x, FAILS_ALIKE, text, sizeof text) > 0);
+    return STRAIT_FAIL(err, "%s: %s", has_culprit ? text : x->source->name, x->detail);
+}
+
+/* Adds who caused the error `err` of options that do not fit together. *run may be changed. */
+static strait_err name_culprit(const strait_options_source *source, int is_record, strait_err err,
+                               strait_run *run) {
+    conflict x = {.source = source, .is_record = is_record, .run = run};
+    void *sets = NULL;
+    (void)snprintf(x.detail, sizeof x.detail, "%s", strait_err_detail());
+    STRAIT_TRY(strait_alloc((size_t)source->n_sets, sizeof(char *), "options", &sets));
+    x.sets = sets;
+    err = blame(&x, err);
+    strait_alloc_free(sets);
+    return err;
+}
+
+/* ---- from text and from files ---- */
+
 /* Loads into a second run on the heap, because a run takes several kilobytes and *out must stay as
- * it was on error. */
-static strait_err load(const strait_options_source *source, int is_record, strait_run *out) {
+ * it was on error. `is_file`: the source is a file and overrides of a user, who must be told which
+ * of them is wrong. */
+static strait_err load(const strait_options_source *source, int is_record, int is_file,
+                       strait_run *out) {
     void *memory = NULL;
+    int is_loaded = 0;
     STRAIT_TRY(strait_alloc(1, sizeof(strait_run), "run", &memory));
     strait_run *run = memory;
-    strait_err err = load_options(source, is_record, run);
-    if (err == STRAIT_OK) {
-        err = strait_run_resolve(source->name, run);
-        if (err != STRAIT_OK) strait_err_prefix("%s", source->name);
-    }
+    strait_err err = load_and_resolve(source, is_record, run, &is_loaded);
+    if (err == STRAIT_ECONFIG && is_loaded && is_file && source->n_sets > 0)
+        err = name_culprit(source, is_record, err, run);
+    else if (err != STRAIT_OK && is_loaded)
+        strait_err_prefix("%s", source->name);
     if (err == STRAIT_OK) *out = *run;
     strait_alloc_free(run);
     return err;
@@ -88,7 +170,7 @@ strait_err strait_run_init_text(const char *name, const char *text, size_t bytes
                                 const char *const *sets, int n_sets, strait_run *out) {
     const strait_options_source source = {
         .name = name, .text = text, .bytes = bytes, .sets = sets, .n_sets = n_sets};
-    return load(&source, 1, out);
+    return load(&source, 1, 0, out);
 }
 
 strait_err strait_run_init_options(const char *name, const char *const *sets, int n_sets,
@@ -130,7 +212,7 @@ strait_err strait_run_init_file(const char *path, const char *const *sets, int n
                                           .sets = sets,
                                           .n_sets = n_sets,
                                           .set_folder = here};
-    err = load(&source, 1, out);
+    err = load(&source, 1, 1, out);
     strait_alloc_free(text);
     return err;
 }
@@ -181,7 +263,7 @@ strait_err strait_run_change(strait_run *run, const char *const *sets, int n_set
         .name = run->name, .sets = sets, .n_sets = n_sets, .set_folder = here};
     STRAIT_TRY(strait_run_render(run, &text, &source.bytes));
     source.text = text;
-    const strait_err err = load(&source, 0, run);
+    const strait_err err = load(&source, 0, 0, run);
     strait_alloc_free(text);
     return err;
 }

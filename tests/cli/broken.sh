@@ -122,13 +122,20 @@ printf 'train: {optimizer: adam}\n' >wrong.yaml
 refuses 2 'wrong.yaml:1:20: .*adamw' train wrong.yaml --out fresh
 printf 'train: {steps: 5\n' >wrong.yaml
 refuses 2 'wrong.yaml:' train wrong.yaml --out fresh
-refuses 2 'train.stpes' train run.yaml --out fresh --set train.stpes=3
-refuses 2 'train.steps' train run.yaml --out fresh --set train.steps=soon
+refuses 2 '--set train.stpes=3: unknown key' train run.yaml --out fresh --set train.stpes=3
+refuses 2 '--set train.steps=soon: ' train run.yaml --out fresh --set train.steps=soon
 refuses 2 'train.steps' train run.yaml --out fresh --set train.steps
 refuses 2 'not a multiple of model.context 16; try 112' train run.yaml --out fresh \
     --set train.batch_tokens=100
 refuses 2 'stages.count \(3\) is more than model.layers' train run.yaml --out fresh \
     --set stages.count=3
+# Keys that do not fit together are blamed on the option that was given, not on the file, which is right.
+for command in train plan host trace; do
+    refuses 2 '--set model.heads=3: model.heads: 3 does not divide' $command run.yaml --set train.seed=2 \
+        --set model.heads=3
+done
+sed 's/batch_tokens: 128/batch_tokens: 7/' run.yaml >wrong.yaml
+refuses 2 'wrong.yaml: train.batch_tokens: ' train wrong.yaml --out fresh --set train.seed=2
 refuses 2 'model.tied needs stages.count 1' train run.yaml --out fresh --set stages.count=2 \
     --set model.tied=true
 refuses 2 'split' train run.yaml --out fresh --set stages.count=2 --set 'stages.split=[2,1]'

@@ -193,6 +193,42 @@ static void test_rejects_conflicting_keys(void **state) {
                 "train.learning_rate=fast: \"fast\" is not a number");
 }
 
+/* Loads the file `text` with overrides, as the program does. */
+static strait_err load_sets(const char *text, const char *const *sets, int n) {
+    scratch dir = scratch_open();
+    const char *path = scratch_at(&dir, "F.yaml");
+    CHECK_OK(strait_file_write(path, text, strlen(text)));
+    const strait_err err = strait_run_init_file(path, sets, n, &run);
+    scratch_close(&dir);
+    return err;
+}
+
+#define REFUSES_SETS(text, words, ...)                                                        \
+    do {                                                                                      \
+        const char *const sets[] = {__VA_ARGS__};                                             \
+        CHECK_FAILS(load_sets(text, sets, (int)(sizeof sets / sizeof *sets)), STRAIT_ECONFIG, \
+                    words);                                                                   \
+    } while (0)
+
+/* Who is sent to a file that is right finds nothing there. */
+static void test_names_the_override_that_does_not_fit(void **state) {
+    (void)state;
+    REFUSES_SETS("", "train.steps=soon: \"soon\"", "train.steps=soon");
+    CHECK(strncmp(strait_err_detail(), "train.steps", 11) == 0);
+    REFUSES_SETS("", "model.heads=3: model.heads: 3 does not divide", "train.steps=9",
+                 "model.heads=3");
+    CHECK(strncmp(strait_err_detail(), "model.heads", 11) == 0);
+    REFUSES_SETS("", "train.steps=9, train.warmup=10: train.warmup 10", "train.steps=9",
+                 "train.seed=2", "train.warmup=10");
+    /* Two that are wrong: the first error is that of the second override. */
+    REFUSES_SETS("", "model.heads=3: model.heads: 3 does", "train.batch_tokens=1000",
+                 "model.heads=3");
+    REFUSES_SETS("", "model.heads=3, model.heads=3: model.heads", "model.heads=3", "model.heads=3");
+    /* The file is wrong without it, too. */
+    REFUSES_SETS("model: {heads: 3}", "F.yaml: model.heads: 3 does not divide", "train.steps=9");
+    CHECK(strstr(strait_err_detail(), "train.steps") == NULL);
+}
+
 /* An old key is refused wherever it is given, and the error names a key that exists. */
 static void test_ordinals_place_stages(void **state) {
     (void)state;
@@ -317,6 +353,7 @@ int main(void) {
         cmocka_unit_test(test_other_variants_have_no_presets),
         cmocka_unit_test(test_given_values_are_not_derived),
         cmocka_unit_test(test_rejects_conflicting_keys),
+        cmocka_unit_test(test_names_the_override_that_does_not_fit),
         cmocka_unit_test(test_ordinals_place_stages),
         cmocka_unit_test(test_rejects_renamed_keys_with_their_new_names),
         cmocka_unit_test(test_error_leaves_the_run_unchanged),
