@@ -60,11 +60,14 @@ typedef struct strait_corpus_info {
 typedef struct strait_corpus_shard_info {
     const char *path; // borrowed until close
     int64_t n_tokens;
-    int id_bytes; // per token: 2 or 4
+    int id_bytes;     // per token: 2 or 4
+    const char *hash; // of the file, as its manifest says; empty: no manifest lists it
 } strait_corpus_shard_info;
 
 /* Opens a corpus and checks the headers of all shards; reads no token. All shards must agree on
- * vocabulary and tokenizer where they state them. STRAIT_EDATA: a file is damaged or not a shard.
+ * vocabulary and tokenizer where they state them. A shard that is named itself is compared with the
+ * manifest beside it, if there is one: NAME.json for NAME.bin and NAME-00000.bin. STRAIT_EDATA: a
+ * file is damaged or not a shard, or its length is not that of the manifest.
  * Afterwards any number of threads may read. */
 STRAIT_API strait_err strait_corpus_open(const char *path, struct strait_corpus **out);
 
@@ -91,7 +94,7 @@ STRAIT_API void strait_corpus_describe_shard(const struct strait_corpus *corpus,
 STRAIT_API strait_err strait_corpus_read(const struct strait_corpus *corpus, int64_t first,
                                          int64_t n, int32_t *out);
 
-/* Reads everything and compares hashes with the manifest and ids with the vocabulary. STRAIT_EDATA
+/* Reads everything and compares hashes with the manifests and ids with the vocabulary. STRAIT_EDATA
  * names the first file that differs. */
 STRAIT_API strait_err strait_corpus_verify(const struct strait_corpus *corpus);
 

@@ -205,34 +205,15 @@ static int ends_with(const char *text, const char *ending) {
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
-/* Opens the manifest NAME.json beside the shard NAME.bin. NULL in *out: there is none, or it is the
- * manifest of other shards. */
-static strait_err open_manifest_beside(const char *path, struct strait_corpus **out) {
-    char file[STRAIT_FILES_PATH];
-    strait_corpus_info info;
-    strait_corpus_shard_info shard;
-    STRAIT_TRY(strait_files_path(file, "%.*s.json", (int)(strlen(path) - strlen(".bin")), path));
-    if (!strait_files_exists(file)) return STRAIT_OK;
-    STRAIT_TRY(strait_corpus_open(file, out));
-    strait_corpus_describe(*out, &info);
-    strait_corpus_describe_shard(*out, 0, &shard);
-    if (info.n_shards != 1 || !strait_files_is_same(shard.path, path)) strait_corpus_close(out);
-    return STRAIT_OK;
-}
-
 /* A shard alone has no hash; a manifest has those of all its shards. */
-static strait_err verify_corpus(const struct strait_corpus *corpus, const char *path) {
-    const int is_shard = ends_with(path, ".bin");
-    struct strait_corpus *manifest = NULL;
+static strait_err verify_corpus(const struct strait_corpus *corpus) {
+    strait_corpus_shard_info first;
     if (!verifies) return STRAIT_OK;
-    strait_err err = is_shard ? open_manifest_beside(path, &manifest) : STRAIT_OK;
-    if (err == STRAIT_OK) err = strait_corpus_verify(manifest != NULL ? manifest : corpus);
-    if (err == STRAIT_OK)
-        printf(is_shard && manifest == NULL
-                   ? "  every id verified; no manifest beside it has its hash\n"
-                   : "  verified\n");
-    strait_corpus_close(&manifest);
-    return err;
+    STRAIT_TRY(strait_corpus_verify(corpus));
+    strait_corpus_describe_shard(corpus, 0, &first);
+    printf(first.hash[0] == '\0' ? "  every id verified; no manifest beside it has its hash\n"
+                                 : "  verified\n");
+    return STRAIT_OK;
 }
 
 /* Opening checks headers and lengths; hashes and ids only with --verify, which reads everything. */
@@ -252,7 +233,7 @@ static strait_err inspect_corpus(const char *path) {
         printf("  %s: %lld tokens of %d bytes\n", shard.path, (long long)shard.n_tokens,
                shard.id_bytes);
     }
-    const strait_err err = verify_corpus(corpus, path);
+    const strait_err err = verify_corpus(corpus);
     strait_corpus_close(&corpus);
     return err;
 }

@@ -2,7 +2,6 @@
 
 #include "base/alloc.h"
 #include "data/buffer.h"
-#include "data/manifest.h"
 #include "data/text/input.h"
 
 #include <glob.h>
@@ -69,8 +68,20 @@ static strait_err add_shard(struct strait_corpus *corpus, const char *path) {
     return merge_header(corpus, shard);
 }
 
-/* Opens the shards of a manifest. Their lengths are compared now, their hashes only by
- * strait_corpus_verify, which reads every byte. */
+/* Compares the shard that was added last with its entry in a manifest. Lengths are compared now,
+ * hashes only by strait_corpus_verify, which reads every byte. */
+static strait_err compare_entry(struct strait_corpus *corpus, const strait_manifest_entry *entry,
+                                const char *manifest) {
+    const int last = corpus->n_shards - 1;
+    memcpy(corpus->hashes[last], entry->hash, sizeof entry->hash);
+    if (corpus->shards[last].n_tokens == entry->n_tokens) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: %lld tokens, but the manifest %s says %lld; tokenize the text again",
+                       corpus->paths[last], (long long)corpus->shards[last].n_tokens, manifest,
+                       (long long)entry->n_tokens);
+}
+
+/* Opens the shards of a manifest. */
 static strait_err add_manifest(struct strait_corpus *corpus, const char *path) {
     struct strait_manifest manifest = {0};
     strait_err err = strait_manifest_init(&manifest, path);
@@ -78,24 +89,26 @@ static strait_err add_manifest(struct strait_corpus *corpus, const char *path) {
         strait_manifest_entry entry;
         err = strait_manifest_shard(&manifest, i, &entry);
         if (err == STRAIT_OK) err = add_shard(corpus, entry.path);
-        if (err != STRAIT_OK) break;
-        const int last = corpus->n_shards - 1;
-        memcpy(corpus->hashes[last], entry.hash, sizeof entry.hash);
-        if (corpus->shards[last].n_tokens != entry.n_tokens)
-            err = STRAIT_FAIL(
-                STRAIT_EDATA,
-                "%s: %lld tokens, but the manifest %s says %lld; tokenize the text again",
-                corpus->paths[last], (long long)corpus->shards[last].n_tokens, path,
-                (long long)entry.n_tokens);
+        if (err == STRAIT_OK) err = compare_entry(corpus, &entry, path);
     }
     strait_manifest_fini(&manifest);
     return err;
 }
 
+/* Opens a shard that is named itself. Raw files of other programs have no manifest. */
+static strait_err add_alone(struct strait_corpus *corpus, const char *path) {
+    strait_manifest_entry entry;
+    int has_entry = 0;
+    STRAIT_TRY(add_shard(corpus, path));
+    if (corpus->format != STRAIT_CORPUS_SHARD) return STRAIT_OK;
+    STRAIT_TRY(strait_beside_find(&corpus->beside, path, &entry, &has_entry));
+    return has_entry ? compare_entry(corpus, &entry, corpus->beside.path) : STRAIT_OK;
+}
+
 /* The ending decides: manifests and shards are given under one option. */
 static strait_err add_file(struct strait_corpus *corpus, const char *path) {
     if (ends_with(path, ".parquet")) return strait_input_refuse_parquet(path);
-    return ends_with(path, ".json") ? add_manifest(corpus, path) : add_shard(corpus, path);
+    return ends_with(path, ".json") ? add_manifest(corpus, path) : add_alone(corpus, path);
 }
 
 static int by_bytes(const void *a, const void *b) {
@@ -152,6 +165,7 @@ strait_err strait_corpus_open_as(const char *path, strait_corpus_format format,
     corpus->format = format;
     strait_err err = strait_alloc_string(path, &corpus->name);
     if (err == STRAIT_OK) err = add_listed(corpus);
+    strait_beside_fini(&corpus->beside);
     if (err == STRAIT_OK)
         *out = corpus;
     else
@@ -261,5 +275,6 @@ void strait_corpus_describe_shard(const struct strait_corpus *corpus, int i,
                                   strait_corpus_shard_info *out) {
     *out = (strait_corpus_shard_info){.path = corpus->paths[i],
                                       .n_tokens = corpus->shards[i].n_tokens,
+                                      .hash = corpus->hashes[i],
                                       .id_bytes = corpus->shards[i].id_bytes};
 }

@@ -11,6 +11,7 @@
 #include <strait/corpus.h>
 
 #include "base/error.h"
+#include "data/beside.h"
 #include "data/shard.h"
 
 #include <stdint.h>
@@ -21,7 +22,8 @@ struct strait_corpus {
     char **paths;                     // owned; the shards borrow them
     char (*hashes)[STRAIT_HASH_TEXT]; // of whole files, from the manifest; empty if unknown
     int n_shards;
-    size_t capacity[3]; // of shards, paths and hashes
+    size_t capacity[3];          // of shards, paths and hashes
+    struct strait_beside beside; // while the shards are opened
     strait_corpus_format format;
     int64_t n_tokens;
     int64_t n_documents;              // of shards of documents; 0: text without bounds

@@ -1,14 +1,13 @@
 #include "data/corpus_writer.h"
 
+#include "data/shard_layout.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    INDEX_DIGITS = 5 // at least, of a shard's index in its file name
-};
 static const char lock_name[] = ".lock";
 
 static strait_err stem_of(const char *out, char stem[STRAIT_PATH_MAX]) {
@@ -27,7 +26,8 @@ static const char *name_of(const char *path) {
 static strait_err shard_path(const strait_corpus_writer *writer, const char *stem, int64_t index,
                              char path[STRAIT_PATH_MAX]) {
     if (!writer->is_sharded) return strait_file_path(path, "%s.bin", stem);
-    return strait_file_path(path, "%s-%0*lld.bin", stem, INDEX_DIGITS, (long long)index);
+    return strait_file_path(path, "%s-%0*lld.bin", stem, STRAIT_SHARD_INDEX_DIGITS,
+                            (long long)index);
 }
 
 /* The rest of `name` after the prefix `stem`, or NULL if it does not start with it. */
@@ -43,7 +43,7 @@ static int is_corpus_file(const char *name, const char *stem) {
     if (rest == NULL) return 0;
     if (strcmp(rest, ".json") == 0) return 1;
     const size_t n_digits = rest[0] == '-' ? strspn(rest + 1, "0123456789") : 0;
-    if (n_digits >= INDEX_DIGITS) rest += 1 + n_digits;
+    if (n_digits >= STRAIT_SHARD_INDEX_DIGITS) rest += 1 + n_digits;
     return strcmp(rest, ".bin") == 0;
 }
 

@@ -31,18 +31,41 @@ static strait_err read_document(struct strait_manifest *manifest) {
 }
 
 /* Shards are named relative to the manifest, wherever the program runs. */
-strait_err strait_manifest_init(struct strait_manifest *manifest, const char *path) {
+static strait_err load(struct strait_manifest *manifest, const char *path) {
     *manifest = (struct strait_manifest){.path = path};
     const char *slash = strrchr(path, '/');
     STRAIT_TRY(strait_file_path(manifest->folder, "%.*s",
                                 slash == NULL ? 0 : (int)(slash - path + 1), path));
-    STRAIT_TRY(strait_json_load(path, MANIFEST_LIMIT, &manifest->document));
+    return strait_json_load(path, MANIFEST_LIMIT, &manifest->document);
+}
+
+/* Closes the manifest if its document is not what it should be. */
+static strait_err check(struct strait_manifest *manifest) {
     const strait_err err = read_document(manifest);
     if (err != STRAIT_OK) {
-        strait_err_prefix("%s", path);
+        strait_err_prefix("%s", manifest->path);
         strait_manifest_fini(manifest);
     }
     return err;
+}
+
+strait_err strait_manifest_init(struct strait_manifest *manifest, const char *path) {
+    STRAIT_TRY(load(manifest, path));
+    return check(manifest);
+}
+
+strait_err strait_manifest_probe(struct strait_manifest *manifest, const char *path,
+                                 int *is_manifest) {
+    *is_manifest = 0;
+    STRAIT_TRY(load(manifest, path));
+    const char *format = json_string_value(json_object_get(manifest->document, "format"));
+    if (format == NULL || strcmp(format, format_name) != 0) {
+        strait_manifest_fini(manifest);
+        return STRAIT_OK;
+    }
+    STRAIT_TRY(check(manifest));
+    *is_manifest = 1;
+    return STRAIT_OK;
 }
 
 void strait_manifest_fini(struct strait_manifest *manifest) {

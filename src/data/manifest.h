@@ -29,6 +29,11 @@ typedef struct strait_manifest_entry {
 strait_err strait_manifest_init(struct strait_manifest *manifest, const char *path);
 void strait_manifest_fini(struct strait_manifest *manifest); // accepts a zeroed one
 
+/* The same for a file that may be something else: *is_manifest is 0, and the manifest stays closed,
+ * for JSON of another format. */
+strait_err strait_manifest_probe(struct strait_manifest *manifest, const char *path,
+                                 int *is_manifest);
+
 /* Reads the entry of shard `index`, 0 <= index < n_shards. STRAIT_EDATA names file and key. */
 strait_err strait_manifest_shard(const struct strait_manifest *manifest, int index,
                                  strait_manifest_entry *out);

@@ -232,6 +232,8 @@ runs inspect --verify quiet/train.bin
 says "$OUT" 'every id verified; no manifest beside it has its hash'
 echo '{' >quiet/train.json
 refuses 3 'quiet/train.json' inspect --verify quiet/train.bin
+refuses 3 'beside .*quiet/train.bin cannot be used: .*quiet/train.json: line 2' train run.yaml --out fresh \
+    --set data.train=quiet/train.bin
 runs tokenizer train --vocab 280 --out other.json text.txt
 refuses 3 'train.bin: tokenized for a vocabulary of 300, but .* 280' train run.yaml --out fresh \
     --set data.tokenizer=other.json

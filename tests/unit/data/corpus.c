@@ -168,6 +168,42 @@ static void test_rejects_bad_manifests(void **state) {
                    "hash \"12\" is not");
 }
 
+static void check_beside(const char *text, strait_err err, const char *expected) {
+    struct strait_corpus *corpus = NULL;
+    if (text != NULL) put_file(in_folder("x.json"), text, strlen(text));
+    if (err == STRAIT_OK)
+        CHECK_OK(strait_corpus_open(in_folder("x-0000?.bin"), &corpus));
+    else
+        CHECK_FAILS(strait_corpus_open(in_folder("x-0000?.bin"), &corpus), err, expected);
+    strait_corpus_close(&corpus);
+}
+
+/* A shard that is named itself. A file of another program may have the name of a manifest. */
+static void test_compares_a_shard_with_the_manifest_beside_it(void **state) {
+    (void)state;
+    put_three();
+    check_beside(NULL, STRAIT_OK, NULL);
+    put_shard(in_folder("x-00002.bin"), 6, 17, (strait_shard_spec){50, print_a, 0});
+    check_beside(NULL, STRAIT_EDATA, "x.json says 5");
+    check_beside("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[{\"file\":\"y.bin\","
+                 "\"tokens\":1,\"hash\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}",
+                 STRAIT_OK, NULL);
+    check_beside("{\"format\":\"other\"}", STRAIT_OK, NULL);
+    check_beside("{", STRAIT_EDATA, "x-00000.bin cannot be used: restore it, or remove it");
+    CHECK(strstr(strait_err_detail(), "x.json: line 1") != NULL);
+    check_beside("{\"format\":\"strait-corpus\",\"version\":1,\"shards\":[3]}", STRAIT_EDATA,
+                 "x.json: shard 0: \"file\" is missing");
+    struct strait_corpus *corpus = NULL; // raw files of other programs have no manifest
+    CHECK_OK(strait_corpus_open_as(in_folder("x-00000.bin"), STRAIT_CORPUS_UINT16, &corpus));
+    strait_corpus_close(&corpus);
+    put_three();
+    CHECK_OK(strait_corpus_open(in_folder("x-00001.bin"), &corpus));
+    CHECK_OK(strait_corpus_verify(corpus));
+    put_shard(in_folder("x-00001.bin"), 7, 11, (strait_shard_spec){50, print_a, 0});
+    CHECK_FAILS(strait_corpus_verify(corpus), STRAIT_EDATA, "x-00001.bin: damaged");
+    strait_corpus_close(&corpus);
+}
+
 static void test_survives_failing_allocations(void **state) {
     (void)state;
     put_three();
@@ -191,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_rejects_other_vocabulary_or_tokenizer),
         cmocka_unit_test(test_finds_damaged_shards),
         cmocka_unit_test(test_rejects_bad_manifests),
+        cmocka_unit_test(test_compares_a_shard_with_the_manifest_beside_it),
         cmocka_unit_test(test_survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
