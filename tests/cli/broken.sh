@@ -268,6 +268,8 @@ for kind in 'zip=a zip archive' '7z=a 7z archive' 'tar=a tar archive' 'tar.gz=a 
     refuses 3 "novel.${kind%%=*}: this is ${kind#*=}; convert it to plain text" tokenize \
         --tokenizer tokenizer.json --out bad/x.bin "bad/novel.${kind%%=*}"
 done
+refuses 3 'this is binary data, not text .byte [0-9]+ is NUL.; convert it to text' tokenize \
+    --tokenizer tokenizer.json --out bad/x.bin "$STRAIT"
 refuses 3 'train.bin: this is a token shard, not text' tokenize --tokenizer tokenizer.json --out bad/x.bin train.bin
 refuses 3 'train.bin: this is a token shard, not text; .*--data' eval good --text train.bin
 refuses 3 "novel.parquet: this is a Parquet file; .*pandas.read_parquet.'bad/novel.parquet'." tokenize \

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/text/utf8.h"
 #include "data/shard_layout.h"
 #include "data/text/decompress.h"
 
@@ -13,7 +14,9 @@
 
 enum {
     RAW_BYTES = 1 << 18,
-    POLL_MS = 50 // between two calls of the stop callback while reading blocks
+    PROBE_BYTES = 8192,   // of a file, by which text is told from other data
+    INVALID_PERCENT = 30, // of them may be no UTF-8: few in texts of another Latin encoding
+    POLL_MS = 50          // between two calls of the stop callback while reading blocks
 };
 
 struct strait_input {
@@ -144,7 +147,38 @@ strait_err strait_input_refuse_parquet(const char *path) {
                        path, path);
 }
 
-/* Rejects formats that are not text by the first (decompressed) bytes of the file. */
+/* Returns how many of the bytes are part of no UTF-8 character. */
+static size_t count_invalid(const unsigned char *start, size_t n) {
+    const size_t end = n - strait_utf8_incomplete(start, n); // the rest was not looked at
+    size_t n_invalid = 0;
+    for (size_t at = 0; at < end;) {
+        at += strait_utf8_valid(start + at, end - at);
+        n_invalid += at < end;
+        at += at < end;
+    }
+    return n_invalid;
+}
+
+/* A tokenizer takes any bytes, and a model would be trained on a picture without any error. Single
+ * bytes that are not UTF-8 are accepted: much text that was collected has some. */
+static strait_err check_text(const struct strait_input *input, const unsigned char *start,
+                             size_t n) {
+    if (n > PROBE_BYTES) n = PROBE_BYTES;
+    const unsigned char *nul = memchr(start, 0, n);
+    if (nul != NULL)
+        return STRAIT_FAIL(STRAIT_EDATA,
+                           "%s: this is binary data, not text (byte %zu is NUL); convert it to "
+                           "text in UTF-8 or JSON Lines, or leave the file out",
+                           input->path, (size_t)(nul - start));
+    const size_t n_invalid = count_invalid(start, n);
+    if (n_invalid * 100 <= n * INVALID_PERCENT) return STRAIT_OK;
+    return STRAIT_FAIL(STRAIT_EDATA,
+                       "%s: this is not text in UTF-8 (%zu of its first %zu bytes are not); if it "
+                       "is text, convert it first: iconv -f ENCODING -t UTF-8",
+                       input->path, n_invalid, n);
+}
+
+/* Rejects what is not text by the first (decompressed) bytes of the file. */
 static strait_err check_start(struct strait_input *input, const void *start, size_t n) {
     if (input->has_started || n == 0) return STRAIT_OK;
     const char *unsupported = strait_decompress_find_unsupported(start, n);
@@ -154,7 +188,7 @@ static strait_err check_start(struct strait_input *input, const void *start, siz
                            "%s: this is a token shard, not text; \"strait eval --data\" and run "
                            "files take shards",
                            input->path);
-    if (unsupported == NULL) return STRAIT_OK;
+    if (unsupported == NULL) return check_text(input, start, n);
     if (strstr(unsupported, "Parquet") != NULL) return strait_input_refuse_parquet(input->path);
     return STRAIT_FAIL(STRAIT_EDATA, "%s: this is %s; convert it to plain text or JSON Lines first",
                        input->path, unsupported);

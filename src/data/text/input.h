@@ -1,7 +1,8 @@
 /* input.h - the bytes of a file or of standard input, decompressed while they are read.
  *
  * gzip, xz and zstd are recognised by their first bytes, whatever the file is called. A file named
- * .gz, .xz or .zst that is not compressed is an error, since it is most likely damaged. */
+ * .gz, .xz or .zst that is not compressed is an error, since it is most likely damaged. So is data
+ * whose first 8 KiB are not text: they have a NUL, or almost a third of them is not UTF-8. */
 #pragma once
 
 #include <strait/text.h>
@@ -23,7 +24,7 @@ void strait_input_close(struct strait_input **input); // accepts NULL
 
 /* Reads up to n bytes; *n_read is 0 only at the end. Blocks until bytes arrive or the stop callback
  * returns true (STRAIT_EINTERRUPTED). STRAIT_EDATA: the compressed data is damaged or truncated, or
- * the file is of an unsupported format; the detail names the file. */
+ * the file is not text or of an unsupported format; the detail names the file. */
 strait_err strait_input_read(struct strait_input *input, void *out, size_t n, size_t *n_read);
 
 /* Bytes read from the file so far, before decompression. */

@@ -221,6 +221,30 @@ static void test_reads_compressed_files(void **state) {
     assert_string_equal(read_one(in_folder("l.jsonl.zst"), NULL), "in lines!");
 }
 
+static void test_rejects_what_is_not_text(void **state) {
+    (void)state;
+    static const char picture[] = "GIF89a\1\0\1\0 and more";
+    put_file(in_folder("picture.txt"), picture, sizeof picture - 1);
+    check_fails(in_folder("picture.txt"), STRAIT_EDATA,
+                "picture.txt: this is binary data, not text (byte 7 is NUL); convert it to text");
+    put_file(in_folder("picture.gz"), compressed,
+             compress_gzip(picture, sizeof picture - 1, compressed, sizeof compressed));
+    check_fails(in_folder("picture.gz"), STRAIT_EDATA, "picture.gz: this is binary data");
+    put_text("koi8.txt", "\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2");
+    check_fails(in_folder("koi8.txt"), STRAIT_EDATA,
+                "koi8.txt: this is not text in UTF-8 (8 of its first 11 bytes are not); if it is "
+                "text, convert it first: iconv");
+    put_text("latin.txt", "caf\xe9 noir, s'il vous pla\xeet");
+    assert_string_equal(read_one(in_folder("latin.txt"), NULL),
+                        "caf\xe9 noir, s'il vous pla\xeet!");
+    /* The last character that is looked at is incomplete, and a NUL far behind is no matter. */
+    for (size_t i = 0; i + 3 <= BIG; i += 3)
+        memcpy(big + i, "\xe6\x97\xa5", 3);
+    big[BIG - 1] = '\0';
+    put_file(in_folder("han.txt"), big, BIG);
+    assert_memory_equal(read_one(in_folder("han.txt"), NULL), big, BIG);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_plain_text_and_json_lines),
@@ -228,6 +252,7 @@ int main(void) {
         cmocka_unit_test(test_skips_empty_document_before_long_one),
         cmocka_unit_test(test_splits_between_visible_characters_only),
         cmocka_unit_test(test_reads_compressed_files),
+        cmocka_unit_test(test_rejects_what_is_not_text),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -136,7 +136,7 @@ static void test_shards_are_independent_of_threads(void **state) {
 static void test_rejects_empty_and_bad_input(void **state) {
     (void)state;
     put_file(in_folder("none.txt"), "", 0);
-    put_file(in_folder("bad.jsonl"), "{\"text\":\"a\"}\n{\"text\":1}\n", 25);
+    put_file(in_folder("bad.jsonl"), "{\"text\":\"a\"}\n{\"text\":1}\n", 24);
     const char *empty[] = {in_folder("none.txt")};
     const char *bad[] = {in_folder("mixed.txt"), in_folder("bad.jsonl")};
     strait_tokenize_counts counts = {0};
