@@ -90,6 +90,8 @@ struct worker_account {
     int n_lost;
     strait_link_stats traffic; // of links that were closed
     int64_t told_ns;
+    char held[512]; // of links that closed while we were idle: not said yet; empty: nothing
+    int64_t held_ns;
 };
 
 struct worker {
@@ -259,6 +261,10 @@ strait_err strait_worker_stray_probe(struct worker *w, const struct strait_msg *
 
 /* That the coordinator cannot be reached, and that it can be again. */
 void strait_worker_say_lost(struct worker *w, const struct strait_msg *msg);
+/* Keeps an error of an idle link. It is said with the next task or command but the end of the run,
+ * and by the second function after some seconds; `is_due`: at once. */
+void strait_worker_hold_note(struct worker *w, const char *text);
+void strait_worker_say_held(struct worker *w, int is_due);
 void strait_worker_say_reached(struct worker *w);
 /* The status of the run arrived. STRAIT_ENOMEM: no stage of it fits this machine. */
 strait_err strait_worker_take_run_status(struct worker *w, const struct strait_msg *msg);

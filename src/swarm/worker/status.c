@@ -6,9 +6,11 @@
 #include "swarm/worker/state.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum {
-    TELL_MS = 1000
+    TELL_MS = 1000,
+    HOLD_MS = 5000 // for the end of the run to arrive after a neighbour had it
 };
 
 static const double hour_s = 3600.0;
@@ -125,6 +127,22 @@ strait_err strait_worker_take_run_status(struct worker *w, const struct strait_m
     STRAIT_TRY(check_memory(w));
     strait_worker_tell_status(w, is_first);
     return STRAIT_OK;
+}
+
+/* At the end of a run each worker is told on a link of its own. One that is told first closes its
+ * links to neighbours that do not know yet, and for them nothing is lost either. */
+void strait_worker_hold_note(struct worker *w, const char *text) {
+    char *held = w->account.held;
+    const size_t used = strlen(held);
+    if (used == 0) w->account.held_ns = strait_clock_ns();
+    (void)snprintf(held + used, sizeof w->account.held - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+void strait_worker_say_held(struct worker *w, int is_due) {
+    const int64_t until_ns = w->account.held_ns + HOLD_MS * INT64_C(1000000);
+    if (w->account.held[0] == '\0' || (!is_due && strait_clock_ns() < until_ns)) return;
+    strait_worker_note(w, "%s", w->account.held);
+    w->account.held[0] = '\0';
 }
 
 /* A worker that leaves is disconnected once its stage was handed over: nothing was lost. */

@@ -23,6 +23,7 @@ static strait_err on_down(struct worker *w, const struct strait_msg *msg) {
     struct worker_control *c = &w->control;
     if (c->down_ns == 0) {
         c->down_ns = strait_clock_ns();
+        strait_worker_say_held(w, 1);
         strait_worker_say_lost(w, msg);
     }
     c->is_joined = 0;
@@ -106,6 +107,7 @@ static strait_err keep_alive(struct worker *w) {
     strait_worker_send_copy(w);
     strait_worker_continue_giving(w);
     strait_worker_tell_status(w, 0);
+    strait_worker_say_held(w, 0);
     if (w->spec->events.must_stop(w->spec->events.user) > 1)
         return STRAIT_FAIL(STRAIT_EINTERRUPTED, "left at once");
     return STRAIT_OK;
@@ -196,6 +198,7 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
     strait_task task;
     char address[STRAIT_ADDRESS_MAX] = "";
     STRAIT_TRY(strait_task_unpack(msg, &task));
+    if (task.kind != STRAIT_TASK_END) strait_worker_say_held(w, 1);
     const int is_late = task.generation < w->generation;
     if (is_late && task.kind != STRAIT_TASK_REFUSE) return STRAIT_OK;
     if (execute_unanswered(w, &task)) return STRAIT_OK;
@@ -224,6 +227,7 @@ static strait_err on_task(struct worker *w, struct strait_msg *msg) {
 static strait_err on_command(struct worker *w, struct strait_msg *msg) {
     strait_stage_command command;
     strait_stage_reply reply;
+    strait_worker_say_held(w, 1);
     if (w->service == NULL || !w->has_stage) return STRAIT_OK; // late
     STRAIT_TRY(strait_stage_command_unpack(msg, strait_service_floats(w->service), &command));
     if (command.generation != w->generation) return STRAIT_OK;
@@ -265,7 +269,7 @@ static strait_err check_link(struct worker *w) {
  * begun to send the snapshot that the task will ask for. */
 static void receive_without_command(struct worker *w) {
     if (w->has_stage && w->awaits_restore) return;
-    if (receive_neighbours(w) != STRAIT_OK) strait_worker_note(w, "%s", strait_err_detail());
+    if (receive_neighbours(w) != STRAIT_OK) strait_worker_hold_note(w, strait_err_detail());
 }
 
 static strait_err run_loop(struct worker *w) {

@@ -3,6 +3,7 @@
 # or the coordinator are killed, paused, leave or cannot be reached.
 . "$(dirname "$0")/../lib.sh"
 . "$(dirname "$0")/lib.sh"
+LIAR=$(dirname "$HELPER")/../liar/cli_liar
 
 make_corpus
 make_run run.yaml 2 60
@@ -48,6 +49,21 @@ wait $first || fail "a worker of a successful run ended with $?"
 jq -e -s 'map(select(.loss) | .forward_bytes_per_token - .backward_bytes_per_token) | min > 2 and max < 8' \
     plain/metrics.jsonl >"$OUT" || fail "token ids are not counted: $(tail -n 2 plain/metrics.jsonl)"
 [ "$(stat -c %a keys-1/node.pem)" = 600 ] || fail "other users can read a worker's key"
+
+# The second worker hears of the end long after the first, which has closed its links: nothing is lost then.
+env STRAIT_CLI="$SCRATCH" "$LIAR" --delay task.end=400 host run.yaml --out end $sets --set train.steps=3 \
+    --listen 127.0.0.1:0 --keys keys-host >end.invite 2>end.err </dev/null &
+HOST=$! folder=end HOST_LOG=end.err
+wait_for_invite
+for i in 3 4; do join_begin end $i; done
+host_ends 0 end
+wait_all_exited
+says end.err '^liar: .*--delay task.end'
+for i in 3 4; do
+    says join-$i.err '^the run has ended$'
+    ! grep -qE 'lost (its link|the connection to)' join-$i.err || fail "at the end: $(grep 'lost .*link' join-$i.err)"
+done
+HOST_LOG=$SCRATCH/host.err
 
 # watch reports that the run has ended.
 touch -d '1 minute ago' plain/swarm.json
