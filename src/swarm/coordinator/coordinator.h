@@ -161,14 +161,14 @@ typedef enum strait_swarm_event_kind {
 
 /* A command that the trainer gives to one stage or to all. */
 typedef struct strait_swarm_goal {
-    int stage;      // -1: all
-    int is_first;   // only for the first replica of each stage
-    int64_t step;   // the current step
-    int is_update;  // the last command of a step: it commits the step
-    int is_begin;   // the first command of a step: stages may be handed over before it
-    int is_slow;    // it allocates or measures a stage: no heartbeats arrive meanwhile
-    int is_average; // replicas exchange the weights of their stage: 1, 2 or 3, which part of that
-    int is_replay;  // some stages compute again what the others have done: no stage moves before it
+    int stage;     // -1: all
+    int is_first;  // only for the first replica of each stage
+    int64_t step;  // the current step
+    int is_update; // the last command of a step: it commits the step
+    int is_begin;  // the first command of a step: stages may be handed over before it
+    int is_slow;   // it allocates or measures a stage: no heartbeats arrive meanwhile
+    int is_validation, is_average; // average of the weights of replicas: 1, 2 or 3, which part
+    int is_replay; // some stages compute again what the others have done: no stage moves before it
 } strait_swarm_goal;
 
 typedef struct strait_swarm_event {
@@ -298,12 +298,13 @@ struct strait_coordinator {
     int64_t now_ns;       // of the latest event
     int64_t phase_began_ns;
     int64_t replied_ns; // how long the latest reply of this phase took; -1: nobody has replied
-    /* Longest recent duration of gradients, updates, others, parts of averages; 0: none yet. */
-    int64_t goal_ns[6], fastest_ns; // fastest_ns: the shortest of any gradients so far; 0: none yet
-    int64_t retry_ns;               // the next generation does not begin before
-    int64_t owners_until_ns;        // until then stages are kept for absent previous owners; 0: not
-    int n_failures;   // generations in a row that reached no goal with the same owners
-    int n_late_saves; // snapshots in a row that were too late for a checkpoint
+    /* Longest recent duration of gradients, updates, others, parts of averages, validations;
+     * fastest_ns: the shortest so far of gradients, and of validations. 0: none yet. */
+    int64_t goal_ns[7], fastest_ns[2];
+    int64_t retry_ns;        // the next generation does not begin before
+    int64_t owners_until_ns; // until then stages are kept for absent previous owners; 0: not
+    int n_failures;          // generations in a row that reached no goal with the same owners
+    int n_late_saves;        // snapshots in a row that were too late for a checkpoint
     /* The failure that ended the generation: points it added to each owner, the boundary that
      * failed (-1: none), and whether another route is left for it. */
     int charged[STRAIT_RUN_STAGES];

@@ -15,7 +15,7 @@
 #define CONNECT_NS    (3 * SECOND_NS)   // for two neighbours to connect, in the first attempts
 #define REPLY_ACTIONS 4                 // recent durations added to a reply outside of work
 #define WORK_FACTOR   8                 // recent durations that a goal may take
-#define STEP_FACTOR   8                 // times the fastest step that recent ones count for
+#define STEP_FACTOR   8                 // times the fastest one that recent steps count for
 #define STEP_CHANGES  3                 // penalties without a new step; then they count in full
 #define LAST_NS       (30 * SECOND_NS)  // for the last one to reply, after all others
 #define SLOWER_NS     (600 * SECOND_NS) // that an average may take more than recent ones
@@ -50,7 +50,15 @@ int64_t strait_coordinator_connect_ns(const struct strait_coordinator *c) {
 static int kind_of(const strait_swarm_goal *goal) {
     if (goal->is_begin) return 0;
     if (goal->is_average) return 2 + goal->is_average;
+    if (goal->is_validation) return 6;
     return goal->is_update ? 1 : 2;
+}
+
+/* Which of the fastest durations bounds that of a goal: of a step, with its update, or of a
+ * validation, which are all alike. -1: none. */
+static int bound_of(const strait_swarm_goal *goal) {
+    if (goal->is_validation) return 1;
+    return goal->is_begin || goal->is_update ? 0 : -1;
 }
 
 /* Whether all owners are slow: none was faster, or there is nobody else. */
@@ -63,19 +71,21 @@ void strait_coordinator_note_goal(struct strait_coordinator *c, int64_t now_ns) 
     const int64_t took_ns = now_ns - c->phase_began_ns;
     if (c->goal.is_slow) return;
     *recent = longer(took_ns, *recent - *recent / 16); // a falling maximum
-    if (kind_of(&c->goal) != 0 || c->goal.is_replay) return;
-    if (c->fastest_ns == 0 || took_ns < c->fastest_ns) c->fastest_ns = took_ns;
+    if (bound_of(&c->goal) < 0 || c->goal.is_update || c->goal.is_replay) return;
+    int64_t *fastest = &c->fastest_ns[bound_of(&c->goal)];
+    if (*fastest == 0 || took_ns < *fastest) *fastest = took_ns;
     if (c->n_changes > STEP_CHANGES) // from now on such steps are in time
-        c->fastest_ns = longer(c->fastest_ns, took_ns / STEP_FACTOR / WORK_FACTOR);
+        *fastest = longer(*fastest, took_ns / STEP_FACTOR / WORK_FACTOR);
 }
 
 /* Returns how long the goal takes of late. A worker that takes almost all its time in each step
- * would otherwise have eight times as much in the next. So a step or an update counts for a few
- * times the fastest step of the run, unless nobody is faster. */
+ * would otherwise have eight times as much in the next. So a step, an update or a validation counts
+ * for a few times the fastest one of the run, unless nobody is faster. */
 static int64_t usual_ns(const struct strait_coordinator *c) {
     const int64_t recent = c->goal_ns[kind_of(&c->goal)];
-    if (kind_of(&c->goal) > 1 || c->fastest_ns == 0 || are_all_slow(c)) return recent;
-    return shorter(recent, STEP_FACTOR * c->fastest_ns);
+    const int bound = bound_of(&c->goal);
+    if (bound < 0 || c->fastest_ns[bound] == 0 || are_all_slow(c)) return recent;
+    return shorter(recent, STEP_FACTOR * c->fastest_ns[bound]);
 }
 
 /* Returns the time for work on all bytes of a stage. */

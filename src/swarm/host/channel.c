@@ -75,6 +75,7 @@ static strait_swarm_goal goal_of(const struct host *h, int *main) {
         .step = step_of(command),
         .is_update = command->kind == STRAIT_COMMAND_UPDATE,
         .is_begin = command->kind == STRAIT_COMMAND_GRADIENTS,
+        .is_validation = command->kind == STRAIT_COMMAND_VALIDATE,
         .is_slow = is_slow(command->kind),
         .is_average = command->kind == STRAIT_COMMAND_OUTER ? 1 + command->outer.phase : 0};
 }

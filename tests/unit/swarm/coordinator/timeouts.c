@@ -324,50 +324,6 @@ static void caps_leases(void **state) {
     assert_in_range(now - began, 25 * S, 32 * S);
 }
 
-/* Takes one step, in which the owner of stage 1 replies after so many seconds. */
-static void take_step(int64_t step, int64_t seconds) {
-    const int slow = c.owner[1];
-    goal(step, 0);
-    now += S;
-    reply(c.owner[0], STRAIT_OK);
-    for (int64_t s = 1; s < seconds && c.workers[slow].is_connected; s++) {
-        now += S;
-        for (int slot = 0; slot < STRAIT_SWARM_WORKERS; slot++)
-            if (c.workers[slot].is_connected)
-                heartbeat(slot, strait_snapshot_inventory_empty(), (uint32_t)s, 0);
-        feed((strait_swarm_event){.kind = STRAIT_SWARM_TICK});
-    }
-    get_ready();
-    if (!c.workers[slow].is_connected) return;
-    goal(step, 1);
-    get_ready();
-}
-
-/* It replies just within the limit of each step, which follows from the step before. */
-static void ends_what_takes_longer_with_every_step(void **state) {
-    (void)state;
-    begin(3);
-    const int slow = c.owner[1];
-    const int64_t began = now;
-    int64_t seconds = 1;
-    for (int64_t step = 0; step < 6 && c.workers[slow].is_connected; step++) {
-        take_step(step, seconds);
-        seconds = 9 + 8 * seconds;
-    }
-    assert_false(c.workers[slow].is_connected);
-    assert_in_range((now - began) / S, 74, 120);
-}
-
-/* A faster worker was lost, and no other one is faster than those that are left. */
-static void slow_steps_go_on_where_nobody_is_faster(void **state) {
-    (void)state;
-    begin(2);
-    take_step(0, 1);
-    for (int64_t step = 1; step < 4; step++)
-        take_step(step, 9 << (3 * (step - 1)));
-    assert_int_equal(c.committed, 4);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(moves_the_stage_of_a_worker_that_never_finishes),
@@ -380,8 +336,6 @@ int main(void) {
         cmocka_unit_test(disconnects_an_owner_that_never_replies),
         cmocka_unit_test(gives_slow_workers_time_to_set_up),
         cmocka_unit_test(gives_slow_uplinks_time_to_save),
-        cmocka_unit_test(ends_what_takes_longer_with_every_step),
-        cmocka_unit_test(slow_steps_go_on_where_nobody_is_faster),
         cmocka_unit_test(caps_leases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
