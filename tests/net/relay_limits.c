@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "relay_rig.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,38 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int send_request(const char *where, int from, strait_relay_role role,
-                        const strait_relay_token *token) {
-    unsigned char request[STRAIT_RELAY_REQUEST];
-    const int fd = relay_rig_connect(where, from);
-    CHECK(fd >= 0);
-    strait_relay_request_pack(role, token, request);
-    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
-    return fd;
-}
-
-/* Reads the relay's reply; STRAIT_EINVAL when it closed without one. */
-static strait_err read_reply(int fd) {
-    unsigned char reply[STRAIT_RELAY_REPLY];
-    const struct timeval limit = {.tv_sec = 60};
-    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
-    ssize_t n = 0;
-    do
-        n = recv(fd, reply, sizeof reply, MSG_WAITALL);
-    while (n < 0 && errno == EINTR); // sanitizers may interrupt system calls
-    if (n != sizeof reply) return STRAIT_FAIL(STRAIT_EINVAL, "closed without a reply");
-    return strait_relay_reply_unpack(reply);
-}
-
-/* Sends a bad request and waits for the reply; by then the relay has read all earlier requests. */
-static void send_bad_request(const char *where) {
-    static const unsigned char request[STRAIT_RELAY_REQUEST] = "GET / HTTP/1.1\r\n\r\n";
-    const int fd = relay_rig_connect(where, 1);
-    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
-    CHECK_FAILS(read_reply(fd), STRAIT_EPROTO, "rejected our request");
-    (void)close(fd);
-}
-
 static void pairs_opposite_roles_with_the_same_token(void **state) {
     (void)state;
     struct relay_rig r;
@@ -52,22 +19,22 @@ static void pairs_opposite_roles_with_the_same_token(void **state) {
     relay_rig_open(&r, &(strait_relay_config){.waiting_timeout_ms = 4000}, "127.0.0.1:0");
     other = r.token;
     other.bytes[31] ^= 1;
-    const int wrong = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &other);
-    const int twin = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    send_bad_request(r.where); // of two that wait, the later one is paired
-    const int dials = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    send_bad_request(r.where);
-    const int listens = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(read_reply(listens));
-    CHECK_OK(read_reply(dials));
+    const int wrong = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &other);
+    const int twin = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    relay_rig_settle(r.where); // of two that wait, the later one is paired
+    const int dials = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    relay_rig_settle(r.where);
+    const int listens = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(relay_rig_reply(listens));
+    CHECK_OK(relay_rig_reply(dials));
     CHECK(send(dials, "ping", 4, 0) == 4 && recv(listens, got, 4, MSG_WAITALL) == 4);
     assert_string_equal(got, "ping");
     CHECK(shutdown(listens, SHUT_WR) == 0); // one direction ends, the other continues
     CHECK(recv(dials, got, 1, 0) == 0);
     CHECK(send(dials, "pong", 4, 0) == 4 && recv(listens, got, 4, MSG_WAITALL) == 4);
     assert_string_equal(got, "pong");
-    CHECK_FAILS(read_reply(twin), STRAIT_EAGAIN, "no peer came");
-    CHECK_FAILS(read_reply(wrong), STRAIT_EAGAIN, "no peer came");
+    CHECK_FAILS(relay_rig_reply(twin), STRAIT_EAGAIN, "no peer came");
+    CHECK_FAILS(relay_rig_reply(wrong), STRAIT_EAGAIN, "no peer came");
     (void)close(wrong);
     (void)close(twin);
     (void)close(dials);
@@ -80,17 +47,19 @@ static void closes_bad_requests_and_silent_connections(void **state) {
     struct relay_rig r;
     relay_rig_open(&r, &(strait_relay_config){.request_timeout_ms = 3000, .idle_timeout_ms = 2000},
                    "127.0.0.1:0");
-    send_bad_request(r.where);
+    relay_rig_settle(r.where);
     const int silent = relay_rig_connect(r.where, 1);
-    const int eager = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    const int eager = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
     CHECK(send(eager, "too early bytes", 15, 0) == 15);
-    CHECK_FAILS(read_reply(eager), STRAIT_EINVAL, "closed without a reply");
-    CHECK_FAILS(read_reply(silent), STRAIT_EAGAIN, "no peer came"); // a lost request may come again
-    const int a = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    const int b = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    CHECK_OK(read_reply(a));
-    CHECK_OK(read_reply(b));
-    CHECK_FAILS(read_reply(a), STRAIT_EINVAL, "closed without a reply"); // an idle pair is closed
+    CHECK_FAILS(relay_rig_reply(eager), STRAIT_EINVAL, "closed without a reply");
+    CHECK_FAILS(relay_rig_reply(silent), STRAIT_EAGAIN,
+                "no peer came"); // a lost request may come again
+    const int a = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    const int b = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    CHECK_OK(relay_rig_reply(a));
+    CHECK_OK(relay_rig_reply(b));
+    CHECK_FAILS(relay_rig_reply(a), STRAIT_EINVAL,
+                "closed without a reply"); // an idle pair is closed
     (void)close(silent);
     (void)close(eager);
     (void)close(a);
@@ -119,7 +88,7 @@ static void reports_each_refused_version_once(void **state) {
     for (int i = 0; i < 2; i++) {
         const int fd = relay_rig_connect(r.where, 1);
         CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
-        CHECK_FAILS(read_reply(fd), STRAIT_EPROTO, "rejected our request");
+        CHECK_FAILS(relay_rig_reply(fd), STRAIT_EPROTO, "rejected our request");
         (void)close(fd);
     }
     relay_rig_stop(&r, NULL);
@@ -136,11 +105,11 @@ static void limits_connections_per_address(void **state) {
     for (int i = 0; i < 12; i++)
         fds[i] = relay_rig_connect(r.where, 2);
     for (int i = 8; i < 12; i++)
-        CHECK_FAILS(read_reply(fds[i]), STRAIT_ECLOSED, "too many connections");
-    const int other = send_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
-    const int mate = send_request(r.where, 4, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(read_reply(other));
-    CHECK_OK(read_reply(mate));
+        CHECK_FAILS(relay_rig_reply(fds[i]), STRAIT_ECLOSED, "too many connections");
+    const int other = relay_rig_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
+    const int mate = relay_rig_request(r.where, 4, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(relay_rig_reply(other));
+    CHECK_OK(relay_rig_reply(mate));
     for (int i = 0; i < 12; i++)
         (void)close(fds[i]);
     (void)close(other);
@@ -159,18 +128,52 @@ static void refuses_the_oldest_of_too_many_that_wait(void **state) {
     for (int i = 0; i < 4; i++) {
         tokens[i] = r.token;
         tokens[i].bytes[0] ^= (unsigned char)i;
-        fds[i] = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &tokens[i]);
-        send_bad_request(r.where); // the relay has read the request when this was answered
+        fds[i] = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &tokens[i]);
+        relay_rig_settle(r.where); // the relay has read the request when this was answered
     }
-    CHECK_FAILS(read_reply(fds[0]), STRAIT_ECLOSED, "too many connections");
+    CHECK_FAILS(relay_rig_reply(fds[0]), STRAIT_ECLOSED, "too many connections");
     for (int i = 1; i < 4; i++) { // the others still wait
-        const int mate = send_request(r.where, 1, STRAIT_RELAY_DIALS, &tokens[i]);
-        CHECK_OK(read_reply(mate));
-        CHECK_OK(read_reply(fds[i]));
+        const int mate = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &tokens[i]);
+        CHECK_OK(relay_rig_reply(mate));
+        CHECK_OK(relay_rig_reply(fds[i]));
         (void)close(mate);
         (void)close(fds[i]);
     }
     (void)close(fds[0]);
+    relay_rig_stop(&r, NULL);
+}
+
+/* Crowds of connections from a few addresses, without a request and waiting, do not displace a
+ * machine that is alone at its address, although it is the oldest. */
+static void a_crowd_displaces_itself(void **state) {
+    (void)state;
+    enum {
+        CROWD = 12
+    };
+    struct relay_rig r;
+    int silent[CROWD], waiting[CROWD];
+    unsigned char request[STRAIT_RELAY_REQUEST];
+    relay_rig_open(
+        &r, &(strait_relay_config){.max_waiting = 6, .max_new = 6, .request_timeout_ms = 600000},
+        "127.0.0.1:0");
+    const int host = relay_rig_request(r.where, 9, STRAIT_RELAY_LISTENS, &r.token);
+    const int late = relay_rig_connect(r.where, 8); // its request is still under way
+    for (int i = 0; i < CROWD; i++) {
+        strait_relay_token token = {{(unsigned char)i}};
+        waiting[i] = relay_rig_request(r.where, 2 + i % 3, STRAIT_RELAY_LISTENS, &token);
+        silent[i] = relay_rig_connect(r.where, 2 + i % 3);
+        relay_rig_settle(r.where);
+    }
+    strait_relay_request_pack(STRAIT_RELAY_DIALS, &r.token, request);
+    CHECK(send(late, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    CHECK_OK(relay_rig_reply(late));
+    CHECK_OK(relay_rig_reply(host));
+    for (int i = 0; i < CROWD; i++) {
+        (void)close(waiting[i]);
+        (void)close(silent[i]);
+    }
+    (void)close(late);
+    (void)close(host);
     relay_rig_stop(&r, NULL);
 }
 
@@ -185,14 +188,14 @@ static void refuses_the_newest_of_too_many_in_all(void **state) {
     int fds[2 * PAIRS];
     relay_rig_open(&r, &(strait_relay_config){.max_connections = 2 * PAIRS}, "127.0.0.1:0");
     for (int i = 0; i < 2 * PAIRS; i++) {
-        fds[i] = send_request(r.where, 1, i % 2 ? STRAIT_RELAY_DIALS : STRAIT_RELAY_LISTENS,
-                              &r.token);
+        fds[i] = relay_rig_request(r.where, 1, i % 2 ? STRAIT_RELAY_DIALS : STRAIT_RELAY_LISTENS,
+                                   &r.token);
         if (i % 2 == 0) continue;
-        CHECK_OK(read_reply(fds[i]));
-        CHECK_OK(read_reply(fds[i - 1]));
+        CHECK_OK(relay_rig_reply(fds[i]));
+        CHECK_OK(relay_rig_reply(fds[i - 1]));
     }
     const int other = relay_rig_connect(r.where, 2);
-    CHECK_FAILS(read_reply(other), STRAIT_ECLOSED, "too many connections");
+    CHECK_FAILS(relay_rig_reply(other), STRAIT_ECLOSED, "too many connections");
     for (int i = 0; i < 2 * PAIRS; i++)
         (void)close(fds[i]);
     (void)close(other);
@@ -211,10 +214,10 @@ static void forgets_connections_of_an_address_that_have_ended(void **state) {
                    "127.0.0.1:0");
     int n_pairs = 0;
     for (int i = 0; i < 1000 && n_pairs < 5; i++) { // the relay may not have seen the ends yet
-        const int a = send_request(r.where, 2, STRAIT_RELAY_LISTENS, &r.token);
-        const int b = send_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
+        const int a = relay_rig_request(r.where, 2, STRAIT_RELAY_LISTENS, &r.token);
+        const int b = relay_rig_request(r.where, 3, STRAIT_RELAY_DIALS, &r.token);
         const int c = relay_rig_connect(r.where, 2);
-        n_pairs += read_reply(a) == STRAIT_OK && read_reply(b) == STRAIT_OK;
+        n_pairs += relay_rig_reply(a) == STRAIT_OK && relay_rig_reply(b) == STRAIT_OK;
         (void)close(a);
         (void)close(b);
         (void)close(c);
@@ -228,10 +231,10 @@ static void forgets_connections_of_an_address_that_have_ended(void **state) {
  * open. */
 static int one_way_stays_open(struct relay_rig *r, double idle_s) {
     char byte = 0;
-    const int a = send_request(r->where, 1, STRAIT_RELAY_LISTENS, &r->token);
-    const int b = send_request(r->where, 1, STRAIT_RELAY_DIALS, &r->token);
-    CHECK_OK(read_reply(a));
-    CHECK_OK(read_reply(b));
+    const int a = relay_rig_request(r->where, 1, STRAIT_RELAY_LISTENS, &r->token);
+    const int b = relay_rig_request(r->where, 1, STRAIT_RELAY_DIALS, &r->token);
+    CHECK_OK(relay_rig_reply(a));
+    CHECK_OK(relay_rig_reply(b));
     int is_open = 1;
     for (const double began = strait_clock_seconds();
          is_open && strait_clock_seconds() - began < 1.5 * idle_s;) {
@@ -264,10 +267,10 @@ static void enforces_the_rate_limit(void **state) {
     struct relay_rig r;
     static unsigned char bytes[BYTES];
     relay_rig_open(&r, &(strait_relay_config){.bytes_per_s = RATE}, "127.0.0.1:0");
-    const int a = send_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
-    const int b = send_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
-    CHECK_OK(read_reply(a));
-    CHECK_OK(read_reply(b));
+    const int a = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &r.token);
+    const int b = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &r.token);
+    CHECK_OK(relay_rig_reply(a));
+    CHECK_OK(relay_rig_reply(b));
     const int64_t start = strait_clock_ns();
     size_t n_sent = 0, n_got = 0;
     while (n_got < BYTES) {
@@ -382,6 +385,7 @@ int main(void) {
         cmocka_unit_test(reports_each_refused_version_once),
         cmocka_unit_test(limits_connections_per_address),
         cmocka_unit_test(refuses_the_oldest_of_too_many_that_wait),
+        cmocka_unit_test(a_crowd_displaces_itself),
         cmocka_unit_test(refuses_the_newest_of_too_many_in_all),
         cmocka_unit_test(forgets_connections_of_an_address_that_have_ended),
         cmocka_unit_test(one_direction_keeps_a_pair_open),

@@ -3,9 +3,11 @@
 #include "net/core/address.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,6 +146,36 @@ int relay_rig_connect(const char *where, int from) {
         return fd;
     (void)close(fd);
     return -1;
+}
+
+int relay_rig_request(const char *where, int from, strait_relay_role role,
+                      const strait_relay_token *token) {
+    unsigned char request[STRAIT_RELAY_REQUEST];
+    const int fd = relay_rig_connect(where, from);
+    CHECK(fd >= 0);
+    strait_relay_request_pack(role, token, request);
+    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    return fd;
+}
+
+strait_err relay_rig_reply(int fd) {
+    unsigned char reply[STRAIT_RELAY_REPLY];
+    const struct timeval limit = {.tv_sec = 60};
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
+    ssize_t n = 0;
+    do
+        n = recv(fd, reply, sizeof reply, MSG_WAITALL);
+    while (n < 0 && errno == EINTR); // sanitizers may interrupt system calls
+    if (n != sizeof reply) return STRAIT_FAIL(STRAIT_EINVAL, "closed without a reply");
+    return strait_relay_reply_unpack(reply);
+}
+
+void relay_rig_settle(const char *where) {
+    static const unsigned char request[STRAIT_RELAY_REQUEST] = "GET / HTTP/1.1\r\n\r\n";
+    const int fd = relay_rig_connect(where, 1);
+    CHECK(send(fd, request, sizeof request, MSG_NOSIGNAL) == sizeof request);
+    CHECK_FAILS(relay_rig_reply(fd), STRAIT_EPROTO, "rejected our request");
+    (void)close(fd);
 }
 
 /* ---- the proxy that corrupts ---- */

@@ -42,6 +42,14 @@ void relay_rig_rest(int ms);
 /* A plain connection to host:port from a loopback address, 127.0.0.`from`; -1 on failure. */
 int relay_rig_connect(const char *where, int from);
 
+/* The same, and a request; the caller closes it. */
+int relay_rig_request(const char *where, int from, strait_relay_role role,
+                      const strait_relay_token *token);
+/* Reads the relay's reply; STRAIT_EINVAL when it closed without one. */
+strait_err relay_rig_reply(int fd);
+/* Sends a bad request and waits for the reply; by then the relay has read all earlier requests. */
+void relay_rig_settle(const char *where);
+
 /* Forwards bytes between its clients and `target`, and flips a bit of byte number `corrupt_at` that
  * the first client sends; -1: none. */
 struct relay_corrupter {

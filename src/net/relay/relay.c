@@ -95,6 +95,22 @@ void strait_relay_refuse(struct strait_relay_conn *conn, strait_relay_status sta
     strait_relay_close_conn(conn);
 }
 
+/* ---- limits ---- */
+
+static int n_of_address(const struct strait_relay_conn *conn) {
+    return conn->source != NULL ? conn->source->n_open : 0;
+}
+
+/* Refuses the oldest connection of the address that has most of them: whoever opens many displaces
+ * its own, and not those of machines that wait for a peer. */
+static void evict(struct strait_relay_list *list, int most) {
+    struct strait_relay_conn *worst = list->first;
+    if (list->n <= most) return;
+    for (struct strait_relay_conn *s = list->first; s != NULL; s = s->next)
+        if (n_of_address(s) > n_of_address(worst)) worst = s;
+    strait_relay_refuse(worst, STRAIT_RELAY_FULL);
+}
+
 /* ---- requests ---- */
 
 /* Compares with every waiting connection even after a match, so that the time does not reveal which
@@ -132,8 +148,7 @@ static void request_received(struct strait_relay_conn *conn) {
         return;
     }
     strait_relay_set_state(conn, STRAIT_RELAY_WAITING);
-    if (relay->lists[STRAIT_RELAY_WAITING].n > relay->config.max_waiting)
-        strait_relay_refuse(relay->lists[STRAIT_RELAY_WAITING].first, STRAIT_RELAY_FULL);
+    evict(&relay->lists[STRAIT_RELAY_WAITING], relay->config.max_waiting);
 }
 
 static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
@@ -219,9 +234,7 @@ static void on_connection(uv_stream_t *listener, int status) {
         (void)uv_tcp_keepalive(&conn->tcp, 1, 20);
         if (strait_relay_read(conn) != 0) strait_relay_close_conn(conn);
     }
-    struct strait_relay_list *new_ones = &relay->lists[STRAIT_RELAY_NEW];
-    if (new_ones->n > relay->config.max_new)
-        strait_relay_refuse(new_ones->first, STRAIT_RELAY_FULL);
+    evict(&relay->lists[STRAIT_RELAY_NEW], relay->config.max_new);
 }
 
 strait_err strait_relay_listen(struct strait_relay *relay, const char *address, char *out,

@@ -18,9 +18,10 @@
 
 /* Limits. Zero means the default. */
 typedef struct strait_relay_config {
-    int max_connections;    // at once; 4096, or the limit of open files if that is less
-    int max_new;            // without a request yet; the oldest is evicted first; 256
-    int max_waiting;        // waiting for a peer; the oldest is evicted first; 1024
+    int max_connections; // at once; 4096, or the limit of open files if that is less
+    /* The oldest of the address with the most connections is evicted first. */
+    int max_new;            // without a request yet; 256
+    int max_waiting;        // waiting for a peer; 1024
     int max_per_address;    // at once from one address (IPv6: one /64 network); 64
     int max_new_per_s;      // opened per second from one address, on average; 32
     int request_timeout_ms; // for the request to arrive; 5000
