@@ -78,6 +78,7 @@ struct strait_conn {
     size_t n_writing; // bytes of the send buffer that libuv still points to
     int is_paused;    // the owner wants no more messages for now
 
+    int is_relayed;                             // meets, or has met, its peer at a relay
     struct strait_relay_rendezvous *rendezvous; // NULL: direct, or paired already
     unsigned char reply[STRAIT_RELAY_REPLY];    // of the relay, as far as received
     size_t n_reply;

@@ -11,6 +11,7 @@ enum {
 };
 
 void strait_conn_use_relay(struct strait_conn *c, struct strait_relay_rendezvous *rendezvous) {
+    c->is_relayed = 1;
     c->rendezvous = rendezvous;
     rendezvous->n_waiting++;
 }

@@ -12,6 +12,9 @@
 enum {
     PAUSE_MS = 50,       // before the first redial; doubles up to the maximum
     PAUSE_MAX_MS = 2000, // a peer that dials must not wait long for us to be back
+    DIALS_PER_S = 32,    // on average; a relay takes no more from one address by default
+    DIALS_BURST = 64,    // at once: one for each stream of some links
+    HANDSHAKES_MAX = 32, // with peers that all relays say have come
     NS_PER_MS = 1000000
 };
 
@@ -19,8 +22,12 @@ strait_err strait_relay_listener_open(struct strait_relay_listeners *listeners,
                                       struct strait_transport *t, uv_loop_t *loop,
                                       const char *address) {
     char where[STRAIT_ADDRESS_MAX];
-    struct strait_relay_listener listener = {
-        .listeners = listeners, .t = t, .loop = loop, .pause_ms = PAUSE_MS};
+    struct strait_relay_listener listener = {.listeners = listeners,
+                                             .t = t,
+                                             .loop = loop,
+                                             .pause_ms = PAUSE_MS,
+                                             .allowance = DIALS_BURST,
+                                             .refilled_ns = strait_clock_ns()};
     listener.rendezvous.role = STRAIT_RELAY_LISTENS;
     STRAIT_TRY(
         strait_relay_address_parse(address, where, sizeof where, &listener.rendezvous.token));
@@ -92,6 +99,16 @@ static void dial(struct strait_relay_listener *listener) {
     if (!listener->is_looking_up) back_off(listener, strait_clock_ns());
 }
 
+/* A relay that pairs us with nobody at once would otherwise keep this thread busy. */
+static int may_dial(struct strait_relay_listener *listener, int64_t now_ns) {
+    listener->allowance += (double)(now_ns - listener->refilled_ns) * 1e-9 * DIALS_PER_S;
+    if (listener->allowance > DIALS_BURST) listener->allowance = DIALS_BURST;
+    listener->refilled_ns = now_ns;
+    if (listener->allowance < 1.0) return 0;
+    listener->allowance -= 1.0;
+    return 1;
+}
+
 /* The conns count their outcomes in the rendezvous; changes since the last call are acted on here.
  */
 static void serve(struct strait_relay_listener *listener, int64_t now_ns) {
@@ -104,13 +121,31 @@ static void serve(struct strait_relay_listener *listener, int64_t now_ns) {
     listener->n_paired = listener->rendezvous.n_paired;
     listener->n_lost = listener->rendezvous.n_lost;
     if (listener->rendezvous.n_waiting == 0 && !listener->is_looking_up &&
-        now_ns >= listener->not_before_ns)
+        now_ns >= listener->not_before_ns && may_dial(listener, now_ns))
         dial(listener);
+}
+
+static int is_in_handshake(const struct strait_conn *c) {
+    return c->is_relayed && c->state > STRAIT_CONN_RENDEZVOUS && c->state < STRAIT_CONN_CLOSED;
+}
+
+/* All come from the relay's address, which knows no limit: the oldest gives way, since a peer that
+ * is there completes its handshake at once. As many as that leave places for those who dial us. */
+static void limit_handshakes(const struct strait_multi_link_list *all) {
+    int n = 0;
+    for (struct strait_conn *c = all->pending; c != NULL; c = c->next) // newest first
+        if (is_in_handshake(c) && ++n > HANDSHAKES_MAX)
+            strait_conn_abort(c, STRAIT_FAIL(STRAIT_EAUTH,
+                                             "refused: more than %d connections through relays "
+                                             "are in the handshake",
+                                             HANDSHAKES_MAX));
 }
 
 /* No new connections once the transport closes: it waits until all streams have ended. */
 void strait_relay_listeners_serve(struct strait_relay_listeners *listeners, int64_t now_ns) {
     for (struct strait_relay_listener *listener = listeners->first;
-         listener != NULL && !listeners->is_closed; listener = listener->next)
+         listener != NULL && !listeners->is_closed; listener = listener->next) {
         serve(listener, now_ns);
+        limit_handshakes(listener->t->state);
+    }
 }

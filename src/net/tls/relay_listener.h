@@ -4,7 +4,8 @@
  * One of our connections always waits at the relay. When the relay pairs it with a peer's, it
  * becomes a pending stream like an accepted one, and the next connection goes to wait. When the
  * relay cannot be reached, or closes the connection because no peer came, it is dialled again, with
- * growing pauses. Net thread only. */
+ * growing pauses. A relay is not trusted: how often it is dialled, and how many streams it may say
+ * are paired that have not proven a key, is limited. Net thread only. */
 #pragma once
 
 #include "net/tls/conn.h"
@@ -23,6 +24,8 @@ struct strait_relay_listener {
     unsigned n_lookups; // so that the addresses of a name are tried in turn
     int pause_ms;       // the next pause
     int64_t not_before_ns;
+    double allowance; // dials that may be made now
+    int64_t refilled_ns;
 };
 
 struct strait_relay_listeners {
