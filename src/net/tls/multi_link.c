@@ -257,6 +257,21 @@ static struct strait_link *find_link(const struct strait_multi_link_list *all,
     return NULL;
 }
 
+/* A peer dials one link at a time. An older one that is still incomplete is of an attempt that
+ * failed, or is meant to stay so: its streams count towards no limit of connections, and what
+ * arrives on them waits in memory for the missing one. */
+static void drop_incomplete(const struct strait_multi_link_list *all, const struct strait_conn *c) {
+    for (struct strait_link *link = all->first; link != NULL;) {
+        const struct strait_multi_link *ml = link->state;
+        struct strait_link *after = ml->next;
+        if (!link->is_dialled && !ml->is_open && strait_fingerprint_equal(&link->peer, &c->peer))
+            strait_multi_link_abort(
+                link,
+                STRAIT_FAIL(STRAIT_ECLOSED, "replaced by a newer connection of the same peer"));
+        link = after;
+    }
+}
+
 /* Attaches an accepted stream to the link that its HELLO names; the first stream creates the link.
  * The key is compared too, so that a guessed nonce does not let a stranger into another peer's
  * link. */
@@ -270,6 +285,7 @@ static strait_err join_link(struct strait_conn *c, const strait_hello *theirs) {
                            theirs->name, theirs->n_streams, most);
     struct strait_link *link = find_link(all, c, theirs->link);
     if (link == NULL) {
+        drop_incomplete(all, c);
         STRAIT_TRY(strait_link_new(c->t, &link));
         link->peer = c->peer;
         memcpy(link->source_address, c->source_address, sizeof link->source_address);

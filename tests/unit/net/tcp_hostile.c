@@ -276,6 +276,32 @@ static void delivers_in_order_after_one_stream_was_far_ahead(void **state) {
     hostile_close(&fast);
 }
 
+/* A peer that is admitted begins links of two streams and completes none: what it sends on the
+ * first stream of each waits in memory for the second. */
+static void keeps_one_incomplete_link_of_a_peer(void **state) {
+    (void)state;
+    enum {
+        N = 6
+    };
+    struct hostile h[N];
+    unsigned char bytes[256];
+    rig_start(&r);
+    for (uint64_t i = 0; i < N; i++) {
+        const strait_hello hello = {.run = {1, 2, 3, 4, 5}, .link = i + 1, .n_streams = 2};
+        struct strait_msg *msg = NULL;
+        hostile_connect(&h[i]);
+        CHECK_OK(strait_hello_pack(r.pool, &hello, &msg));
+        CHECK_OK(strait_tls_write(h[i].tls, bytes, frame_of(&msg, 0x04030201, bytes)));
+        exchange(&h[i]);
+        rig_rest(&r, 20);
+        assert_int_equal(r.b.n_closed, i);
+    }
+    CHECK(r.b.n_opened == 0 && r.b.why == STRAIT_ECLOSED);
+    CHECK(strstr(r.b.reason, "replaced by a newer connection of the same peer") != NULL);
+    for (int i = 0; i < N; i++)
+        hostile_close(&h[i]);
+}
+
 static void set_limit(struct rig_node *node) {
     node->link->message_max = 100;
 }
@@ -319,6 +345,7 @@ int main(void) {
         WITH_RIG(closes_after_an_enormous_frame),
         WITH_RIG(closes_after_a_wrong_sequence_number),
         WITH_RIG(delivers_in_order_after_one_stream_was_far_ahead),
+        WITH_RIG(keeps_one_incomplete_link_of_a_peer),
         WITH_RIG(closes_after_a_frame_above_the_limit_of_the_link),
         WITH_RIG(refuses_a_large_first_frame),
     };
