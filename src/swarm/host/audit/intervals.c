@@ -248,6 +248,24 @@ static void check_commitments(struct host *h, const strait_interval_end *end,
     }
 }
 
+/* An owner reports a snapshot that it took before it replies. Without that the next interval would
+ * have no beginning, and of no stage could it be audited. Where the run did not go on from
+ * snapshots of this generation, they may be of an earlier one and need no report. */
+static void check_reports(struct host *h, int64_t from, int64_t to) {
+    const struct strait_coordinator *c = &h->coordinator;
+    if (from < 0 || h->audits->state.generation != c->generation) return;
+    for (int i = 0; i < c->config.n_stages && c->phase >= STRAIT_PHASE_READY; i++) {
+        const int slot = c->owner[i];
+        if (slot < 0) return;
+        if (strait_snapshot_records_find(&c->records[i], to) != NULL) continue;
+        strait_host_note(h, "%s, stage %d: did not report the snapshot that it took",
+                         c->workers[slot].report.name, i);
+        strait_host_feed_coordinator(
+            h, &(strait_swarm_event){.kind = STRAIT_SWARM_INVALID_DATA, .worker = slot});
+        return; // the generation has ended
+    }
+}
+
 static void end_interval(struct host *h, int64_t to) {
     strait_audits *state = &h->audits->state;
     const int64_t from = state->from;
@@ -281,5 +299,8 @@ void strait_host_audit_step(struct host *h, int64_t step, float factor, int is_s
     if (h->audits == NULL) return;
     h->audits->steps[step % STRAIT_AUDIT_STEPS] = (struct host_audit_step){step, factor,
                                                                            is_skipped};
-    if (has_snapshot) end_interval(h, step + 1);
+    if (!has_snapshot) return;
+    const int64_t from = h->audits->state.from;
+    end_interval(h, step + 1);
+    check_reports(h, from, step + 1);
 }

@@ -152,3 +152,14 @@ same_as_honest spares
 says spares/events.log 'worker false-1 .*an audit found it at fault; banned'
 says spares/events.log 'worker accuser .*an audit found it at fault; banned'
 ! grep -q 'returning' spares/events.log || fail "the run returned although no owner lied"
+
+# An owner hides that it has snapshots. No interval after them would have a beginning, and no stage be audited.
+begin hidden
+env STRAIT_CLI="$SCRATCH" "$LIAR" --lie heartbeat.inventory.own.n=0 join "$(cat hidden.invite)" --keys keys-hider \
+    --name hider --listen 127.0.0.1:0 --threads 1 >>hidden.false 2>&1 </dev/null &
+wait_for_text hidden/events.log 'hider .*joined'
+join_honest hidden 1 2 3 4 5
+host_ends 0 hidden
+same_as_honest hidden
+says hidden/events.log 'hider, stage 0: did not report the snapshot that it took'
+says hidden/events.log 'worker hider .*violation 2 of 2; banned'

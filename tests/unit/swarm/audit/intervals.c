@@ -64,6 +64,38 @@ static void an_owner_that_is_gone_is_not_looked_at(void **state) {
     }
 }
 
+/* Nothing can be audited from a snapshot on of which its owner says nothing: neither its own stage
+ * nor any other. */
+static void an_owner_that_does_not_report_its_snapshot_is_noticed(void **state) {
+    (void)state;
+    for (int reports = 0; reports < 2; reports++) {
+        start("stages.replicas=1", 1);
+        for (int i = 0; i < 2; i++) {
+            h.coordinator.records[i].n = 1 + (i == 0 || reports);
+            for (int k = 0; k < 2; k++)
+                h.coordinator.records[i].items[k].step = 1 + k;
+            audits.state.has_commitment[i] = 1;
+            audits.state.commitments[i].to = 2;
+        }
+        strait_host_audit_step(&h, 1, 1.0f, 0, 1);
+        assert_string_equal(
+            noted, reports ? "" : "w1, stage 1: did not report the snapshot that it took\n");
+        strait_host_work_close(&h);
+    }
+}
+
+/* It is not its fault that the generation ended, or that its state is one that it kept. */
+static void nobody_must_report_a_snapshot_that_it_need_not_have(void **state) {
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        start("stages.replicas=1", kept ? -1 : 1);
+        if (!kept) h.coordinator.phase = STRAIT_PHASE_WAITING;
+        strait_host_audit_step(&h, 1, 1.0f, 0, 1);
+        assert_string_equal(noted, "");
+        strait_host_work_close(&h);
+    }
+}
+
 /* Commits all but one worker to a snapshot of step 8; one of them to another one than the rest. */
 static void commit_all(int missing, int differing) {
     for (int i = 0; i < 2; i++)
@@ -152,6 +184,8 @@ static void an_interval_that_was_too_long_is_logged(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_owner_that_is_gone_is_not_looked_at),
+        cmocka_unit_test(an_owner_that_does_not_report_its_snapshot_is_noticed),
+        cmocka_unit_test(nobody_must_report_a_snapshot_that_it_need_not_have),
         cmocka_unit_test(not_to_commit_counts_against_nobody_else),
         cmocka_unit_test(different_snapshots_count_against_both),
         cmocka_unit_test(nobody_is_judged_after_a_violation),
