@@ -302,7 +302,15 @@ int strait_host_audit_piece(struct host *h, struct connection *connection,
     return 0;
 }
 
-/* It comes last, so that nothing is missing after it. */
+/* Returns whether the owner says that it has not got its snapshot at the end any more. */
+static int lacks_end(const struct host *h, const struct connection *connection,
+                     const struct host_audit *a, const strait_given *given) {
+    return given->err != STRAIT_OK && is_owner(h, connection, a) &&
+           strait_host_audit_is_open(&a->ends[0]);
+}
+
+/* It comes last, so that nothing is missing after it. An owner knows that it is audited: once it
+ * has given all, its word does not end that. */
 static strait_err on_given(struct host *h, struct connection *connection,
                            const struct strait_msg *msg) {
     strait_given given;
@@ -311,8 +319,7 @@ static strait_err on_given(struct host *h, struct connection *connection,
     if (a == NULL) return STRAIT_OK; // late
     for (int part = 0; part < STRAIT_EVIDENCE_PARTS; part++)
         if (is_giver(h, connection, a, (strait_evidence_part)part) ||
-            (given.err != STRAIT_OK && part == STRAIT_EVIDENCE_SNAPSHOT &&
-             is_owner(h, connection, a))) {
+            (part == STRAIT_EVIDENCE_SNAPSHOT && lacks_end(h, connection, a, &given))) {
             const strait_fingerprint key = h->coordinator.workers[connection->worker].key;
             strait_host_audit_drop(h, a->id, &key,
                                    part == STRAIT_EVIDENCE_SNAPSHOT

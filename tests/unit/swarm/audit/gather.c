@@ -122,6 +122,29 @@ static void asking_ends_that_a_worker_has_left(void **state) {
     is_leaving = 0;
 }
 
+/* An owner learns that it is audited when it is asked. Once it has given all, a lie of its own must
+ * not end the audit, whether others still give or a spare computes it. */
+static void an_owner_cannot_call_off_an_audit_that_it_gave_its_evidence_for(void **state) {
+    static const strait_audit_phase phases[] = {STRAIT_AUDIT_GATHERING, STRAIT_AUDIT_WAITING,
+                                                STRAIT_AUDIT_RUNNING, STRAIT_AUDIT_GATHERING};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const strait_given given = {.audit = 7, .err = STRAIT_ENOMEM};
+        const int has_given = i < 3;
+        struct strait_msg *msg = NULL;
+        (void)open_audit();
+        struct host_audit *a = strait_host_audit_find(&h, 7);
+        audits.state.items[0].phase = phases[i];
+        if (has_given) a->evidence.n_snapshot = a->evidence.spec.snapshot_bytes;
+        CHECK_OK(strait_given_pack(h.pool, &given, &msg));
+        CHECK_OK(strait_host_audit_message(&h, &h.links.items[1], msg));
+        strait_msg_close(&msg);
+        assert_int_equal(strait_host_audit_find(&h, 7) != NULL, has_given);
+        assert_int_equal(audits.withheld[0].n, !has_given);
+        close_audit();
+    }
+}
+
 /* What an auditor sends of its result shows that it is not silent. */
 static void counts_the_bytes_of_an_auditor(void **state) {
     (void)state;
@@ -147,6 +170,7 @@ int main(void) {
         cmocka_unit_test(givers_may_send_what_is_needed_and_no_more),
         cmocka_unit_test(givers_may_send_what_is_under_way_when_an_audit_ends),
         cmocka_unit_test(asking_ends_that_a_worker_has_left),
+        cmocka_unit_test(an_owner_cannot_call_off_an_audit_that_it_gave_its_evidence_for),
         cmocka_unit_test(counts_the_bytes_of_an_auditor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
