@@ -65,6 +65,18 @@ strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
     return (strait_schedule_action){STRAIT_ACTION_WAIT, -1};
 }
 
+/* The previous stage may have no free slot before it gets a gradient, so that of two things that
+ * are missing the gradient explains both: every stage returns one as soon as it can. Only with
+ * fill-drain it comes after all inputs. */
+int strait_schedule_awaited(const strait_schedule_spec *spec, const strait_schedule_state *state) {
+    const int lacks_input = spec->stage > 0 && state->n_inputs <= state->n_forward &&
+                            state->n_forward < spec->n_microbatches;
+    const int lacks_gradient = spec->stage + 1 < spec->n_stages &&
+                               spec->kind != STRAIT_SCHEDULE_FILL &&
+                               state->n_gradients < state->n_forward;
+    return lacks_input && !lacks_gradient ? -1 : 1;
+}
+
 /* A backward pass that is not split completes two of the counts at once. */
 void strait_schedule_done(strait_schedule_state *state, strait_schedule_action action) {
     state->n_forward += action.kind == STRAIT_ACTION_FORWARD;

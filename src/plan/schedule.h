@@ -75,6 +75,10 @@ strait_err strait_schedule_check(const strait_schedule_spec *spec);
 strait_schedule_action strait_schedule_next(const strait_schedule_spec *spec,
                                             const strait_schedule_state *state);
 
+/* Which neighbour a stage waits for that has no other action: -1 the previous one, 1 the next. A
+ * worker that withholds something is found by following who waits for whom. */
+int strait_schedule_awaited(const strait_schedule_spec *spec, const strait_schedule_state *state);
+
 /* Seconds of an action on a device that the stage has alone, codecs included; 0 for waiting. */
 double strait_schedule_action_s(const strait_pipe *pipe, int stage,
                                 strait_schedule_action_kind kind);

@@ -177,19 +177,10 @@ static strait_err run_action(struct strait_runner *runner, const strait_schedule
     return STRAIT_OK;
 }
 
-/* Returns the neighbour that a stage without a possible action waits for: inputs that are due come
- * first; otherwise a gradient of the next stage is missing. */
-static int awaited_side(const struct strait_runner *runner, const strait_schedule_state *state) {
-    return runner->receiver != NULL && state->n_inputs <= state->n_forward &&
-                   state->n_forward < runner->n_microbatches
-               ? -1
-               : 1;
-}
-
 /* Reports which neighbour sent nothing, and where this stage is. */
-static strait_err fail_timed_out(struct strait_runner *runner, const strait_schedule_state *state,
-                                 int64_t step) {
-    runner->side = awaited_side(runner, state);
+static strait_err fail_timed_out(struct strait_runner *runner, const strait_schedule_spec *schedule,
+                                 const strait_schedule_state *state, int64_t step) {
+    runner->side = strait_schedule_awaited(schedule, state);
     const int awaited = (runner->side < 0 ? state->n_forward : state->n_backward) %
                         runner->n_microbatches;
     return STRAIT_FAIL(STRAIT_ETIMEDOUT,
@@ -251,13 +242,13 @@ static strait_err run_schedule(struct strait_runner *runner, int64_t step) {
         /* Before waiting, everything must be sent: the neighbour may be waiting for it. */
         STRAIT_TRY(flush(runner, timeout_ms > 0));
         const double began = strait_clock_seconds();
-        if (timeout_ms > 0) runner->side = awaited_side(runner, &state);
+        if (timeout_ms > 0) runner->side = strait_schedule_awaited(&schedule, &state);
         const strait_err err = update_state(runner, &state, timeout_ms);
         if (timeout_ms > 0) {
             runner->times.wait += strait_clock_seconds() - began;
             add_span(runner, "wait", step, -1, began);
         }
-        if (err == STRAIT_ETIMEDOUT) return fail_timed_out(runner, &state, step);
+        if (err == STRAIT_ETIMEDOUT) return fail_timed_out(runner, &schedule, &state, step);
         STRAIT_TRY(err);
         timeout_ms = runner->side = 0;
         STRAIT_TRY(strait_runner_look_ahead(runner, step));

@@ -57,6 +57,38 @@ static void computes_before_it_waits(void **state) {
     CHECK(strait_schedule_next(&spec, &s).kind == STRAIT_ACTION_WAIT);
 }
 
+/* Lets a stage compute until it waits, and returns for which neighbour. */
+static int awaited(strait_schedule_kind kind, int stage, int n_inputs, int n_gradients) {
+    const strait_schedule_spec spec = {
+        kind, 3, stage, 8, kind == STRAIT_SCHEDULE_FILL && stage < 2 ? 8 : 2, 0, 0};
+    strait_schedule_state s = {.n_inputs = n_inputs};
+    strait_schedule_action action = {STRAIT_ACTION_FORWARD, 0};
+    while (action.kind != STRAIT_ACTION_WAIT) {
+        s.n_gradients = n_gradients < s.n_forward ? n_gradients : s.n_forward;
+        action = strait_schedule_next(&spec, &s);
+        strait_schedule_done(&s, action);
+    }
+    return strait_schedule_awaited(&spec, &s);
+}
+
+/* The last of three stages, whose windows are full, returns no gradient, or the first sends no
+ * input: in both cases everybody waits towards it. */
+static void awaits_the_stage_that_owes_something(void **state) {
+    (void)state;
+    for (strait_schedule_kind k = STRAIT_SCHEDULE_1F1B; k <= STRAIT_SCHEDULE_SPLIT; k++) {
+        assert_int_equal(awaited(k, 0, 8, 0), 1);
+        assert_int_equal(awaited(k, 1, 2, 0), 1);
+        assert_int_equal(awaited(k, 1, 3, 1), 1);
+        assert_int_equal(awaited(k, 1, 2, 2), -1);
+        assert_int_equal(awaited(k, 1, 0, 0), -1);
+        assert_int_equal(awaited(k, 2, 2, 0), -1);
+    }
+    /* Gradients come only after all inputs. */
+    assert_int_equal(awaited(STRAIT_SCHEDULE_FILL, 1, 2, 0), -1);
+    assert_int_equal(awaited(STRAIT_SCHEDULE_FILL, 1, 8, 0), 1);
+    assert_int_equal(awaited(STRAIT_SCHEDULE_FILL, 2, 7, 0), -1);
+}
+
 static void leading_counts_without_gaps(void **state) {
     (void)state;
     const unsigned char arrived[] = {1, 1, 0, 1};
@@ -154,6 +186,7 @@ int main(void) {
         cmocka_unit_test(lists_match_those_by_hand),
         cmocka_unit_test(single_stage_alternates),
         cmocka_unit_test(computes_before_it_waits),
+        cmocka_unit_test(awaits_the_stage_that_owes_something),
         cmocka_unit_test(leading_counts_without_gaps),
         cmocka_unit_test(next_step_begins_where_a_stage_would_wait),
         cmocka_unit_test(rejects_wrong_specs),
