@@ -54,6 +54,15 @@ void strait_coordinator_charge_owner(struct strait_coordinator *c, int stage) {
     add_points(c, stage, FULL_POINTS);
 }
 
+/* Returns the boundary of a stage with a neighbour that has replied although the owner says that it
+ * still waits for it; -1: there is none. */
+static int find_unserved(const struct strait_coordinator *c, int stage) {
+    const int side = c->workers[c->owner[stage]].standing.said_side;
+    const int beside = stage + side;
+    if (side == 0 || beside < 0 || beside >= c->config.n_stages || c->is_awaited[beside]) return -1;
+    return side < 0 ? beside : stage;
+}
+
 /* Follows who waits for whom. Stages form a line, so this ends at an owner that does not wait,
  * which is at fault, or at two that wait for each other, or at one that has replied although its
  * neighbour still waits: then their boundary is. Someone on the way may have lied about waiting, so
@@ -74,6 +83,11 @@ void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, 
             return;
         }
         add_points(c, at, PART_POINTS);
+        const int unserved = waits_for == 0 ? find_unserved(c, next) : -1;
+        if (unserved >= 0) {
+            strait_coordinator_charge_boundary(c, unserved);
+            return;
+        }
         if (waits_for == 0) {
             add_points(c, next, FULL_POINTS);
             return;

@@ -214,6 +214,7 @@ static void heartbeat(struct strait_coordinator *c, const strait_swarm_event *e,
     const int names_one = e->waits_for > STRAIT_SWARM_SAME_STAGE;
     const int side = names_one ? STRAIT_SWARM_SAME_STAGE : e->waits_for;
     const int waits_for = may_wait(c, e->worker, stage, side) ? side : 0;
+    worker->standing.said_side = side == -1 || side == 1 ? side : 0;
     if (strait_coordinator_awaits(c, e->worker)) // else what it said in its reply counts
         worker->standing.awaited_replica = names_one ? e->waits_for - STRAIT_SWARM_SAME_STAGE : 0;
     if (e->progress != worker->progress || waits_for != 0 || worker->waits_for != 0) {

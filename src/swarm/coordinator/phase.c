@@ -248,7 +248,7 @@ void strait_coordinator_enter(struct strait_coordinator *c, strait_swarm_phase p
     if (phase == STRAIT_PHASE_ASSIGN) note_asked(c);
     strait_coordinator_forget_arrivals(c);
     for (int i = 0; i < STRAIT_SWARM_WORKERS; i++)
-        c->workers[i].standing.awaited_replica = 0;
+        c->workers[i].standing.awaited_replica = c->workers[i].standing.said_side = 0;
     for (int i = 0; i < c->config.n_stages; i++) {
         c->is_awaited[i] = phase != STRAIT_PHASE_WORK || c->goal.stage < 0 || c->goal.stage == i;
         strait_coordinator_command_replicas(c, i, out);

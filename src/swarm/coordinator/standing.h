@@ -24,6 +24,7 @@ typedef struct strait_swarm_standing {
     /* In an average: the replica of its stage that it waits for, or lacked something from when it
      * replied, from 1; 0: none. */
     int awaited_replica;
+    int said_side; // of the stage that it says it waits for, also if that has replied: -1, 1
     /* Workers with whom it was in dispute about what one sent to the other in an average, and how
      * often it was left out for one. */
     strait_fingerprint opponents[STRAIT_SWARM_OPPONENTS];
