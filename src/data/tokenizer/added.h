@@ -11,6 +11,9 @@ typedef struct strait_added_match {
     int32_t id;
 } strait_added_match;
 
+/* Prepares the search, when all added tokens have been read. */
+strait_err strait_added_sort(struct strait_tokenizer *t);
+
 /* Finds the first added token in text[from..n), which must be well-formed UTF-8; of those that
  * start at the same offset, the longest. Returns whether there is one. `is_normalized` selects the
  * tokens that are searched for after normalisation (1) or before it (0). Any thread. */

@@ -34,6 +34,11 @@ typedef struct strait_added {
     int is_normalized;             // matched after normalisation, not before
 } strait_added;
 
+/* Sorted added tokens from `first` up to `end`. */
+typedef struct strait_added_range {
+    size_t first, end;
+} strait_added_range;
+
 struct strait_tokenizer {
     struct strait_vocab vocab;
     struct strait_merges merges;
@@ -49,7 +54,8 @@ struct strait_tokenizer {
 
     strait_added *added;
     size_t n_added;
-    unsigned char starts[2][256]; // [is_normalized][byte]: some added token starts with this byte
+    const strait_added **sorted_added; // strait_added_sort; those without a text are left out
+    strait_added_range starts[2][256]; // [is_normalized][byte]: those that start with this byte
 
     strait_text_steps normalizers, pre_tokenizers;
     int splits_at_metaspace; // no merge joins a character with a U+2581 that follows it

@@ -197,6 +197,7 @@ void strait_tokenizer_close(struct strait_tokenizer **tokenizer) {
     for (size_t i = 0; i < t->n_added; i++)
         strait_alloc_free(t->added[i].content.data);
     strait_alloc_free(t->added);
+    strait_alloc_free(t->sorted_added);
     strait_alloc_free(t->before.data);
     strait_alloc_free(t->after.data);
     strait_merges_fini(&t->merges);

@@ -73,6 +73,24 @@ static void test_matches_added_tokens(void **state) {
     strait_tokenizer_close(&t);
 }
 
+/* Where the rest of a longer token is missing, or the text ends, a shorter one is found. */
+static void test_finds_the_longest_of_added_tokens_that_start_alike(void **state) {
+    (void)state;
+    struct strait_tokenizer *t = open_test_file(
+        &(strait_test_file){.added = "[{\"id\":23,\"content\":\"<abd\",\"special\":true},"
+                                     "{\"id\":21,\"content\":\"<a\",\"special\":true},"
+                                     "{\"id\":20,\"content\":\"<\",\"special\":true},"
+                                     "{\"id\":22,\"content\":\"<abc\",\"special\":true},"
+                                     "{\"id\":24,\"content\":\"<a\",\"special\":true},"
+                                     "{\"id\":25,\"content\":\"<d\",\"normalized\":true}]"});
+    CHECK_IDS(t, "<aba", "21 1 0"); // of equal ones the first in the file
+    CHECK_IDS(t, "<abc<abd", "22 23");
+    CHECK_IDS(t, "<ab", "21 1");
+    CHECK_IDS(t, "<c<d", "20 2 20 3"); // those of the text come before those of its normalised form
+    CHECK_IDS(t, "<<<a<", "20 20 21 20");
+    strait_tokenizer_close(&t);
+}
+
 /* Text of a user that spells a special token stays text; other added tokens are words. */
 static void test_marked_text_has_no_special_tokens(void **state) {
     (void)state;
@@ -276,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_applies_merges_in_order_of_rank),
         cmocka_unit_test(test_long_words_follow_the_same_rule),
         cmocka_unit_test(test_matches_added_tokens),
+        cmocka_unit_test(test_finds_the_longest_of_added_tokens_that_start_alike),
         cmocka_unit_test(test_marked_text_has_no_special_tokens),
         cmocka_unit_test(test_normalizes_before_matching),
         cmocka_unit_test(test_splits_as_each_pre_tokenizer_says),

@@ -1,6 +1,6 @@
 #include "base/alloc.h"
+#include "data/tokenizer/added.h"
 #include "data/tokenizer/alphabet.h"
-#include "data/tokenizer/internal.h"
 
 #include <string.h>
 
@@ -85,8 +85,7 @@ static strait_err add_one(struct strait_tokenizer *t, const json_t *item) {
     strait_added *added = &t->added[t->n_added++];
     STRAIT_TRY(read_fields(item, added));
     STRAIT_TRY(add_to_vocab(t, added));
-    if (added->is_normalized && t->normalizers.n > 0) STRAIT_TRY(normalize_content(t, added));
-    if (added->content.n > 0) t->starts[added->is_normalized][added->content.data[0]] = 1;
+    if (added->is_normalized && t->normalizers.n > 0) return normalize_content(t, added);
     return STRAIT_OK;
 }
 
@@ -102,5 +101,5 @@ strait_err strait_read_added(struct strait_tokenizer *t, const json_t *document)
         if (err != STRAIT_OK) strait_err_prefix("\"added_tokens\": item %zu", i);
         STRAIT_TRY(err);
     }
-    return STRAIT_OK;
+    return strait_added_sort(t);
 }
