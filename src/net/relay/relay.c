@@ -105,7 +105,7 @@ static int n_of_address(const struct strait_relay_conn *conn) {
  * its own, and not those of machines that wait for a peer. */
 static void evict(struct strait_relay_list *list, int most) {
     struct strait_relay_conn *worst = list->first;
-    if (list->n <= most) return;
+    if (worst == NULL || list->n <= most) return;
     for (struct strait_relay_conn *s = list->first; s != NULL; s = s->next)
         if (n_of_address(s) > n_of_address(worst)) worst = s;
     strait_relay_refuse(worst, STRAIT_RELAY_FULL);
