@@ -101,8 +101,8 @@ static int n_of_address(const struct strait_relay_conn *conn) {
     return conn->source != NULL ? conn->source->n_open : 0;
 }
 
-/* Refuses the oldest connection of the address that has most of them: whoever opens many displaces
- * its own, and not those of machines that wait for a peer. */
+/* Refuses the oldest connection of the address that has most of them: an address that opens many
+ * displaces its own, and not those of machines that wait for a peer. */
 static void evict(struct strait_relay_list *list, int most) {
     struct strait_relay_conn *worst = list->first;
     if (worst == NULL || list->n <= most) return;

@@ -83,13 +83,12 @@ void strait_coordinator_charge_timeout(struct strait_coordinator *c, int stage, 
             return;
         }
         add_points(c, at, PART_POINTS);
-        const int unserved = waits_for == 0 ? find_unserved(c, next) : -1;
-        if (unserved >= 0) {
-            strait_coordinator_charge_boundary(c, unserved);
-            return;
-        }
         if (waits_for == 0) {
-            add_points(c, next, FULL_POINTS);
+            const int unserved = find_unserved(c, next);
+            if (unserved >= 0)
+                strait_coordinator_charge_boundary(c, unserved);
+            else
+                add_points(c, next, FULL_POINTS);
             return;
         }
         at = next;

@@ -1,4 +1,4 @@
-/* A relay that says at once that a peer has come, again and again, although there is none. */
+/* A relay that reports a peer at once, each time it is dialled, although no peer has come. */
 #include "net/relay/relay_wire.h"
 #include "tcp_rig.h"
 
