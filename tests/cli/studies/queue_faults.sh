@@ -75,12 +75,12 @@ has_file() { tar -xzOf out/files.tar.gz "./$1" 2>/dev/null | grep -q "$2"; }
 # ---- packs ----
 
 # What is packed is what is there, also if it is older than the archive.
-pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels vocab64k
+pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels
 before=$(cksum <pack/data.tar.xz)
-pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels vocab64k
+pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels
 [ "$before" = "$(cksum <pack/data.tar.xz)" ] || fail "the same data were packed again"
 mkdir other && echo other >other/train.bin && touch -d 2000-01-01 other/train.bin other
-DATA_OF=other pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels vocab64k
+DATA_OF=other pack pack ./good ./both ./killed ./large ./quick ./saves ./drops ./leaves ./deaf kernels
 [ "$(tar -xJOf pack/data.tar.xz ./train.bin)" = other ] || fail "older data were not packed"
 DEVICE=cuda KIT=kit "$tools/device/pack-queue" pack-gpu data ./good >"$OUT" 2>"$ERR" && fail "packed without strait.cuda"
 says "$ERR" 'has no strait.cuda'
@@ -163,13 +163,6 @@ calls 0 kernels
 [ "$(wc -l <state/benches)" -eq 6 ] || fail "steps were measured again"
 [ "$(wc -l <state/tests)" -eq 1 ] || fail "a test that passed ran again"
 has_file kernels/tests.txt 'ok test_b' || fail "the test that was cut did not run again"
-
-# A text that was cut is decoded again.
-printf '#!/bin/sh\necho half\n[ -e "$STATE/text" ] || { touch "$STATE/text"; exit 1; }\necho whole\n' >bin/python3
-chmod +x bin/python3
-calls 1 vocab64k
-calls 0 vocab64k
-says work/data-64k/train.txt whole
 
 # The table of bench-scaling has a row as soon as it is measured.
 rm state/benches
