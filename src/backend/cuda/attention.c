@@ -11,8 +11,10 @@ enum {
     PLAIN_THREADS = STRAIT_ATTENTION_PLAIN_TILE * STRAIT_ATTENTION_PLAIN_TILE,
     MET_ROWS = 64, // rows of the other side that a block processes at a time, double-buffered
     DELTA_HEADS = PLAIN_THREADS / STRAIT_ATTENTION_DELTA_LANES,
+    COLUMN_THREADS = STRAIT_ATTENTION_ONCE_COLUMN_THREADS,
     CACHED_BYTES = 24 << 20, // what blocks read again and again: half of sm_90's L2 cache
-    SECTION_LEAST = 16       // heads: with fewer, long blocks would be among the last to start
+    SECTION_LEAST = 16,      // heads: with fewer, long blocks would be among the last to start
+    ONCE_LEAST = 8192        // context from which KIND_ONCE is faster for heads of 64
 };
 
 /* From the slowest, which takes every shape, to the fastest. */
@@ -20,10 +22,11 @@ typedef enum attention_kind {
     KIND_PLAIN, // any device, type and head width
     KIND_TILED, // bf16 heads of 64 and 128, from sm_80 on
     KIND_GROUP, // the same, on sm_90 only
+    KIND_ONCE,  // the same; backward only, with 4 bytes of scratch for every value of queries
     KIND_CUDNN  // the same, from sm_80 on; forward only
 } attention_kind;
 
-static const char *const kind_names[] = {"plain", "tiled", "group", "cudnn"};
+static const char *const kind_names[] = {"plain", "tiled", "group", "once", "cudnn"};
 
 /* One pass of the fast kernels: a block keeps `own_rows` rows of `n_own` tensors in shared memory
  * and loops over the rows of the other side. */
@@ -85,10 +88,11 @@ static strait_err allowed(attention_kind *out) {
     while (*name != '\0' && kind >= 0 && strcmp(name, kind_names[kind]) != 0)
         kind--;
     if (kind < 0)
-        return STRAIT_FAIL(STRAIT_ECONFIG,
-                           "STRAIT_ATTENTION is \"%s\": expected plain, tiled, group or cudnn; "
-                           "unset it for the fastest that the device supports",
-                           name);
+        return STRAIT_FAIL(
+            STRAIT_ECONFIG,
+            "STRAIT_ATTENTION is \"%s\": expected plain, tiled, group, once or cudnn; "
+            "unset it for the fastest that the device supports",
+            name);
     *out = (attention_kind)kind;
     return STRAIT_OK;
 }
@@ -133,6 +137,19 @@ static strait_err choose(const struct strait_stream *s, const struct strait_atte
     STRAIT_TRY(fastest(strait_cuda_of(s->backend), dtype, !is_ours, out));
     if ((a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0) || addresses % 16 != 0)
         *out = KIND_PLAIN;
+    return STRAIT_OK;
+}
+
+/* The backward pass: cuDNN's does not promise the same bits. STRAIT_ATTENTION=once is for every
+ * shape. */
+static strait_err choose_back(const struct strait_stream *s, const struct strait_attention_args *a,
+                              strait_dtype dtype, attention_kind *out) {
+    const int is_faster = a->head_dim == 128 || a->seq_len >= ONCE_LEAST;
+    attention_kind limit = KIND_PLAIN;
+    STRAIT_TRY(allowed(&limit));
+    STRAIT_TRY(choose(s, a, dtype, 1, out));
+    if (*out == KIND_GROUP && (limit == KIND_ONCE || (limit > KIND_ONCE && is_faster)))
+        *out = KIND_ONCE;
     return STRAIT_OK;
 }
 
@@ -213,8 +230,60 @@ static struct strait_attention_args back_args_of(strait_tensor d_qkv, strait_ten
     return a;
 }
 
+/* Scratch of the kernels that compute scores once: columns of queries, the largest keys and values,
+ * and the sums of d_q, which begin as zeros as the largest do. */
+static strait_err reserve_once(struct strait_stream *s, struct strait_attention_args *a) {
+    const int64_t align = 64, sequences = a->n_rows / a->seq_len, heads = sequences * a->n_query;
+    const int64_t columns = strait_cuda_pieces(a->n_rows * a->n_query, align) * align;
+    const int64_t most = strait_cuda_pieces(2 * sequences * a->n_key, align) * align;
+    const int64_t tiles = strait_cuda_pieces(a->seq_len, STRAIT_ATTENTION_ONCE_KEYS);
+    const int64_t sums = heads * tiles * STRAIT_ATTENTION_ONCE_KEYS * a->head_dim;
+    const struct strait_cuda_driver *driver = strait_cuda_of(s->backend)->driver;
+    const size_t words = (size_t)(3 * columns + most + sums);
+    CUstream stream = NULL;
+    void *scratch = NULL;
+    STRAIT_TRY(strait_cuda_scratch(s, words * sizeof(float), &scratch));
+    a->delta = scratch;
+    a->power = a->delta + columns;
+    a->length = a->power + columns;
+    a->most = (uint32_t *)(a->length + columns);
+    a->sums = (int *)(a->most + most);
+    STRAIT_TRY(strait_cuda_enter(s, &stream));
+    const CUdeviceptr zeros = (CUdeviceptr)(uintptr_t)a->most;
+    return strait_cuda_check(s->backend,
+                             driver->cuMemsetD32Async(zeros, 0, (size_t)(most + sums), stream),
+                             "attention: clearing sums");
+}
+
+/* What comes before, the pass over keys and queries, and what makes d_q of its sums. */
+static strait_err launch_once(struct strait_stream *s, struct strait_attention_args *a) {
+    const int is_wide = a->head_dim == 128;
+    STRAIT_TRY(reserve_once(s, a));
+    const int64_t lanes = a->n_rows * a->n_query * (a->head_dim / 8);
+    strait_cuda_grid grid = {.x = strait_cuda_pieces(lanes, COLUMN_THREADS),
+                             .threads = COLUMN_THREADS};
+    STRAIT_TRY(
+        strait_cuda_launch(s, is_wide ? "attention_once_columns_128" : "attention_once_columns_64",
+                           grid, STRAIT_CUDA_ARGS(*a)));
+    grid = grid_of(a, a->n_key, STRAIT_ATTENTION_ONCE_KEYS);
+    grid.threads = COLUMN_THREADS;
+    STRAIT_TRY(strait_cuda_launch(s, is_wide ? "attention_once_most_128" : "attention_once_most_64",
+                                  grid, STRAIT_CUDA_ARGS(*a)));
+    a->section = section_of(a, a->n_key);
+    grid.threads = STRAIT_ATTENTION_ONCE_THREADS;
+    grid.shared = STRAIT_ATTENTION_ONCE_SHARED;
+    STRAIT_TRY(strait_cuda_launch(s, is_wide ? "attention_once_128" : "attention_once_64", grid,
+                                  STRAIT_CUDA_ARGS(*a)));
+    grid = grid_of(a, a->n_query, MET_ROWS);
+    grid.threads = 2 * (unsigned)a->head_dim;
+    return strait_cuda_launch(s,
+                              is_wide ? "attention_once_queries_128" : "attention_once_queries_64",
+                              grid, STRAIT_CUDA_ARGS(*a));
+}
+
 static strait_err launch_back(struct strait_stream *s, struct strait_attention_args *a,
                               strait_dtype dtype, attention_kind kind) {
+    if (kind == KIND_ONCE) return launch_once(s, a);
     STRAIT_TRY(launch_delta(s, a, dtype));
     if (kind != KIND_PLAIN) {
         STRAIT_TRY(launch_fast(s, key_back_fast, kind, a, a->n_key));
@@ -230,11 +299,11 @@ static strait_err attention_back(struct strait_stream *s, strait_tensor d_qkv, s
     struct strait_attention_args a = back_args_of(d_qkv, d_y, y, qkv, lse, heads);
     attention_kind kind;
     STRAIT_TRY(refuse_wide(heads));
-    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind)); // cuDNN has no backward pass here
+    STRAIT_TRY(choose_back(s, &a, qkv.dtype, &kind));
     return launch_back(s, &a, qkv.dtype, kind);
 }
 
-/* Warp groups rotate what they write; after other kernels the rotation is a pass of its own. */
+/* Kernels of warp groups rotate what they write; after others the rotation is a pass of its own. */
 static strait_err attention_rotate_back(struct strait_stream *s, strait_tensor d_qkv,
                                         strait_tensor d_y, strait_tensor y, strait_tensor qkv,
                                         strait_tensor lse, strait_rotate_params rotation) {
@@ -243,8 +312,8 @@ static strait_err attention_rotate_back(struct strait_stream *s, strait_tensor d
     attention_kind kind;
     assert(rotation.cos.cols == a.head_dim / 2 && rotation.cos.rows >= a.seq_len);
     STRAIT_TRY(refuse_wide(rotation.heads));
-    STRAIT_TRY(choose(s, &a, qkv.dtype, 1, &kind));
-    if (kind == KIND_GROUP) {
+    STRAIT_TRY(choose_back(s, &a, qkv.dtype, &kind));
+    if (kind == KIND_GROUP || kind == KIND_ONCE) {
         a.cos = rotation.cos.data;
         a.sin = rotation.sin.data;
         return launch_back(s, &a, qkv.dtype, kind);

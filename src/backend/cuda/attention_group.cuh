@@ -38,40 +38,46 @@ __device__ __forceinline__ void round_rows(group_rows &out, const float acc[8][4
  * the same registers: a product that starts before they are restored would read the wrong factor.
  */
 template <int PANELS> struct group_own {
-    uint32_t at, panel_bytes;
+    uint32_t word, panel_bytes;
 
     /* Tiles start at `tile`, panel_bytes apart; the group's rows start at `first`. */
     __device__ __forceinline__ void init(uint32_t tile, uint32_t bytes, int first) {
-        at = tile + tile_bytes<GROUP>(first);
+        word = tile_word(tile + tile_bytes<GROUP>(first));
         panel_bytes = bytes;
     }
     /* The contribution of the i-th 16 columns to acc = own B^T. */
     template <bool ADDS>
     __device__ __forceinline__ void multiply(float acc[8][4], uint32_t tile, int i) const {
         const uint32_t panel = (uint32_t)i / 4, column = (uint32_t)i % 4 * 32;
-        group_multiply_tiles<ADDS>(acc, tile_name(at + panel * panel_bytes + column),
-                                   tile_name(tile + panel * GROUP_TILE + column));
+        group_multiply_tiles<ADDS>(acc, tile_name(word + (panel * panel_bytes + column) / 16),
+                                   tile_name(tile + (panel * GROUP_TILE + column) / 16));
     }
     /* acc = own B^T, where B is the rows of the tile's panels. Committed as one group of work. */
     __device__ __forceinline__ void start(float acc[8][4], uint32_t tile) const {
-        multiply<false>(acc, tile, 0);
+        const uint32_t other = tile_word(tile);
+        multiply<false>(acc, other, 0);
 #pragma unroll
         for (int i = 1; i < PANELS * 4; i++)
-            multiply<true>(acc, tile, i);
+            multiply<true>(acc, other, i);
         group_commit();
     }
 };
 
-/* acc += shares B, where B is the rows of the tile's panels. */
-template <int PANELS>
+/* acc += shares B, or acc = shares B if not ADDS, where B is the rows of the tile's panels. */
+template <int PANELS, bool ADDS = true>
 __device__ __forceinline__ void start_sum(float acc[8 * PANELS][4], const group_rows &shares,
                                           uint32_t tile) {
+    const uint32_t word = tile_word(tile);
 #pragma unroll
     for (int p = 0; p < PANELS; p++)
 #pragma unroll
-        for (int k = 0; k < GROUP / 16; k++)
-            group_multiply<true, true>(
-                acc + 8 * p, shares.part[k],
-                tile_name(tile + (uint32_t)p * GROUP_TILE + (uint32_t)k * 16 * 128));
+        for (int k = 0; k < GROUP / 16; k++) {
+            const uint64_t name = tile_name(
+                word + ((uint32_t)p * GROUP_TILE + (uint32_t)k * 16 * 128) / 16);
+            if (ADDS || k > 0)
+                group_multiply<true, true>(acc + 8 * p, shares.part[k], name);
+            else
+                group_multiply<true, false>(acc + 8 * p, shares.part[k], name);
+        }
     group_commit();
 }

@@ -3,10 +3,16 @@
 
 #include <stdint.h>
 
-/* The matrix descriptor of a tile: its address and the stride of 1024 bytes between groups of eight
- * rows, both in units of 16 bytes, and the 128-byte swizzle. */
-__device__ __forceinline__ uint64_t tile_name(uint32_t at) {
-    return (uint64_t)((at & 0x3ffff) >> 4) | 64ull << 16 | 64ull << 32 | 1ull << 62;
+/* The first word of a tile's matrix descriptor: its address, and the stride of 1024 bytes between
+ * groups of eight rows, both in units of 16 bytes. Tiles that start n bytes later have n / 16 more:
+ * made from addresses each, words took more instructions than what they are for. */
+__device__ __forceinline__ uint32_t tile_word(uint32_t at) {
+    return (at >> 4) + (64u << 16);
+}
+
+/* The descriptor: the stride again, and the 128-byte swizzle. */
+__device__ __forceinline__ uint64_t tile_name(uint32_t word) {
+    return (uint64_t)word | (uint64_t)(64u | 1u << 30) << 32;
 }
 
 #define ACCUMULATOR                                                                               \
@@ -51,6 +57,19 @@ __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, 
                      : "l"(a), "l"(tile));
 }
 
+/* c [64 x 64] = a^T b, or (ADDS) c += a^T b, with 16 rows of each tile. */
+template <bool ADDS>
+__device__ __forceinline__ void group_multiply_down(float c[8][4], uint64_t a, uint64_t b) {
+    if constexpr (ADDS)
+        asm volatile(GROUP_PRODUCT("1", "%32, %33, p, 1, 1, 1, 1")
+                     : ACCUMULATOR_ROWS("+f")
+                     : "l"(a), "l"(b));
+    else
+        asm volatile(GROUP_PRODUCT("0", "%32, %33, p, 1, 1, 1, 1")
+                     : ACCUMULATOR_ROWS("=f")
+                     : "l"(a), "l"(b));
+}
+
 __device__ __forceinline__ void group_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -89,6 +108,11 @@ __device__ __forceinline__ void group_wait(float acc[8 * PANELS][4]) {
         for (int i = 0; i < 4; i++)
             asm volatile(""
                          : "+f"(acc[n][i])::"memory"); // keeps the compiler from reading it earlier
+}
+
+/* Blocks until no work is unfinished. */
+__device__ __forceinline__ void group_wait_all() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 /* Makes shared memory that this thread wrote or copied visible to products, after a barrier. */
