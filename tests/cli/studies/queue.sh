@@ -16,7 +16,7 @@ seeds: [1]
 control: dense
 run:
   model: {width: 32, layers: 2, heads: 2, ffn: 48, context: 16}
-  train: {steps: 300, batch_tokens: 128, save_every: 0}
+  train: {steps: 800, batch_tokens: 128, save_every: 0}
   stages: {count: 2, microbatch: 1}
   link: {transport: inproc}
   device: {threads: 1}
@@ -54,7 +54,7 @@ done
 kill "$STARTED"
 wait "$STARTED" && fail "an interrupted queue says that all is done"
 says "$OUT" "trains was interrupted"
-ls work/studies/tiny/runs/*/checkpoints/* >/dev/null 2>&1 || [ -s first/results.jsonl ] || fail "nothing was saved"
+ls work/studies/tiny/runs/*/checkpoints/* >/dev/null 2>&1 || fail "nothing was saved"
 calls second 75 trains sleeps:1
 says "$OUT" "dense, seed 1: valid_loss [0-9.]+, [0-9]+ s" "int8, seed 1: valid_loss" "trains is done" \
     "sleeps was interrupted" "results.jsonl: 2 runs"
