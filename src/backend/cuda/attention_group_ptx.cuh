@@ -44,30 +44,17 @@ __device__ __forceinline__ void group_multiply(float c[8][4], const uint32_t a[4
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile), "n"(IS_DOWN));
 }
 
-/* The same with a as 16 columns of a tile. */
-template <bool ADDS>
+/* The same with a as 16 columns of a tile, or (ARE_DOWN) a^T b of 16 rows of both tiles. */
+template <bool ADDS, bool ARE_DOWN = false>
 __device__ __forceinline__ void group_multiply_tiles(float c[8][4], uint64_t a, uint64_t tile) {
     if constexpr (ADDS)
-        asm volatile(GROUP_PRODUCT("1", "%32, %33, p, 1, 1, 0, 0")
+        asm volatile(GROUP_PRODUCT("1", "%32, %33, p, 1, 1, %34, %34")
                      : ACCUMULATOR_ROWS("+f")
-                     : "l"(a), "l"(tile));
+                     : "l"(a), "l"(tile), "n"(ARE_DOWN));
     else
-        asm volatile(GROUP_PRODUCT("0", "%32, %33, p, 1, 1, 0, 0")
+        asm volatile(GROUP_PRODUCT("0", "%32, %33, p, 1, 1, %34, %34")
                      : ACCUMULATOR_ROWS("=f")
-                     : "l"(a), "l"(tile));
-}
-
-/* c [64 x 64] = a^T b, or (ADDS) c += a^T b, with 16 rows of each tile. */
-template <bool ADDS>
-__device__ __forceinline__ void group_multiply_down(float c[8][4], uint64_t a, uint64_t b) {
-    if constexpr (ADDS)
-        asm volatile(GROUP_PRODUCT("1", "%32, %33, p, 1, 1, 1, 1")
-                     : ACCUMULATOR_ROWS("+f")
-                     : "l"(a), "l"(b));
-    else
-        asm volatile(GROUP_PRODUCT("0", "%32, %33, p, 1, 1, 1, 1")
-                     : ACCUMULATOR_ROWS("=f")
-                     : "l"(a), "l"(b));
+                     : "l"(a), "l"(tile), "n"(ARE_DOWN));
 }
 
 __device__ __forceinline__ void group_commit() {

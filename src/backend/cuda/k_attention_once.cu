@@ -208,10 +208,11 @@ template <int PANELS> struct keeper {
  * the keys. */
 __device__ __forceinline__ void start_queries(float d_q[8][4], uint32_t d_scores, uint32_t keys) {
     const uint32_t left = tile_word(d_scores), right = tile_word(keys);
-    group_multiply_down<false>(d_q, tile_name(left), tile_name(right));
+    group_multiply_tiles<false, true>(d_q, tile_name(left), tile_name(right));
     #pragma unroll
     for (uint32_t k = 1; k < KEYS / 16; k++) // 16 rows of 128 bytes; tiles follow each other
-        group_multiply_down<true>(d_q, tile_name(left + k * 128), tile_name(right + k * 128));
+        group_multiply_tiles<true, true>(d_q, tile_name(left + k * 128),
+                                         tile_name(right + k * 128));
     group_commit();
 }
 
