@@ -50,7 +50,10 @@ struct strait_backend_ops {
     const char *name; // "cpu", "cuda"
     int is_host;      // device memory is host memory: no copy is needed to read it
     size_t state_size;
-    size_t stream_bytes; // device memory that each stream takes for partial results of kernels
+    /* Device memory that each stream takes for partial results of kernels: this much, or
+     * query_bytes per value of queries of a microbatch (the gradient of attention) where that is
+     * more. */
+    size_t stream_bytes, query_bytes;
 
     /* The type of activations to use on that device by default. Where this is less than usual for
      * such devices, *why receives the reason, else NULL. Opens nothing; a device that does not

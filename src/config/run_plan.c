@@ -174,10 +174,15 @@ static strait_err make_pipeline(const strait_run *run, strait_run_plan *plan) {
 }
 
 /* Backends other than the host declare the scratch memory of a stream in advance. */
-static size_t scratch_of(const strait_run *run) {
-    for (int i = 0; strait_backends[i] != NULL; i++)
-        if (strcmp(strait_backends[i]->name, run->device.kind) == 0)
-            return strait_backends[i]->stream_bytes;
+static size_t scratch_of(const strait_run *run, const strait_run_plan *plan) {
+    const int64_t queries = plan->microbatch * run->model.context *
+                            strait_shape_attention_cols(&plan->shape);
+    for (int i = 0; strait_backends[i] != NULL; i++) {
+        const struct strait_backend_ops *ops = strait_backends[i];
+        if (strcmp(ops->name, run->device.kind) != 0) continue;
+        const size_t of_queries = ops->query_bytes * (size_t)queries;
+        return of_queries > ops->stream_bytes ? of_queries : ops->stream_bytes;
+    }
     return 0;
 }
 
@@ -195,7 +200,6 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
         .extrapolation = (float)run->train.extrapolation,
         .recomputes = run->train.recompute,
         .logit_bytes = is_on_cpu(run) ? 0 : DEVICE_LOGIT_BYTES,
-        .scratch_bytes = scratch_of(run),
         .sums_pairwise = is_on_cpu(run),
     };
     const char *why = NULL;
@@ -221,6 +225,7 @@ strait_err strait_run_plan_init(const strait_run *run, int64_t vocab, strait_run
                            "stages.microbatch (%lld) must divide the %lld sequences of a step",
                            (long long)plan.microbatch, (long long)plan.sequences);
     plan.n_microbatches = plan.sequences / plan.microbatch;
+    plan.scratch_bytes = scratch_of(run, &plan);
     STRAIT_TRY(make_pipeline(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_emulate(run, &plan));
     STRAIT_TRY(strait_run_plan_fit_lora(run, &plan));

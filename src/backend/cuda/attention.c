@@ -14,7 +14,8 @@ enum {
     COLUMN_THREADS = STRAIT_ATTENTION_ONCE_COLUMN_THREADS,
     CACHED_BYTES = 24 << 20, // what blocks read again and again: half of sm_90's L2 cache
     SECTION_LEAST = 16,      // heads: with fewer, long blocks would be among the last to start
-    ONCE_LEAST = 8192        // context from which KIND_ONCE is faster for heads of 64
+    ONCE_LEAST = 8192,       // context from which KIND_ONCE is faster for heads of 64
+    ONCE_MOST = 32768        // context up to which its integers round less than d_score in bf16
 };
 
 /* From the slowest, which takes every shape, to the fastest. */
@@ -144,11 +145,11 @@ static strait_err choose(const struct strait_stream *s, const struct strait_atte
  * shape. */
 static strait_err choose_back(const struct strait_stream *s, const struct strait_attention_args *a,
                               strait_dtype dtype, attention_kind *out) {
-    const int is_faster = a->head_dim == 128 || a->seq_len >= ONCE_LEAST;
+    const int suits = a->seq_len <= ONCE_MOST && (a->head_dim == 128 || a->seq_len >= ONCE_LEAST);
     attention_kind limit = KIND_PLAIN;
     STRAIT_TRY(allowed(&limit));
     STRAIT_TRY(choose(s, a, dtype, 1, out));
-    if (*out == KIND_GROUP && (limit == KIND_ONCE || (limit > KIND_ONCE && is_faster)))
+    if (*out == KIND_GROUP && (limit == KIND_ONCE || (limit > KIND_ONCE && suits)))
         *out = KIND_ONCE;
     return STRAIT_OK;
 }

@@ -374,6 +374,7 @@ const struct strait_backend_ops strait_backend_cuda = {
     .name = "cuda",
     .state_size = sizeof(struct strait_cuda),
     .stream_bytes = STRAIT_CUDA_SCRATCH,
+    .query_bytes = 5, // reserve_once in attention.c: an integer, and three numbers per head
     .precision = precision,
     .count = count,
     .init = init,

@@ -336,6 +336,11 @@ static void counts_scratch_memory_of_the_device(void **state) {
     plan.scratch_bytes = 0;
     CHECK_OK(strait_runner_plan(&plan, 0, 1, &cpu));
     assert_int_equal(cuda.activations, cpu.activations + capacity);
+    /* The gradient of attention has an integer for each of 32 values of queries of 65,536 x 16
+     * tokens. */
+    CHECK_OK(make("device.kind=cuda", "train.batch_tokens=1048576", "stages.microbatch=65536"));
+    const size_t sums = (size_t)4 * 32 * 1048576;
+    assert_true(capacity == 0 || (plan.scratch_bytes >= sums && plan.scratch_bytes < 2 * sums));
 }
 
 /* One rate is for all, as many as stages for these, as many as replicas for each. */
