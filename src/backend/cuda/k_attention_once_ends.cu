@@ -80,9 +80,9 @@ struct two_rows {
     }
 };
 
-/* Turns the sums into d_q, rotated back if asked as write_gradient does. Blocks: x = head + n_query
- * * sequence, y = tile of 64 queries; a thread has two rows, eight columns in either half of the
- * head. */
+/* Turns the sums into d_q, rotated back if asked, as write_gradient does. A thread has two rows of
+ * eight columns in either half of the head. Blocks: as many as sequences have heads (x = head +
+ * n_query sequence), and tiles of 64 queries (y). */
 template <int P> __device__ __forceinline__ void finish_queries(const strait_attention_args &a) {
     constexpr int PARTS = P / 16;
     const int head = (int)(blockIdx.x % (unsigned)a.n_query),
