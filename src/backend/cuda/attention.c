@@ -14,8 +14,9 @@ enum {
     COLUMN_THREADS = STRAIT_ATTENTION_ONCE_COLUMN_THREADS,
     CACHED_BYTES = 24 << 20, // what blocks read again and again: half of sm_90's L2 cache
     SECTION_LEAST = 16,      // heads: with fewer, long blocks would be among the last to start
-    ONCE_LEAST = 8192,       // context from which KIND_ONCE is faster for heads of 64
-    ONCE_MOST = 32768        // context up to which its integers round less than d_score in bf16
+    ONCE_LEAST_64 = 8192,    // context from which KIND_ONCE was measured to be faster, by heads
+    ONCE_LEAST_128 = 1024,
+    ONCE_MOST = 32768 // context up to which its integers round less than d_score in bf16
 };
 
 /* From the slowest, which takes every shape, to the fastest. */
@@ -145,7 +146,8 @@ static strait_err choose(const struct strait_stream *s, const struct strait_atte
  * shape. */
 static strait_err choose_back(const struct strait_stream *s, const struct strait_attention_args *a,
                               strait_dtype dtype, attention_kind *out) {
-    const int suits = a->seq_len <= ONCE_MOST && (a->head_dim == 128 || a->seq_len >= ONCE_LEAST);
+    const int least = a->head_dim == 128 ? ONCE_LEAST_128 : ONCE_LEAST_64;
+    const int suits = a->seq_len >= least && a->seq_len <= ONCE_MOST;
     attention_kind limit = KIND_PLAIN;
     STRAIT_TRY(allowed(&limit));
     STRAIT_TRY(choose(s, a, dtype, 1, out));
