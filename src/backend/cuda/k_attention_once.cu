@@ -251,7 +251,11 @@ __device__ __forceinline__ void leave(uint32_t phase) {
 }
 
 /* Products of one tile or two: what a stage adds to d_k and d_v, but for the last product, and the
- * gradient of its scores. Products of a tile run while shares of the one before are computed. */
+ * gradient of its scores. Products of a tile run while shares of the one before are computed: waits
+ * leave those that were started after what is needed. With one tile that is d_share, then the sum
+ * for d_v; with two also the second's scores, then the first's sum for d_k and the second's
+ * d_share.
+ */
 template <int PANELS>
 __device__ __forceinline__ void meet_stage(keeper<PANELS> &own, const met &at, uint32_t before,
                                            uint32_t stage, uint32_t d_scores, int own_first,
