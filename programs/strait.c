@@ -24,6 +24,7 @@ static int exit_code(strait_err err) {
     case STRAIT_EINVAL:
     case STRAIT_ENOTSUP:
     case STRAIT_EINUSE:
+    case STRAIT_EEXISTS:
     case STRAIT_ECONFIG: return 2;
     case STRAIT_EDATA:
     case STRAIT_EIO:

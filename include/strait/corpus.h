@@ -41,8 +41,8 @@ typedef struct strait_tokenize_spec {
 /* Tokenizes text into shards and a manifest. They are written to NAME.bin.tmp/ and moved into place
  * together at the end. The ids are the same for any number of threads. On error, or when
  * spec->text.stop asks for an end (STRAIT_EINTERRUPTED), nothing is left and existing files are
- * untouched. STRAIT_ECONFIG: the corpus exists and keeps_old is set, or writing it would replace an
- * input. `progress` is called from the calling thread. */
+ * untouched. STRAIT_EEXISTS: the corpus exists and keeps_old is set. STRAIT_ECONFIG: writing it
+ * would replace an input. `progress` is called from the calling thread. */
 STRAIT_API strait_err strait_tokenize_run(const strait_tokenize_spec *spec,
                                           strait_tokenize_counts *out);
 

@@ -21,6 +21,7 @@ extern "C" {
     X(ENOTSUP, 11, CALLER, "not supported")                              \
     X(ECONFIG, 12, CALLER, "run file or command line is wrong")          \
     X(EINUSE, 13, CALLER, "address is in use")                           \
+    X(EEXISTS, 14, CALLER, "output exists already")                      \
     X(ECLOSED, 20, LINK, "peer closed the link")                         \
     X(EPROTO, 21, LINK, "peer broke the protocol")                       \
     X(EAUTH, 22, LINK, "peer failed authentication")                     \

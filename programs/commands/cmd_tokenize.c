@@ -153,8 +153,7 @@ static strait_err tokenize(const struct strait_tokenizer *tokenizer, int n_args,
     strait_tokenize_counts counts = {0};
     strait_signals_listen(1);
     const strait_err err = strait_tokenize_run(&spec, &counts);
-    if (err == STRAIT_ECONFIG && strstr(strait_err_detail(), "already exists") != NULL)
-        return strait_args_hint(err, "--force replaces an existing corpus");
+    if (err == STRAIT_EEXISTS) return strait_args_hint(err, "--force replaces an existing corpus");
     STRAIT_TRY(err);
     show_counts(&d, &counts, 1);
     say_counts(&d, &counts);

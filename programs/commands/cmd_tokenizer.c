@@ -77,7 +77,7 @@ static strait_err check_training(int n_args, const char **args) {
                            (long long)limit_mb);
     STRAIT_TRY(strait_args_check_output("out", out));
     if (!is_forced && strait_files_exists(out))
-        return STRAIT_FAIL(STRAIT_ECONFIG, "%s already exists: --force overwrites it", out);
+        return STRAIT_FAIL(STRAIT_EEXISTS, "%s already exists: --force overwrites it", out);
     for (int i = 0; i < n_args; i++)
         if (strait_files_is_same(out, args[i]))
             return STRAIT_FAIL(STRAIT_ECONFIG, "--out %s is one of the texts: choose another", out);

@@ -169,7 +169,7 @@ static strait_err check_output(const strait_tokenize_spec *spec) {
         STRAIT_TRY(check_input(spec, spec->text.paths[i]));
     STRAIT_TRY(strait_corpus_writer_find_existing(spec->out, path));
     if (!spec->keeps_old || path[0] == '\0') return STRAIT_OK;
-    return STRAIT_FAIL(STRAIT_ECONFIG,
+    return STRAIT_FAIL(STRAIT_EEXISTS,
                        "%s already exists: choose another name, or ask to replace the corpus",
                        path);
 }

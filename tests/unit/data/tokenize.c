@@ -128,6 +128,8 @@ static void test_shards_are_independent_of_threads(void **state) {
         CHECK_OK(strait_tokenize_run(&spec, &counts));
         assert_int_equal(counts.shards, 5);
         check_corpus(in_folder("many.json"), 5, expected.data, expected.n);
+        spec.keeps_old = 1;
+        CHECK_FAILS(strait_tokenize_run(&spec, &counts), STRAIT_EEXISTS, "already exists");
     }
     strait_alloc_free(expected.data);
     strait_encoder_close(&encoder);
