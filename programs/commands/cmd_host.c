@@ -4,6 +4,7 @@
 #include "codec_note.h"
 #include "commands.h"
 #include "net/core/reachability.h"
+#include "net/relay/relay_secret.h"
 #include "own_addresses.h"
 #include "page.h"
 #include "progress_log.h"
@@ -18,8 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store, *relay;
+static const char *out_folder, *key_folder, *listen_at = "0.0.0.0:7070", *announced, *store, *relay,
+                                            *relay_secret_path;
 static const char *store_ca, *store_cert, *store_key;
+static strait_relay_secret relay_secret; // of relay_secret_path
 static strait_flag_list sets;
 enum {
     LOG_BYTES = 16 << 20, // of events.log, before it becomes events.log.1
@@ -69,6 +72,8 @@ static const strait_flag flags[] = {
      "audits at least 2)"},
     {"relay", 0, STRAIT_FLAG_TEXT, &relay, "HOST:PORT",
      "a \"strait relay\" for workers that cannot reach each other"},
+    {"relay-secret", 0, STRAIT_FLAG_TEXT, &relay_secret_path, "FILE",
+     "the secret of that relay, if it has one (strait relay --secret)"},
     {"relay-rate", 0, STRAIT_FLAG_REAL, &relay_mbit, "MBIT",
      "most that averages (train.outer) may send through it in each direction, as planned, in Mb/s "
      "(default: no limit)"},
@@ -187,6 +192,7 @@ static strait_err host(const strait_run *run, const char *folder,
         .announce = announced,
         .relay = relay,
         .relay_bps = relay_mbit * 1e6,
+        .relay_secret = relay_secret_path != NULL ? &relay_secret : NULL,
         .store = store,
         .store_ca = store_ca,
         .store_cert = store_cert,
@@ -229,6 +235,10 @@ static strait_err host(const strait_run *run, const char *folder,
 static strait_err check_addresses(void) {
     strait_err err = relay != NULL ? strait_reachability_check(relay, 1) : STRAIT_OK;
     if (err != STRAIT_OK) strait_err_prefix("--relay");
+    if (err == STRAIT_OK && relay_secret_path != NULL) {
+        err = strait_relay_secret_load(relay_secret_path, &relay_secret);
+        if (err != STRAIT_OK) strait_err_prefix("--relay-secret");
+    }
     for (const char *next = announced; err == STRAIT_OK && next != NULL;) {
         char one[STRAIT_ADDRESS_MAX];
         const size_t n = strcspn(next, ",");
@@ -259,6 +269,8 @@ static strait_err check_flags(void) {
     if (!(relay_mbit >= 0.0 && relay_mbit <= 1e6) || (relay_mbit > 0.0 && relay == NULL))
         return STRAIT_FAIL(STRAIT_ECONFIG,
                            "--relay-rate %g: expected Mb/s, with --relay; 0: no limit", relay_mbit);
+    if (relay_secret_path != NULL && relay == NULL)
+        return STRAIT_FAIL(STRAIT_ECONFIG, "--relay-secret is for --relay, which is missing");
     if (audit_share != -1.0 && !(audit_share >= 0.0 && audit_share <= 1.0))
         return STRAIT_FAIL(STRAIT_ECONFIG, "--audit-share %g: expected 0 to 1", audit_share);
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)

@@ -2,13 +2,13 @@
 #include "commands.h"
 #include "net/core/identity.h"
 #include "net/relay/relay.h"
-#include "net/relay/relay_wire.h"
+#include "net/relay/relay_secret.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *listen_at = "0.0.0.0:7071";
+static const char *listen_at = "0.0.0.0:7071", *secret_path;
 static int64_t n_connections, n_per_host, n_per_second, idle_s, rate_mbit;
 
 static const strait_flag flags[] = {
@@ -24,10 +24,15 @@ static const strait_flag flags[] = {
      "seconds without traffic after which a pair is closed (default 60)"},
     {"rate", 0, STRAIT_FLAG_INT, &rate_mbit, "MBIT",
      "most that a pair may send in each direction, in Mb/s (default: no limit)"},
+    {"secret", 0, STRAIT_FLAG_TEXT, &secret_path, "FILE",
+     "pair only workers whose host knows this secret (strait host --relay-secret); a file that "
+     "does "
+     "not exist is written (default: everyone may use the relay)"},
     {0},
 };
 
 static struct strait_relay *relay; // static for the signal handler
+static strait_relay_secret secret; // of secret_path
 
 static void interrupted(int number) {
     (void)number;
@@ -63,8 +68,23 @@ static strait_err check_flags(strait_relay_config *out) {
                                  .max_new_per_s = (int)n_per_second,
                                  .idle_timeout_ms = (int)idle_s * 1000,
                                  .bytes_per_s = rate_mbit * 125000,
+                                 .secret = secret_path != NULL ? &secret : NULL,
                                  .version_refused = on_version_refused};
     return STRAIT_OK;
+}
+
+/* A new file is announced, because hosts need a copy of it. */
+static strait_err open_secret(void) {
+    if (secret_path == NULL) return STRAIT_OK;
+    const strait_err err = strait_relay_secret_create(secret_path);
+    if (err == STRAIT_OK)
+        fprintf(stderr,
+                "wrote a new secret to %s: copy it to those who may use this relay, for \"strait "
+                "host --relay-secret FILE\"\n",
+                secret_path);
+    else if (err != STRAIT_EEXISTS)
+        return err;
+    return strait_relay_secret_load(secret_path, &secret);
 }
 
 /* Prints where the relay listens, and an example address with a random token that nobody can guess.
@@ -73,9 +93,12 @@ static strait_err announce(const char *where) {
     strait_relay_token token;
     char address[512];
     STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
-    STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
+    STRAIT_TRY(strait_relay_secret_address(secret_path != NULL ? &secret : NULL, where, &token,
+                                           address, sizeof address));
     printf("relay at %s\n", where);
-    printf("use %s on both sides (any other random token works as well)\n", address);
+    printf("use %s on both sides (%s)\n", address,
+           secret_path != NULL ? "this token was made with the secret"
+                               : "any other random token works as well");
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "cannot write to standard output");
     return STRAIT_OK;
 }
@@ -100,6 +123,7 @@ static strait_err run_relay(int n_args, const char **args) {
     strait_relay_config config;
     STRAIT_TRY(strait_args_expect_none("relay", n_args, args));
     STRAIT_TRY(check_flags(&config));
+    STRAIT_TRY(open_secret());
     STRAIT_TRY(strait_relay_open(&config, &relay));
     const strait_err err = serve();
     strait_relay_close(&relay);
@@ -113,11 +137,16 @@ const strait_command strait_cmd_relay = {
     .about = "Two workers that accept no connections both connect to the relay, with the same\n"
              "address relay://HOST:PORT/TOKEN, and it forwards what one sends to the other. They\n"
              "use TLS through it and know each other's keys, so the relay can neither read nor\n"
-             "change anything. Runs until it is interrupted.",
+             "change anything. Everyone who can connect may use it; with --secret, those who\n"
+             "were given an address by a host that knows the secret. Runs until it is\n"
+             "interrupted.",
     .flags = flags,
     .run = run_relay,
     .examples = (const strait_example[]){{"strait relay --listen 0.0.0.0:7071",
                                           "Forwards between workers that accept no connections; "
                                           "\"strait host --relay HOST:7071\" names it."},
+                                         {"strait relay --secret relay.secret",
+                                          "The same for runs of \"strait host --relay HOST:7071 "
+                                          "--relay-secret relay.secret\" only."},
                                          {0}},
 };

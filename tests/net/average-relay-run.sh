@@ -21,8 +21,13 @@ relay_begin() { # relay_begin FLAGS...: starts a relay, whose address is $where
 
 # Nobody accepts connections: pairs are limited by the relay, and the bits are those of one process.
 runs train run.yaml --out straight $pair --set link.transport=inproc
-relay_begin --rate 20
-host_begin relayed run.yaml $pair --relay "$where"
+# The relay has a secret, which the host proves to it through the tokens of its workers.
+relay_begin --rate 20 --secret relay.secret
+says relay.err 'wrote a new secret to relay.secret'
+[ "$(stat -c %a relay.secret)" = 600 ] || fail "others may read the secret: $(ls -l relay.secret)"
+refuses 2 '--relay-secret is for --relay' host run.yaml --out bad $pair --relay-secret relay.secret
+refuses 2 '--relay-secret: run.yaml: expected the secret of a relay' host run.yaml --out bad $pair --relay "$where" --relay-secret run.yaml
+host_begin relayed run.yaml $pair --relay "$where" --relay-secret relay.secret
 for i in 1 2 3 4; do join_begin relayed $i --no-listen; done
 host_ends 0 relayed
 same_metrics straight relayed
@@ -31,7 +36,7 @@ says relayed/events.log 'averages send [0-9.e+-]+ Mb/s through the relay, as pla
 kill -INT "$relay"
 wait "$relay" || fail "the relay ended with $?"
 # Per generation one pair for each of two boundaries, and one for each of two stages; the first has one pipeline.
-says relay.out '[5-9] pairs, [1-9][0-9]{3,} bytes forwarded$'
+says relay.out ' 0 refused, [5-9] pairs, [1-9][0-9]{3,} bytes forwarded$'
 wait_all_exited
 
 # A relay that may carry less: the first pipeline computes alone, and the others stay spares.

@@ -39,6 +39,8 @@ static void messages_have_the_documented_bytes(void **state) {
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_ECLOSED, "too many connections");
     strait_relay_reply_pack(STRAIT_RELAY_BAD_REQUEST, reply);
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EPROTO, "rejected our request");
+    strait_relay_reply_pack(STRAIT_RELAY_DENIED, reply);
+    CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EPROTO, "not open to everyone");
     reply[5] = 9; // final, too: another attempt would get the same
     CHECK_FAILS(strait_relay_reply_unpack(reply), STRAIT_EPROTO, "the unknown status 9");
     reply[4] = 9;
@@ -47,6 +49,27 @@ static void messages_have_the_documented_bytes(void **state) {
         "the relay uses relay protocol version 9, this program version 1: install the same");
     CHECK_FAILS(strait_relay_reply_unpack((const unsigned char *)"HTTP/1.1"), STRAIT_EPROTO,
                 "not a relay");
+}
+
+static void pairs_only_tokens_of_its_secret(void **state) {
+    (void)state;
+    struct relay_rig r;
+    strait_relay_secret secret = {{7}};
+    relay_rig_open(&r, &(strait_relay_config){.secret = &secret}, "127.0.0.1:0");
+    for (int i = 0; i < 2; i++) {
+        const int stranger = relay_rig_request(r.where, 1, (strait_relay_role)i, &r.token);
+        CHECK_FAILS(relay_rig_reply(stranger), STRAIT_EPROTO, "not open to everyone");
+        (void)close(stranger);
+    }
+    strait_relay_token token = r.token;
+    CHECK_OK(strait_relay_secret_sign(&secret, &token));
+    const int a = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &token);
+    const int b = relay_rig_request(r.where, 1, STRAIT_RELAY_DIALS, &token);
+    CHECK_OK(relay_rig_reply(a));
+    CHECK_OK(relay_rig_reply(b));
+    (void)close(a);
+    (void)close(b);
+    relay_rig_stop(&r, NULL);
 }
 
 static void addresses_round_trip(void **state) {
@@ -213,6 +236,7 @@ static void a_stolen_token_is_useless_without_the_key(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_have_the_documented_bytes),
+        cmocka_unit_test(pairs_only_tokens_of_its_secret),
         cmocka_unit_test(addresses_round_trip),
         cmocka_unit_test(pairs_two_machines),
         cmocka_unit_test(works_over_ipv6),

@@ -4,7 +4,7 @@
 #include "check.h"
 #include "net/mesh/mesh.h"
 #include "net/relay/relay.h"
-#include "net/relay/relay_wire.h"
+#include "net/relay/relay_secret.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -142,6 +142,11 @@ static void request_received(struct strait_relay_conn *conn) {
         strait_relay_refuse(conn, STRAIT_RELAY_BAD_REQUEST);
         return;
     }
+    if (relay->config.secret != NULL &&
+        !strait_relay_secret_accepts(&relay->secret, &conn->token)) {
+        strait_relay_refuse(conn, STRAIT_RELAY_DENIED);
+        return;
+    }
     struct strait_relay_conn *peer = find_peer(conn);
     if (peer != NULL) {
         strait_relay_pair(peer, conn);
@@ -330,6 +335,7 @@ strait_err strait_relay_open(const strait_relay_config *config, struct strait_re
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_relay), "relay", &memory));
     struct strait_relay *relay = memory;
     relay->config = *config;
+    if (config->secret != NULL) relay->secret = *config->secret;
     set_defaults(&relay->config);
     relay->limiter.max_open = relay->config.max_per_address;
     relay->limiter.max_per_s = relay->config.max_new_per_s;

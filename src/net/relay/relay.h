@@ -28,6 +28,10 @@ typedef struct strait_relay_config {
     int waiting_timeout_ms; // for the peer to come; 30000
     int idle_timeout_ms;    // a pair that sends nothing for this long is closed; 60000
     int64_t bytes_per_s;    // of each pair and direction; 0: unlimited
+    /* Others than its tokens are refused (relay_secret.h); copied. NULL: everyone may use the
+     * relay.
+     */
+    const struct strait_relay_secret *secret;
     /* A peer of another relay protocol version was refused; strait_err_detail() names both
      * versions. Called once per version, so that it cannot flood a log. May be NULL. */
     void (*version_refused)(void *user);

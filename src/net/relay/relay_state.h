@@ -4,7 +4,7 @@
 
 #include "net/core/rate_limiter.h"
 #include "net/relay/relay.h"
-#include "net/relay/relay_wire.h"
+#include "net/relay/relay_secret.h"
 
 #include <uv.h>
 
@@ -54,6 +54,7 @@ struct strait_relay_list {
 
 struct strait_relay {
     strait_relay_config config;
+    strait_relay_secret secret; // of config.secret
     uv_loop_t loop;
     int has_loop;
     uv_async_t wake;

@@ -81,6 +81,10 @@ strait_err strait_relay_reply_unpack(const unsigned char in[STRAIT_RELAY_REPLY])
                            "address; raise its limits or wait");
     case STRAIT_RELAY_BAD_REQUEST:
         return STRAIT_FAIL(STRAIT_EPROTO, "the relay rejected our request as malformed");
+    case STRAIT_RELAY_DENIED:
+        return STRAIT_FAIL(STRAIT_EPROTO,
+                           "the relay is not open to everyone: the address needs a token made with "
+                           "its secret (strait host --relay-secret)");
     default:
         return STRAIT_FAIL(STRAIT_EPROTO, "the relay sent the unknown status %d", in[AT_STATUS]);
     }

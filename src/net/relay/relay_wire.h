@@ -27,6 +27,7 @@ typedef enum strait_relay_status {
     STRAIT_RELAY_NO_PEER,     // no peer came in time; connect again
     STRAIT_RELAY_FULL,        // too many connections, in all or from this address
     STRAIT_RELAY_BAD_REQUEST, // malformed, or of another version
+    STRAIT_RELAY_DENIED,      // the token was not made with the relay's secret
     STRAIT_RELAY_N_STATUSES
 } strait_relay_status;
 

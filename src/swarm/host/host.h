@@ -45,8 +45,9 @@ typedef struct strait_host_spec {
     const char *listen;   // numeric host:port; port 0: any, the same after a restart
     const char *announce; // addresses for the invite, separated by commas; NULL: as listen
     const char *relay;    // host:port, for neighbours that cannot reach each other; NULL: none
-    double relay_bps;     // most that averages may send through it in each direction; 0: no limit
-    const char *store;    // metastore; NULL: a journal in the folder
+    const struct strait_relay_secret *relay_secret; // that the relay asks for; NULL: none
+    double relay_bps;  // most that averages may send through it in each direction; 0: no limit
+    const char *store; // metastore; NULL: a journal in the folder
     const char *store_ca, *store_cert, *store_key; // PEM files for etcd over https; may be NULL
     double store_wait_s;     // how long the run waits for an unreachable metastore
     uint32_t uses;           // how many workers the invite admits; 0: any number

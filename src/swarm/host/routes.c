@@ -5,7 +5,7 @@
  * opens may lose everything in one direction. So the routes of a pair of workers are tried one
  * after the other, one per generation, and those that failed are remembered for as long as the pair
  * is. */
-#include "net/relay/relay_wire.h"
+#include "net/relay/relay_secret.h"
 #include "swarm/host/state.h"
 
 #include <string.h>
@@ -100,8 +100,9 @@ static void draw_relay_address(struct host *h, int i) {
     strait_relay_token token;
     h->routes.relay_address[i][0] = '\0';
     if (strait_identity_random(token.bytes, sizeof token.bytes) == STRAIT_OK)
-        (void)strait_relay_address_print(h->spec->relay, &token, h->routes.relay_address[i],
-                                         sizeof h->routes.relay_address[i]);
+        (void)strait_relay_secret_address(h->spec->relay_secret, h->spec->relay, &token,
+                                          h->routes.relay_address[i],
+                                          sizeof h->routes.relay_address[i]);
 }
 
 /* Tasks are sent in the order of stages, so the route is chosen when the previous stage is told. */

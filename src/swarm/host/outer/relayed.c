@@ -3,7 +3,7 @@
  * in its pipeline and averages with the other workers of its stage, and with nobody else. */
 #include "base/bytes.h"
 #include "base/digest/sha256.h"
-#include "net/relay/relay_wire.h"
+#include "net/relay/relay_secret.h"
 #include "stage/limits.h"
 #include "swarm/host/replicas.h"
 
@@ -46,7 +46,8 @@ void strait_host_relay_address(struct host *h, int worker, int other,
         STRAIT_OK)
         return;
     memcpy(token.bytes, digest.bytes, sizeof token.bytes);
-    (void)strait_relay_address_print(h->spec->relay, &token, out, STRAIT_ADDRESS_MAX);
+    (void)strait_relay_secret_address(h->spec->relay_secret, h->spec->relay, &token, out,
+                                      STRAIT_ADDRESS_MAX);
 }
 
 /* ---- the relay's share ---- */
