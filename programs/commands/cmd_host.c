@@ -235,10 +235,6 @@ static strait_err host(const strait_run *run, const char *folder,
 static strait_err check_addresses(void) {
     strait_err err = relay != NULL ? strait_reachability_check(relay, 1) : STRAIT_OK;
     if (err != STRAIT_OK) strait_err_prefix("--relay");
-    if (err == STRAIT_OK && relay_secret_path != NULL) {
-        err = strait_relay_secret_load(relay_secret_path, &relay_secret);
-        if (err != STRAIT_OK) strait_err_prefix("--relay-secret");
-    }
     for (const char *next = announced; err == STRAIT_OK && next != NULL;) {
         char one[STRAIT_ADDRESS_MAX];
         const size_t n = strcspn(next, ",");
@@ -247,6 +243,13 @@ static strait_err check_addresses(void) {
         if (err != STRAIT_OK) strait_err_prefix("--announce");
         next = next[n] == ',' ? next + n + 1 : NULL;
     }
+    return err;
+}
+
+static strait_err load_relay_secret(void) {
+    if (relay_secret_path == NULL) return STRAIT_OK;
+    const strait_err err = strait_relay_secret_load(relay_secret_path, &relay_secret);
+    if (err != STRAIT_OK) strait_err_prefix("--relay-secret");
     return err;
 }
 
@@ -309,6 +312,7 @@ static strait_err run_host(int n_args, const char **args) {
                                       "--set KEY=VALUE overrides keys of the file", n_args, args));
     STRAIT_TRY(check_flags());
     STRAIT_TRY(check_addresses());
+    STRAIT_TRY(load_relay_secret());
     STRAIT_TRY(check_store_files());
     STRAIT_TRY(strait_run_source_find(args[0], resumes, out_folder, &source));
     STRAIT_TRY(

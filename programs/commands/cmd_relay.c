@@ -25,9 +25,8 @@ static const strait_flag flags[] = {
     {"rate", 0, STRAIT_FLAG_INT, &rate_mbit, "MBIT",
      "most that a pair may send in each direction, in Mb/s (default: no limit)"},
     {"secret", 0, STRAIT_FLAG_TEXT, &secret_path, "FILE",
-     "pair only workers whose host knows this secret (strait host --relay-secret); a file that "
-     "does "
-     "not exist is written (default: everyone may use the relay)"},
+     "pair only workers whose host knows the secret in FILE (strait host --relay-secret), which is "
+     "created if it is missing (default: anyone may use the relay)"},
     {0},
 };
 
@@ -50,8 +49,8 @@ static void install_signal_handlers(void) {
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* The relay calls this once per version, so that strangers cannot flood the log. */
-static void on_version_refused(void *unused) {
+/* The relay calls this once per reason, so that strangers cannot flood the log. */
+static void on_peer_refused(void *unused) {
     (void)unused;
     fprintf(stderr, "strait relay: refused: %s\n", strait_err_detail());
 }
@@ -69,7 +68,7 @@ static strait_err check_flags(strait_relay_config *out) {
                                  .idle_timeout_ms = (int)idle_s * 1000,
                                  .bytes_per_s = rate_mbit * 125000,
                                  .secret = secret_path != NULL ? &secret : NULL,
-                                 .version_refused = on_version_refused};
+                                 .peer_refused = on_peer_refused};
     return STRAIT_OK;
 }
 
@@ -87,18 +86,18 @@ static strait_err open_secret(void) {
     return strait_relay_secret_load(secret_path, &secret);
 }
 
-/* Prints where the relay listens, and an example address with a random token that nobody can guess.
- */
+/* Prints where the relay listens. Without a secret also an example address, with a random token
+ * that nobody can guess; with one the log would hold a token that is valid for ever. */
 static strait_err announce(const char *where) {
     strait_relay_token token;
     char address[512];
     STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
-    STRAIT_TRY(strait_relay_secret_address(secret_path != NULL ? &secret : NULL, where, &token,
-                                           address, sizeof address));
+    STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
     printf("relay at %s\n", where);
-    printf("use %s on both sides (%s)\n", address,
-           secret_path != NULL ? "this token was made with the secret"
-                               : "any other random token works as well");
+    if (secret_path != NULL)
+        printf("pairs only workers whose host knows the secret in %s\n", secret_path);
+    else
+        printf("use %s on both sides (any other random token works as well)\n", address);
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "cannot write to standard output");
     return STRAIT_OK;
 }
@@ -137,9 +136,8 @@ const strait_command strait_cmd_relay = {
     .about = "Two workers that accept no connections both connect to the relay, with the same\n"
              "address relay://HOST:PORT/TOKEN, and it forwards what one sends to the other. They\n"
              "use TLS through it and know each other's keys, so the relay can neither read nor\n"
-             "change anything. Everyone who can connect may use it; with --secret, those who\n"
-             "were given an address by a host that knows the secret. Runs until it is\n"
-             "interrupted.",
+             "change anything. Anyone who can connect may use it; with --secret, only workers\n"
+             "whose host knows the secret. Runs until it is interrupted.",
     .flags = flags,
     .run = run_relay,
     .examples = (const strait_example[]){{"strait relay --listen 0.0.0.0:7071",

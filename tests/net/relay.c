@@ -51,16 +51,26 @@ static void messages_have_the_documented_bytes(void **state) {
                 "not a relay");
 }
 
+static atomic_int n_reports;
+
+static void on_peer_refused(void *unused) {
+    (void)unused;
+    n_reports++;
+}
+
 static void pairs_only_tokens_of_its_secret(void **state) {
     (void)state;
     struct relay_rig r;
     strait_relay_secret secret = {{7}};
-    relay_rig_open(&r, &(strait_relay_config){.secret = &secret}, "127.0.0.1:0");
+    n_reports = 0;
+    relay_rig_open(&r, &(strait_relay_config){.secret = &secret, .peer_refused = on_peer_refused},
+                   "127.0.0.1:0");
     for (int i = 0; i < 2; i++) {
         const int stranger = relay_rig_request(r.where, 1, (strait_relay_role)i, &r.token);
         CHECK_FAILS(relay_rig_reply(stranger), STRAIT_EPROTO, "not open to everyone");
         (void)close(stranger);
     }
+    assert_int_equal(n_reports, 1);
     strait_relay_token token = r.token;
     CHECK_OK(strait_relay_secret_sign(&secret, &token));
     const int a = relay_rig_request(r.where, 1, STRAIT_RELAY_LISTENS, &token);

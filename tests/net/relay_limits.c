@@ -81,8 +81,7 @@ static void reports_each_refused_version_once(void **state) {
     (void)state;
     struct relay_rig r;
     unsigned char request[STRAIT_RELAY_REQUEST];
-    relay_rig_open(&r, &(strait_relay_config){.version_refused = on_version_refused},
-                   "127.0.0.1:0");
+    relay_rig_open(&r, &(strait_relay_config){.peer_refused = on_version_refused}, "127.0.0.1:0");
     strait_relay_request_pack(STRAIT_RELAY_DIALS, &r.token, request);
     request[4] = 7;
     for (int i = 0; i < 2; i++) {

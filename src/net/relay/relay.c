@@ -103,57 +103,12 @@ static int n_of_address(const struct strait_relay_conn *conn) {
 
 /* Refuses the oldest connection of the address that has most of them: an address that opens many
  * displaces its own, and not those of machines that wait for a peer. */
-static void evict(struct strait_relay_list *list, int most) {
+void strait_relay_evict(struct strait_relay_list *list, int most) {
     struct strait_relay_conn *worst = list->first;
     if (worst == NULL || list->n <= most) return;
     for (struct strait_relay_conn *s = list->first; s != NULL; s = s->next)
         if (n_of_address(s) > n_of_address(worst)) worst = s;
     strait_relay_refuse(worst, STRAIT_RELAY_FULL);
-}
-
-/* ---- requests ---- */
-
-/* Compares with every waiting connection even after a match, so that the time does not reveal which
- * tokens are waiting. */
-static struct strait_relay_conn *find_peer(const struct strait_relay_conn *conn) {
-    struct strait_relay_conn *found = NULL;
-    for (struct strait_relay_conn *s = conn->relay->lists[STRAIT_RELAY_WAITING].first; s != NULL;
-         s = s->next) {
-        const int is_same = strait_relay_token_equal(&s->token, &conn->token);
-        if (is_same && s->role != conn->role) found = s; // the latest is most likely to be alive
-    }
-    return found;
-}
-
-/* Reports each refused version once: anyone can send requests, and the log must stay readable. */
-static void report_version(struct strait_relay *relay, unsigned char version) {
-    unsigned char *bits = &relay->refused_versions[version / 8];
-    const int is_known = (*bits >> version % 8 & 1) != 0;
-    *bits |= (unsigned char)(1 << version % 8);
-    if (!is_known && relay->config.version_refused != NULL)
-        relay->config.version_refused(relay->config.user);
-}
-
-static void request_received(struct strait_relay_conn *conn) {
-    struct strait_relay *relay = conn->relay;
-    const strait_err err = strait_relay_request_unpack(conn->request, &conn->role, &conn->token);
-    if (err == STRAIT_ENOTSUP) report_version(relay, strait_relay_request_version(conn->request));
-    if (err != STRAIT_OK) {
-        strait_relay_refuse(conn, STRAIT_RELAY_BAD_REQUEST);
-        return;
-    }
-    if (relay->config.secret != NULL &&
-        !strait_relay_secret_accepts(&relay->secret, &conn->token)) {
-        strait_relay_refuse(conn, STRAIT_RELAY_DENIED);
-        return;
-    }
-    struct strait_relay_conn *peer = find_peer(conn);
-    if (peer != NULL) {
-        strait_relay_pair(peer, conn);
-        return;
-    }
-    strait_relay_set_state(conn, STRAIT_RELAY_WAITING);
-    evict(&relay->lists[STRAIT_RELAY_WAITING], relay->config.max_waiting);
 }
 
 static void provide_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
@@ -185,7 +140,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
         strait_relay_close_conn(conn); // it left, or sent bytes before it was paired
     } else {
         conn->n_request += (size_t)n;
-        if (conn->n_request == sizeof conn->request) request_received(conn);
+        if (conn->n_request == sizeof conn->request) strait_relay_request_received(conn);
     }
 }
 
@@ -239,7 +194,7 @@ static void on_connection(uv_stream_t *listener, int status) {
         (void)uv_tcp_keepalive(&conn->tcp, 1, 20);
         if (strait_relay_read(conn) != 0) strait_relay_close_conn(conn);
     }
-    evict(&relay->lists[STRAIT_RELAY_NEW], relay->config.max_new);
+    strait_relay_evict(&relay->lists[STRAIT_RELAY_NEW], relay->config.max_new);
 }
 
 strait_err strait_relay_listen(struct strait_relay *relay, const char *address, char *out,
@@ -335,7 +290,10 @@ strait_err strait_relay_open(const strait_relay_config *config, struct strait_re
     STRAIT_TRY(strait_alloc(1, sizeof(struct strait_relay), "relay", &memory));
     struct strait_relay *relay = memory;
     relay->config = *config;
-    if (config->secret != NULL) relay->secret = *config->secret;
+    if (config->secret != NULL) {
+        relay->secret = *config->secret;
+        relay->config.secret = &relay->secret;
+    }
     set_defaults(&relay->config);
     relay->limiter.max_open = relay->config.max_per_address;
     relay->limiter.max_per_s = relay->config.max_new_per_s;

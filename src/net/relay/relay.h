@@ -28,13 +28,13 @@ typedef struct strait_relay_config {
     int waiting_timeout_ms; // for the peer to come; 30000
     int idle_timeout_ms;    // a pair that sends nothing for this long is closed; 60000
     int64_t bytes_per_s;    // of each pair and direction; 0: unlimited
-    /* Others than its tokens are refused (relay_secret.h); copied. NULL: everyone may use the
-     * relay.
-     */
+    /* Refuses tokens that were not made with it (relay_secret.h); copied. NULL: anyone may use the
+     * relay. */
     const struct strait_relay_secret *secret;
-    /* A peer of another relay protocol version was refused; strait_err_detail() names both
-     * versions. Called once per version, so that it cannot flood a log. May be NULL. */
-    void (*version_refused)(void *user);
+    /* A peer of another relay protocol version was refused, or the first token that was not made
+     * with the secret; strait_err_detail() says which. Called once per version and once for the
+     * secret, so that it cannot flood a log. May be NULL. */
+    void (*peer_refused)(void *user);
     void *user;
 } strait_relay_config;
 

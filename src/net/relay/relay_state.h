@@ -54,7 +54,7 @@ struct strait_relay_list {
 
 struct strait_relay {
     strait_relay_config config;
-    strait_relay_secret secret; // of config.secret
+    strait_relay_secret secret; // config.secret points to it
     uv_loop_t loop;
     int has_loop;
     uv_async_t wake;
@@ -62,7 +62,8 @@ struct strait_relay {
     uv_tcp_t listener;
     int is_listening;
     int has_deferred;                   // a connection could not be accepted for lack of memory
-    unsigned char refused_versions[32]; // bit set: versions reported to config.version_refused
+    unsigned char refused_versions[32]; // bit set: versions reported to config.peer_refused
+    int has_denied;                     // a token was reported to it
     struct strait_relay_list lists[STRAIT_RELAY_N_STATES];
     struct strait_rate_limiter limiter;
     int64_t ticked_ns;
@@ -77,6 +78,12 @@ void strait_relay_close_conn(struct strait_relay_conn *conn);
 void strait_relay_refuse(struct strait_relay_conn *conn, strait_relay_status status);
 /* Starts reading: the request, or once paired, bytes to forward. Returns a libuv status. */
 int strait_relay_read(struct strait_relay_conn *conn);
+
+/* Refuses the oldest connection of the address that has most of them if the list has more than
+ * `most`. */
+void strait_relay_evict(struct strait_relay_list *list, int most);
+/* The request of `conn` is complete. */
+void strait_relay_request_received(struct strait_relay_conn *conn);
 
 /* Pairs two waiting connections; refuses both when there is no memory for their buffers. */
 void strait_relay_pair(struct strait_relay_conn *a, struct strait_relay_conn *b);
