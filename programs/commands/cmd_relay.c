@@ -86,18 +86,23 @@ static strait_err open_secret(void) {
     return strait_relay_secret_load(secret_path, &secret);
 }
 
-/* Prints where the relay listens. Without a secret also an example address, with a random token
- * that nobody can guess; with one the log would hold a token that is valid for ever. */
-static strait_err announce(const char *where) {
+/* An example, with a random token that nobody can guess. */
+static strait_err print_address(const char *where) {
     strait_relay_token token;
     char address[512];
     STRAIT_TRY(strait_identity_random(token.bytes, sizeof token.bytes));
     STRAIT_TRY(strait_relay_address_print(where, &token, address, sizeof address));
+    printf("use %s on both sides (any other random token works as well)\n", address);
+    return STRAIT_OK;
+}
+
+/* With a secret no address is printed: the log would hold a token that is valid for ever. */
+static strait_err announce(const char *where) {
     printf("relay at %s\n", where);
     if (secret_path != NULL)
         printf("pairs only workers whose host knows the secret in %s\n", secret_path);
     else
-        printf("use %s on both sides (any other random token works as well)\n", address);
+        STRAIT_TRY(print_address(where));
     if (fflush(stdout) != 0) return STRAIT_FAIL(STRAIT_EIO, "cannot write to standard output");
     return STRAIT_OK;
 }
